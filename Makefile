@@ -1,0 +1,56 @@
+# What one does here. Every target sets up what it needs: `make setup` alone is never required.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+JAVA_LIBS := .tools/kafka-4.3.1/libs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup tools spark-jars run demo test test-fast test-spark check generate bench clean
+
+help:            ## this list
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+
+setup: $(VENV)/.ready   ## make .venv with kafkapy and all that its tests use
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven) and kcat (Debian): what the compat tests and benchmarks run
+	@$(BIN)/python -m benchmarks.tools $(JAVA_LIBS)
+
+spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
+	@$(BIN)/python -m spark_jobs.connector
+
+run: setup       ## a broker on 127.0.0.1:9092, data in ./data
+	$(BIN)/kafkapy start --data-dir data
+
+demo: setup spark-jars   ## broker + market trades + Spark: OHLCV bars as a table; TRADES=file.csv[.gz] for your own
+	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES))
+
+test: setup tools spark-jars   ## every test
+	$(BIN)/python -m pytest -q
+
+test-fast: setup   ## the tests that need neither Java nor Spark
+	$(BIN)/python -m pytest -q -m "not compat and not spark"
+
+check: setup     ## format, lint, types, layers, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m kafkapy.protocol.codegen --check
+
+generate: setup  ## write the codec from protocol_specs/
+	$(BIN)/python -m kafkapy.protocol.codegen
+
+bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run; QUICK=1 for a short one
+	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick)
+
+lock: $(VENV)/.ready   ## resolve requirements.lock anew
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+
+clean:           ## remove what the targets made
+	rm -rf $(VENV) .tools build dist *.egg-info

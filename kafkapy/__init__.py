@@ -1,0 +1,21 @@
+"""kafkapy: a Kafka-compatible broker in pure Python.
+
+`Broker` embeds a single node in a test or a program; `python -m kafkapy` (or the `kafkapy` command) runs one.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Broker", "__version__"]
+
+if TYPE_CHECKING:
+    from kafkapy.server.embedded import Broker
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Broker` when it is first asked for: `import kafkapy` stays cheap."""
+    if name == "Broker":
+        from kafkapy.server.embedded import Broker
+
+        return Broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

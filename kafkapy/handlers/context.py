@@ -1,0 +1,100 @@
+"""What a handler is given: the services of the broker, and the request's own context."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.security.authorizer import Authorizer
+from kafkapy.security.principal import Principal
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.config.dynamic import DynamicConfig
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.fetch_session import FetchSessionCache
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.producer_ids import ProducerIdManager
+    from kafkapy.runtime.quorum import Quorum
+    from kafkapy.seams import Clock, IoPool, Random
+    from kafkapy.storage.log_manager import LogManager
+
+
+class CloseConnection(ProtocolError):
+    """The answer is to close the connection: an error under acks=0, which has no response to carry it."""
+
+
+class Connection(Protocol):
+    """What a handler may know and set of the connection (the reactor's ConnectionInfo is one)."""
+
+    connection_id: str
+    listener_name: str
+    security_protocol: str
+    client_host: str
+    principal: Principal
+    software_name: str
+    software_version: str
+
+
+class RequestContext:
+    """One request's header and connection. Made for every request, so it copies nothing."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+
+    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+        self.api_key = header.api_key
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.connection = connection
+
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        return self.connection.security_protocol
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def connection_id(self) -> str:
+        return self.connection.connection_id
+
+
+class MetadataView(Protocol):
+    """The broker's view of the metadata: the last committed image it has applied."""
+
+    @property
+    def image(self) -> "MetadataImage": ...
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a running broker that handlers call; built once by server/broker.py."""
+
+    cluster_id: str
+    node_id: int
+    config: "BrokerConfig"
+    dynamic_config: "DynamicConfig"
+    clock: "Clock"
+    random: "Random"
+    io_pool: "IoPool"
+    authorizer: Authorizer
+    metadata: MetadataView
+    controller: "ControllerRuntime"
+    quorum: "Quorum"
+    log_manager: "LogManager"
+    replica_manager: "ReplicaManager"
+    fetch_sessions: "FetchSessionCache"
+    producer_ids: "ProducerIdManager"
+
+

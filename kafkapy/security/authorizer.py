@@ -1,0 +1,122 @@
+"""The question every handler asks: may this principal do that to this resource?
+
+The enums carry Kafka's codes (AclOperation, ResourceType), as in the ACL APIs and in authorized-operations bit fields.
+`AllowAll` is the answer while no authorizer.class.name is set, which is Apache Kafka's default, too.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Protocol
+
+from kafkapy.security.principal import Principal
+
+CLUSTER_NAME = "kafka-cluster"
+"""The only resource name of ResourceType.CLUSTER."""
+
+
+class AclOperation(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DESCRIBE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DESCRIBE,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+}
+"""Which operations a resource type knows (AclEntry.supportedOperations)."""
+
+
+class Asker(Protocol):
+    """What of a request the decision depends on; RequestContext is one."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
+class Authorizer(Protocol):
+    def authorize(
+        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool: ...
+
+
+class AllowAll:
+    """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
+
+    def authorize(
+        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool:
+        return True
+
+
+def operations_bits(operations: Iterable[AclOperation]) -> int:
+    """Return the authorized-operations bit field of Metadata, DescribeCluster and DescribeGroups (KIP-430)."""
+    bits = 0
+    for operation in operations:
+        bits |= 1 << operation
+    return bits
+
+
+def authorized_operations(
+    authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str
+) -> int:
+    """Return the bit field of all operations that the asker may do to the resource."""
+    return operations_bits(
+        operation
+        for operation in SUPPORTED_OPERATIONS[resource_type]
+        if authorizer.authorize(asker, operation, resource_type, resource_name)
+    )

@@ -1,0 +1,58 @@
+"""Values that every layer speaks of. All are immutable and may be shared and used as keys."""
+
+import base64
+import binascii
+from typing import NamedTuple, TypeAlias
+
+Uuid: TypeAlias = bytes
+"""The 16 bytes of a Kafka UUID, as on the wire and on disk. Text form: unpadded URL-safe base64, 22 characters."""
+
+ZERO_UUID: Uuid = bytes(16)
+"""Stands for "none" wherever Kafka sends a UUID (Uuid.ZERO_UUID)."""
+
+ONE_UUID: Uuid = bytes(15) + b"\x01"
+"""The topic id of `__cluster_metadata` (Uuid.ONE_UUID)."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A position in a log and the leader epoch that wrote the record before it (or at it, where a caller says so)."""
+
+    offset: int
+    leader_epoch: int
+
+
+class ReplicaKey(NamedTuple):
+    """A Raft replica: the node and the directory that holds its log (KIP-853). ZERO_UUID where the directory is unknown."""
+
+    node_id: int
+    directory_id: Uuid
+
+
+METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+
+
+def uuid_to_string(uuid: Uuid) -> str:
+    """Return the 22 characters that Kafka prints for a UUID."""
+    assert len(uuid) == 16
+    return base64.urlsafe_b64encode(uuid)[:22].decode("ascii")
+
+
+def uuid_from_string(text: str) -> Uuid:
+    """Parse Kafka's text form of a UUID. Raises ValueError when it is not 16 bytes of base64."""
+    try:
+        uuid = base64.urlsafe_b64decode(text + "==" if len(text) == 22 else text)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"not a UUID: {text!r}") from error
+    if len(uuid) != 16:
+        raise ValueError(f"not a UUID: {text!r} decodes to {len(uuid)} bytes, not 16")
+    return uuid
