@@ -1,0 +1,61 @@
+"""A topic's log configuration: every key of Kafka 4.3.1's topic configs, typed, with Kafka's defaults.
+
+`LogConfig()` is what a topic without overrides gets on a broker without settings. A broker's own defaults and a topic's
+overrides are laid over it by `kafkapy.config.topic.log_config`.
+"""
+
+from typing import Final
+
+from kafkapy.config.section import Section
+
+LONG_MAX: Final = 9223372036854775807
+WEEK_MS: Final = 604800000
+DAY_MS: Final = 86400000
+
+
+class LogConfig(Section):
+    """How a partition's log rolls, keeps, cleans, flushes and checks its records."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = DAY_MS
+    file_delete_delay_ms: int = 60000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    internal_segment_bytes: int | None = None
+    """Kafka's own tests set it below segment.bytes' minimum; `log_config` folds it into segment_bytes."""
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = LONG_MAX
+    max_message_bytes: int = 1048588
+    message_timestamp_after_max_ms: int = 3600000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = WEEK_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10485760
+    segment_jitter_ms: int = 0
+    segment_ms: int = WEEK_MS
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted_by_retention(self) -> bool:
+        return "delete" in self.cleanup_policy
