@@ -1,0 +1,125 @@
+"""Operations that wait: for an event on one of their keys, or for their time-out, whichever comes first.
+
+An operation completes exactly once, and what completes it also takes it out of the wheel and off every key: lists of
+watchers hold only what still waits, so nothing has to be purged, and each step costs the same with a hundred waiting
+as with a hundred thousand (one dict operation per key of the operation at hand).
+
+A key is any hashable object; partitions are keys by identity.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from kafkapy.timer.wheel import TimerEntry, TimingWheel
+
+
+class DelayedOperation(TimerEntry):
+    """An operation that may have to wait. Subclasses say when it can complete and what then happens."""
+
+    __slots__ = ("_keys", "_purgatory", "is_completed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_completed = False
+        self._keys: Sequence[Hashable] = ()
+        self._purgatory: Purgatory | None = None
+
+    def try_complete(self) -> bool:
+        """Look whether the condition holds; if so, call complete() and return True."""
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        """Carry out what was waited for. Called exactly once, when nothing watches the operation any more."""
+        raise NotImplementedError
+
+    def on_expiration(self) -> None:
+        """The time-out, not an event, is about to complete the operation."""
+
+    def complete(self) -> bool:
+        """Stop waiting and call on_complete(); return False where that has happened before."""
+        if not self._leave():
+            return False
+        self.on_complete()
+        return True
+
+    def on_timeout(self, now_ms: int) -> None:
+        if not self._leave():
+            return
+        self.on_expiration()
+        self.on_complete()
+
+    def _leave(self) -> bool:
+        if self.is_completed:
+            return False
+        self.is_completed = True
+        if self._purgatory is not None:
+            self._purgatory._forget(self)
+        return True
+
+
+class Purgatory:
+    """Watches operations by key, times them out by a wheel that other purgatories may share."""
+
+    __slots__ = ("_watchers", "_wheel", "waiting_count")
+
+    def __init__(self, wheel: TimingWheel) -> None:
+        self._wheel = wheel
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.waiting_count = 0
+
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Sequence[Hashable], *, timeout_ms: int, now_ms: int
+    ) -> bool:
+        """Complete the operation if it can be; else watch it under `keys` until now_ms + timeout_ms.
+
+        Returns whether it completed. `now_ms` is of the clock that advances the wheel.
+        """
+        if operation.try_complete():
+            return True
+        assert keys, "nothing could ever complete it but its time-out"
+        assert operation._purgatory is None, "an operation waits once"
+        self._watch(operation, keys)
+        self._wheel.add(operation, now_ms + timeout_ms)
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Something happened to `key`: complete those of its watchers that now can be; return how many could."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        completed = 0
+        for operation in list(watchers):
+            if not operation.is_completed and operation.try_complete():
+                completed += 1
+        return completed
+
+    def complete_all(self) -> int:
+        """Complete everything that waits, as at a shutdown; return how many there were."""
+        waiting = {operation: None for watchers in self._watchers.values() for operation in watchers}
+        return sum(operation.complete() for operation in waiting)
+
+    def watcher_count(self, key: Hashable) -> int:
+        return len(self._watchers.get(key, ()))
+
+    def _watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> None:
+        operation._purgatory = self
+        operation._keys = keys
+        self.waiting_count += 1
+        for key in keys:
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                self._watchers[key] = {operation: None}
+            else:
+                watchers[operation] = None
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        operation.cancel()
+        self.waiting_count -= 1
+        for key in operation._keys:
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                continue  # the key was named twice
+            watchers.pop(operation, None)
+            if not watchers:
+                del self._watchers[key]
+        operation._keys = ()
+        operation._purgatory = None
