@@ -1,0 +1,301 @@
+"""The controller's table of dynamic configs, and the decisions that change it.
+
+What a value must look like is told by `ConfigRules`, which kafkapy.config provides; this module knows what a change is,
+which resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-339, KIP-966.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ConfigResource,
+    MetadataImage,
+)
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+from kafkapy.protocol.messages.config_record import ConfigRecord
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+CLUSTER_DEFAULT: Final = ConfigResource(RESOURCE_BROKER, "")
+MAX_VALUE_LENGTH: Final = 32767
+"""A ConfigRecord's value is at most this long (Kafka's own bound)."""
+
+
+class ConfigOperationType(IntEnum):
+    """What an incremental change does to a key (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOperation(NamedTuple):
+    """One key's incremental change; value is None for DELETE."""
+
+    name: str
+    operation: ConfigOperationType
+    value: str | None
+
+
+class EffectiveConfig(NamedTuple):
+    """A topic config as it works: source as in DescribeConfigs (1 topic, 2 broker, 3 cluster, 4 static, 5 default)."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+
+class ConfigRules(Protocol):
+    """What the controller asks of kafkapy.config: the definitions of topic, broker, group and client metrics keys."""
+
+    def validate(self, resource: ConfigResource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
+        """Raise ApiError (INVALID_CONFIG, INVALID_REQUEST) where the whole next configs of a resource cannot work."""
+        ...
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        """Whether the key's type is LIST: what APPEND and SUBTRACT work on."""
+        ...
+
+    def default_value(self, resource_type: int, key: str) -> str | None:
+        """Return Kafka's default of a key as text, None where there is none."""
+        ...
+
+    def effective_topic_configs(
+        self, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
+    ) -> Sequence[EffectiveConfig]:
+        """Return every topic key with the value that counts: topic, then this node's and the cluster's dynamic broker
+        configs, then the static ones, then Kafka's default."""
+        ...
+
+    def effective_topic_config(
+        self, key: str, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
+    ) -> str | None:
+        """Return the value of one topic key, found as in effective_topic_configs."""
+        ...
+
+
+class ConfigControl:
+    """Dynamic configs of all resources; `decide_*` leave the table as it was, `replay` changes it."""
+
+    def __init__(self, rules: ConfigRules, features: FeatureControl, node_id: int) -> None:
+        self.rules = rules
+        self._features = features
+        self._node = ConfigResource(RESOURCE_BROKER, str(node_id))
+        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self.check_exists: Callable[[ConfigResource], None] = _exists
+        """Raises ApiError where a resource does not exist; set by the Controller, which knows topics and brokers."""
+
+    def load(self, image: MetadataImage) -> None:
+        self._configs = {resource: dict(configs) for resource, configs in image.configs.by_resource.items()}
+
+    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+        """Return the dynamic configs of one resource, those not yet committed included."""
+        return self._configs.get(resource, {})
+
+    def replay(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        configs = self._configs.setdefault(resource, {})
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+        if not configs:
+            del self._configs[resource]
+
+    def forget_topic(self, name: str) -> None:
+        """Drop a deleted topic's configs (part of replaying its removal)."""
+        self._configs.pop(ConfigResource(RESOURCE_TOPIC, name), None)
+
+    def decide_incremental_alter(
+        self, changes: Mapping[ConfigResource, Sequence[ConfigOperation]], *, validate_only: bool = False
+    ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
+        """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success."""
+        records: dict[ConfigResource, list[ConfigRecord]] = {}
+        results: dict[ConfigResource, ApiError | None] = {}
+        for resource, operations in changes.items():
+            try:
+                records[resource] = self._incremental_records(resource, operations)
+                results[resource] = None
+            except ApiError as error:
+                results[resource] = error
+        return self._decision(records, results, validate_only)
+
+    def decide_legacy_alter(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
+        """Decide AlterConfigs: the given configs replace all that a resource has; None is success."""
+        records: dict[ConfigResource, list[ConfigRecord]] = {}
+        results: dict[ConfigResource, ApiError | None] = {}
+        for resource, configs in changes.items():
+            try:
+                records[resource] = self._legacy_records(resource, configs)
+                results[resource] = None
+            except ApiError as error:
+                results[resource] = error
+        return self._decision(records, results, validate_only)
+
+    def records_for_new_topic(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+        """Return the records that set a topic's first configs. Raises ApiError where they are not valid."""
+        operations = [ConfigOperation(key, ConfigOperationType.SET, value) for key, value in configs.items()]
+        resource = ConfigResource(RESOURCE_TOPIC, name)
+        return self._incremental_records(resource, operations, is_new=True)
+
+    def effective_topic_configs(self, topic_configs: Mapping[str, str]) -> Sequence[EffectiveConfig]:
+        """Return all configs that a topic with these overrides would have, as CreateTopics 5+ answers them."""
+        return self.rules.effective_topic_configs(
+            cluster=self.of(CLUSTER_DEFAULT), node=self.of(self._node), topic=topic_configs
+        )
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        """Return the value of a topic's config that counts."""
+        return self.rules.effective_topic_config(
+            key,
+            cluster=self.of(CLUSTER_DEFAULT),
+            node=self.of(self._node),
+            topic=self.of(ConfigResource(RESOURCE_TOPIC, topic)),
+        )
+
+    def is_unclean_election_enabled(self, topic: str) -> bool:
+        return self.topic_config(topic, UNCLEAN_LEADER_ELECTION) == "true"
+
+    def min_insync_replicas(self, topic: str) -> int:
+        return int(self.topic_config(topic, MIN_INSYNC_REPLICAS) or 1)
+
+    def elr_safety_records(self) -> list[ConfigRecord]:
+        """Return what must hold before ELR is on: a cluster-wide min.insync.replicas and no broker's own (KIP-966)."""
+        records = []
+        if MIN_INSYNC_REPLICAS not in self.of(CLUSTER_DEFAULT):
+            value = self.rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
+            records.append(_record(CLUSTER_DEFAULT, MIN_INSYNC_REPLICAS, value))
+        for resource, configs in self._configs.items():
+            is_broker = resource.resource_type == RESOURCE_BROKER and resource.name != ""
+            if is_broker and MIN_INSYNC_REPLICAS in configs:
+                records.append(_record(resource, MIN_INSYNC_REPLICAS, None))
+        return records
+
+    def _decision(
+        self,
+        records: Mapping[ConfigResource, list[ConfigRecord]],
+        results: dict[ConfigResource, ApiError | None],
+        validate_only: bool,
+    ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
+        if validate_only:
+            return Decision(results)
+        configs = [record for of_resource in records.values() for record in of_resource]
+        return Decision(results, [*configs, *self._clear_elr_records(configs)], is_atomic=True)
+
+    def _clear_elr_records(self, records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+        """A new min.insync.replicas makes what is known of eligible leaders worthless."""
+        if not self._features.is_elr_enabled:
+            return []
+        changed = [record for record in records if record.name == MIN_INSYNC_REPLICAS]
+        names = [record.resource_name if record.resource_type == RESOURCE_TOPIC else "" for record in changed]
+        return [ClearElrRecord(topic_name=name) for name in names]
+
+    def _incremental_records(
+        self, resource: ConfigResource, operations: Sequence[ConfigOperation], is_new: bool = False
+    ) -> list[ConfigRecord]:
+        current = self.of(resource)
+        records = []
+        for operation in operations:
+            value = self._next_value(resource, operation, current.get(operation.name))
+            if value != current.get(operation.name) or resource.resource_type == RESOURCE_BROKER:
+                records.append(_record(resource, operation.name, value))
+        self._validate(resource, records, is_new)
+        return records
+
+    def _next_value(self, resource: ConfigResource, operation: ConfigOperation, current: str | None) -> str | None:
+        if operation.operation == ConfigOperationType.SET:
+            return operation.value
+        if operation.operation == ConfigOperationType.DELETE:
+            return None
+        if not self.rules.is_list(resource.resource_type, operation.name):
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {operation.operation.name} to key {operation.name} because its type is not LIST.",
+            )
+        if current is None:
+            current = self.rules.default_value(resource.resource_type, operation.name)
+        return _changed_list(current, operation)
+
+    def _legacy_records(self, resource: ConfigResource, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+        current = self.of(resource)
+        is_broker = resource.resource_type == RESOURCE_BROKER
+        records = [
+            _record(resource, name, value)
+            for name, value in configs.items()
+            if is_broker or current.get(name) != value
+        ]
+        records += [_record(resource, name, None) for name in current if name not in configs]
+        self._validate(resource, records, is_new=False)
+        return records
+
+    def _validate(self, resource: ConfigResource, records: Iterable[ConfigRecord], is_new: bool) -> None:
+        existing = self.of(resource)
+        configs = dict(existing)
+        for record in records:
+            self._check_allowed(resource, record)
+            if record.value is None:
+                configs.pop(record.name, None)
+            else:
+                configs[record.name] = record.value
+        self.rules.validate(resource, configs, existing)
+        if not is_new:
+            self.check_exists(resource)
+
+    def _check_allowed(self, resource: ConfigResource, record: ConfigRecord) -> None:
+        if record.value is not None and len(record.value) > MAX_VALUE_LENGTH:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{MAX_VALUE_LENGTH} bytes.",
+            )
+        if resource.resource_type != RESOURCE_BROKER or record.name != MIN_INSYNC_REPLICAS:
+            return
+        if not self._features.is_elr_enabled:
+            return
+        if resource.name:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+            )
+        if record.value is None:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            )
+
+
+def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
+
+
+def _changed_list(current: str | None, operation: ConfigOperation) -> str:
+    """Append what is not there yet, or take away what is; elements are separated by commas."""
+    elements = [element for element in (current or "").split(",") if element]
+    for element in (operation.value or "").split(","):
+        if operation.operation == ConfigOperationType.SUBTRACT:
+            if element in elements:
+                elements.remove(element)
+        elif element not in elements:
+            elements.append(element)
+    return ",".join(elements)
+
+
+def _exists(resource: ConfigResource) -> None:
+    """Take every resource to exist, until the Controller says otherwise."""
+
+
+CONTROLLED_TYPES: Final = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+"""The resource types whose configs lie in the metadata log (BROKER_LOGGER's do not)."""

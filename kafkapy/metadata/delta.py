@@ -1,0 +1,470 @@
+"""What a run of metadata records changes in an image: replay records, then `apply` for the next image.
+
+Parts that no record touched are shared with the image before. `topics_changed`, `configs_changed` and
+`cluster_changed` tell listeners what to look at; each is None or empty when nothing of it changed.
+A record that cannot follow from the image is a broken log: replay raises AssertionError.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkapy.metadata.image import (
+    EMPTY_IMAGE,
+    METADATA_VERSION,
+    RESOURCE_TOPIC,
+    ClusterImage,
+    ConfigResource,
+    ConfigsImage,
+    FeaturesImage,
+    MetadataImage,
+    Provenance,
+    QuotaEntity,
+    TopicImage,
+    TopicsImage,
+)
+from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
+from kafkapy.protocol.messages.config_record import ConfigRecord
+from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
+from kafkapy.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from kafkapy.types import TopicPartition, Uuid
+
+MIN_METADATA_VERSION: Final = 7
+"""3.3-IV3: the oldest level that Kafka 4 replays."""
+
+
+class MetadataDelta:
+    """The changes to one image. Not to be used again after `apply`."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.topics = TopicsDelta(image.topics)
+        self.feature_changes: dict[str, int] = {}
+        self.broker_changes: dict[int, BrokerRegistration | None] = {}
+        self.controller_changes: dict[int, ControllerRegistration | None] = {}
+        self.config_changes: dict[ConfigResource, dict[str, str]] = {}
+        """The whole next configs of each changed resource."""
+        self.quota_changes: dict[QuotaEntity, dict[str, float]] = {}
+        self.acl_changes: dict[Uuid, AccessControlEntryRecord | None] = {}
+        self.scram_changes: dict[tuple[int, str], UserScramCredentialRecord | None] = {}
+        self.token_changes: dict[str, DelegationTokenRecord | None] = {}
+        self.next_producer_id: int | None = None
+
+    @property
+    def topics_changed(self) -> "TopicsDelta | None":
+        """The created, changed and deleted topics, None when there are none."""
+        return self.topics if self.topics.changed or self.topics.deleted else None
+
+    @property
+    def configs_changed(self) -> Mapping[ConfigResource, Mapping[str, str]]:
+        """Each changed resource with the whole of its next configs (empty when it has none any more)."""
+        return self.config_changes
+
+    @property
+    def cluster_changed(self) -> Mapping[int, BrokerRegistration | None]:
+        """Each changed broker, None when it was unregistered."""
+        return self.broker_changes
+
+    @property
+    def features_changed(self) -> Mapping[str, int]:
+        """Each changed feature's next level, 0 when it was taken away."""
+        return self.feature_changes
+
+    def replay(self, record: Any) -> None:
+        """Take one metadata record into account. Raises AssertionError for one that cannot follow from the image."""
+        replay = _REPLAY.get(type(record).API_KEY)
+        assert replay is not None, f"{type(record).__name__} is no metadata record"
+        replay(self, record)
+
+    def apply(self, provenance: Provenance) -> MetadataImage:
+        """Return the image after the records, sharing all that they did not change."""
+        image = self.image
+        return MetadataImage(
+            provenance=provenance,
+            features=self._apply_features(),
+            cluster=self._apply_cluster(),
+            topics=self.topics.apply(),
+            configs=self._apply_configs(),
+            client_quotas=_merged(image.client_quotas, {key: quotas or None for key, quotas in self.quota_changes.items()}),
+            next_producer_id=image.next_producer_id if self.next_producer_id is None else self.next_producer_id,
+            acls=_merged(image.acls, self.acl_changes),
+            scram=_merged(image.scram, self.scram_changes),
+            delegation_tokens=_merged(image.delegation_tokens, self.token_changes),
+        )
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """Return a broker as the records so far leave it."""
+        if broker_id in self.broker_changes:
+            return self.broker_changes[broker_id]
+        return self.image.cluster.brokers.get(broker_id)
+
+    def _apply_features(self) -> FeaturesImage:
+        if not self.feature_changes:
+            return self.image.features
+        return FeaturesImage(_merged(self.image.features.levels, {k: v or None for k, v in self.feature_changes.items()}))
+
+    def _apply_cluster(self) -> ClusterImage:
+        if not self.broker_changes and not self.controller_changes:
+            return self.image.cluster
+        cluster = self.image.cluster
+        return ClusterImage(
+            _merged(cluster.brokers, self.broker_changes), _merged(cluster.controllers, self.controller_changes)
+        )
+
+    def _apply_configs(self) -> ConfigsImage:
+        if not self.config_changes:
+            return self.image.configs
+        changes = {resource: configs or None for resource, configs in self.config_changes.items()}
+        return ConfigsImage(self.image.configs.by_resource.updated(changes))
+
+    def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
+        if record.name == METADATA_VERSION:
+            assert record.feature_level >= MIN_METADATA_VERSION, (
+                f"metadata.version level {record.feature_level} is older than 3.3-IV3, the oldest that can be read: "
+                "raise it with the software version that wrote it"
+            )
+        self.feature_changes[record.name] = record.feature_level
+
+    def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
+
+    def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self.broker_changes[record.broker_id] = None
+
+    def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
+        self.broker_changes[record.id] = self._broker_at_epoch(record.id, record.epoch).with_fenced(True)
+
+    def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+        self.broker_changes[record.id] = self._broker_at_epoch(record.id, record.epoch).with_fenced(False)
+
+    def _replay_broker_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker_at_epoch(record.broker_id, record.broker_epoch)
+        self.broker_changes[record.broker_id] = broker.merge(record)
+
+    def _broker_at_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        broker = self.broker(broker_id)
+        assert broker is not None, f"broker {broker_id} is not registered"
+        assert broker.epoch == broker_epoch, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}"
+        return broker
+
+    def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
+
+    def _replay_topic(self, record: TopicRecord) -> None:
+        self.topics.create(record.name, record.topic_id)
+
+    def _replay_partition(self, record: PartitionRecord) -> None:
+        self.topics.set_partition(record.topic_id, record.partition_id, PartitionRegistration.from_record(record))
+
+    def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        self.topics.change_partition(record)
+
+    def _replay_clear_elr(self, record: ClearElrRecord) -> None:
+        self.topics.clear_elr(record.topic_name)
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        """Remove a topic and, as Kafka's brokers do, its configs, which the log does not remove one by one."""
+        name = self.topics.remove(record.topic_id)
+        resource = ConfigResource(RESOURCE_TOPIC, name)
+        if resource in self.config_changes or resource in self.image.configs.by_resource:
+            self.config_changes[resource] = {}
+
+    def _replay_config(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        configs = self.config_changes.get(resource)
+        if configs is None:
+            configs = self.config_changes[resource] = dict(self.image.configs.of(*resource))
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        quotas = self.quota_changes.get(entity)
+        if quotas is None:
+            quotas = self.quota_changes[entity] = dict(self.image.client_quotas.get(entity, {}))
+        if record.remove:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+
+    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _replay_acl(self, record: AccessControlEntryRecord) -> None:
+        self.acl_changes[record.id] = record
+
+    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        assert self.acl_changes.get(record.id) or record.id in self.image.acls, "an ACL is removed that does not exist"
+        self.acl_changes[record.id] = None
+
+    def _replay_scram(self, record: UserScramCredentialRecord) -> None:
+        self.scram_changes[record.mechanism, record.name] = record
+
+    def _replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram_changes[record.mechanism, record.name] = None
+
+    def _replay_token(self, record: DelegationTokenRecord) -> None:
+        self.token_changes[record.token_id] = record
+
+    def _replay_remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.token_changes[record.token_id] = None
+
+    def _replay_nothing(self, record: Any) -> None:
+        """NoOp, the marks of metadata transactions (the loader handles them) and ZooKeeper's state change nothing."""
+
+
+_REPLAY: Final[dict[int, Callable[[MetadataDelta, Any], None]]] = {
+    0: MetadataDelta._replay_register_broker,
+    1: MetadataDelta._replay_unregister_broker,
+    2: MetadataDelta._replay_topic,
+    3: MetadataDelta._replay_partition,
+    4: MetadataDelta._replay_config,
+    5: MetadataDelta._replay_partition_change,
+    7: MetadataDelta._replay_fence_broker,
+    8: MetadataDelta._replay_unfence_broker,
+    9: MetadataDelta._replay_remove_topic,
+    10: MetadataDelta._replay_token,
+    11: MetadataDelta._replay_scram,
+    12: MetadataDelta._replay_feature_level,
+    14: MetadataDelta._replay_client_quota,
+    15: MetadataDelta._replay_producer_ids,
+    17: MetadataDelta._replay_broker_registration_change,
+    18: MetadataDelta._replay_acl,
+    19: MetadataDelta._replay_remove_acl,
+    20: MetadataDelta._replay_nothing,
+    21: MetadataDelta._replay_nothing,
+    22: MetadataDelta._replay_remove_scram,
+    23: MetadataDelta._replay_nothing,
+    24: MetadataDelta._replay_nothing,
+    25: MetadataDelta._replay_nothing,
+    26: MetadataDelta._replay_remove_token,
+    27: MetadataDelta._replay_register_controller,
+    28: MetadataDelta._replay_clear_elr,
+}
+
+
+@dataclass(slots=True)
+class TopicDelta:
+    """One topic's changed partitions; `image` is the topic before (without partitions when it is new)."""
+
+    image: TopicImage
+    is_created: bool
+    partition_changes: dict[int, PartitionRegistration] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.image.name
+
+    @property
+    def topic_id(self) -> Uuid:
+        return self.image.topic_id
+
+    def partition(self, partition_id: int) -> PartitionRegistration | None:
+        """Return a partition as the records so far leave it."""
+        return self.partition_changes.get(partition_id) or self.image.partitions.get(partition_id)
+
+    def apply(self) -> TopicImage:
+        return TopicImage(self.image.name, self.image.topic_id, {**self.image.partitions, **self.partition_changes})
+
+
+@dataclass(slots=True)
+class LocalPartition:
+    """A changed partition that a broker has a replica of."""
+
+    topic_id: Uuid
+    registration: PartitionRegistration
+    is_new_leader_epoch: bool
+    """Whether the leader epoch changed, or the partition is new here."""
+
+
+@dataclass(slots=True)
+class LocalChanges:
+    """What a delta means to one broker; a partition is in exactly one of the three."""
+
+    deleted: dict[TopicPartition, Uuid] = field(default_factory=dict)
+    """Partitions without a replica here any more, with the topic id they had."""
+    leaders: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
+    followers: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
+
+
+class TopicsDelta:
+    """Created, changed and deleted topics. A topic deleted and created again under its name is in both, by its ids."""
+
+    def __init__(self, image: TopicsImage) -> None:
+        self.image = image
+        self.changed: dict[Uuid, TopicDelta] = {}
+        self.deleted: dict[Uuid, TopicImage] = {}
+        """Deleted topics as they were in the image before."""
+        self._created: dict[str, Uuid] = {}
+
+    def create(self, name: str, topic_id: Uuid) -> None:
+        previous = self.image.by_name.get(name)
+        is_free = name not in self._created and (previous is None or previous.topic_id in self.deleted)
+        assert is_free, f"topic {name} is created twice"
+        self.changed[topic_id] = TopicDelta(TopicImage(name, topic_id, {}), is_created=True)
+        self._created[name] = topic_id
+
+    def set_partition(self, topic_id: Uuid, partition_id: int, registration: PartitionRegistration) -> None:
+        self._topic(topic_id).partition_changes[partition_id] = registration
+
+    def change_partition(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        partition = topic.partition(record.partition_id)
+        assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
+        topic.partition_changes[record.partition_id] = partition.merge(record)
+
+    def clear_elr(self, name: str) -> None:
+        """Forget the eligible leader replicas of a topic, of all topics when `name` is empty."""
+        for topic_id in list(self._all_topic_ids() if name == "" else [self._id_of(name)]):
+            topic = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id], is_created=False)
+            for partition_id, partition in topic.apply().partitions.items():
+                if partition.elr or partition.last_known_elr:
+                    change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                    self.set_partition(topic_id, partition_id, partition.merge(change))
+
+    def remove(self, topic_id: Uuid) -> str:
+        """Delete a topic, return its name."""
+        delta = self.changed.pop(topic_id, None)
+        if delta is not None and delta.is_created:
+            del self._created[delta.name]
+            return delta.name
+        image = self.image.by_id.get(topic_id)
+        assert image is not None and topic_id not in self.deleted, "a topic is removed that does not exist"
+        self.deleted[topic_id] = image
+        return image.name
+
+    def apply(self) -> TopicsImage:
+        if not self.changed and not self.deleted:
+            return self.image
+        by_id: dict[Uuid, TopicImage | None] = dict.fromkeys(self.deleted)
+        by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
+        for topic_id, delta in self.changed.items():
+            topic = delta.apply()
+            by_id[topic_id] = by_name[topic.name] = topic
+        return TopicsImage(self.image.by_name.updated(by_name), self.image.by_id.updated(by_id))
+
+    def local_changes(self, broker_id: int) -> LocalChanges:
+        """Return what the delta means to one broker: partitions to delete, to lead, to follow."""
+        changes = LocalChanges()
+        for topic in self.deleted.values():
+            for partition_id, partition in topic.partitions.items():
+                if broker_id in partition.replicas:
+                    changes.deleted[TopicPartition(topic.name, partition_id)] = topic.topic_id
+        for delta in self.changed.values():
+            for partition_id, partition in delta.partition_changes.items():
+                _add_local_change(changes, delta, partition_id, partition, broker_id)
+        return changes
+
+    def _all_topic_ids(self) -> Iterator[Uuid]:
+        yield from (topic_id for topic_id in self.image.by_id if topic_id not in self.deleted)
+        yield from self._created.values()
+
+    def _id_of(self, name: str) -> Uuid:
+        topic_id = self._created.get(name)
+        if topic_id is not None:
+            return topic_id
+        image = self.image.by_name.get(name)
+        assert image is not None and image.topic_id not in self.deleted, f"topic {name} does not exist"
+        return image.topic_id
+
+    def _topic(self, topic_id: Uuid) -> TopicDelta:
+        delta = self.changed.get(topic_id)
+        if delta is None:
+            image = self.image.by_id.get(topic_id)
+            assert image is not None and topic_id not in self.deleted, "a topic changes that does not exist"
+            delta = self.changed[topic_id] = TopicDelta(image, is_created=False)
+        return delta
+
+
+def delta_to(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
+    """Return the delta from `image` to the image that a whole snapshot's records describe.
+
+    What the snapshot does not mention is deleted: a snapshot is loaded over an older image.
+    """
+    snapshot = MetadataDelta(EMPTY_IMAGE)
+    for record in records:
+        snapshot.replay(record)
+    return difference(image, snapshot.apply(image.provenance))
+
+
+def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+    """Return the delta that leads from one image to another, whatever lies between them."""
+    delta = MetadataDelta(before)
+    _difference_of_topics(delta.topics, after.topics)
+    delta.feature_changes = {k: v or 0 for k, v in _changes(before.features.levels, after.features.levels).items()}
+    delta.broker_changes = _changes(before.cluster.brokers, after.cluster.brokers)
+    delta.controller_changes = _changes(before.cluster.controllers, after.cluster.controllers)
+    configs = _changes(before.configs.by_resource, after.configs.by_resource)
+    delta.config_changes = {resource: dict(changed or {}) for resource, changed in configs.items()}
+    quotas = _changes(before.client_quotas, after.client_quotas)
+    delta.quota_changes = {entity: dict(changed or {}) for entity, changed in quotas.items()}
+    delta.acl_changes = _changes(before.acls, after.acls)
+    delta.scram_changes = _changes(before.scram, after.scram)
+    delta.token_changes = _changes(before.delegation_tokens, after.delegation_tokens)
+    delta.next_producer_id = after.next_producer_id
+    return delta
+
+
+def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> None:
+    for topic_id, topic in delta.image.by_id.items():
+        if topic_id not in after.by_id:
+            delta.remove(topic_id)
+        elif len(topic.partitions) > len(after.by_id[topic_id].partitions):
+            raise AssertionError(f"topic {topic.name} has lost partitions")
+    for topic_id, topic in after.by_id.items():
+        before = delta.image.by_id.get(topic_id)
+        if before is None:
+            delta.create(topic.name, topic_id)
+        for partition_id, partition in topic.partitions.items():
+            if before is None or before.partitions.get(partition_id) != partition:
+                delta.set_partition(topic_id, partition_id, partition)
+
+
+def _add_local_change(
+    changes: LocalChanges, delta: TopicDelta, partition_id: int, partition: PartitionRegistration, broker_id: int
+) -> None:
+    previous = delta.image.partitions.get(partition_id)
+    if broker_id not in partition.replicas:
+        if previous is not None and broker_id in previous.replicas:
+            changes.deleted[TopicPartition(delta.name, partition_id)] = delta.topic_id
+        return
+    if previous is not None and previous.partition_epoch == partition.partition_epoch:
+        return
+    is_new_leader_epoch = previous is None or previous.leader_epoch != partition.leader_epoch
+    side = changes.leaders if partition.leader == broker_id else changes.followers
+    side[TopicPartition(delta.name, partition_id)] = LocalPartition(delta.topic_id, partition, is_new_leader_epoch)
+
+
+def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the entries with each change made; None removes. Without changes, the very same mapping."""
+    if not changes:
+        return entries
+    merged = {**entries, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what makes `after` of `before`: the next value by key, None where there is none any more."""
+    changes: dict[Any, Any] = {key: None for key in before if key not in after}
+    changes.update((key, value) for key, value in after.items() if before.get(key) != value)
+    return changes

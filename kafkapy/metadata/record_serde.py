@@ -1,0 +1,94 @@
+"""A metadata record as the bytes of a Raft log record's value, and back.
+
+    value:  frame version (unsigned varint, always 1), api key (unsigned varint), version (unsigned varint), body
+
+    01 0c 00  11 metadata.version 001e 00      FeatureLevelRecord, version 0: metadata.version at level 30
+
+The api key names the record's schema (protocol_specs of type "metadata"). Source: KIP-631.
+"""
+
+from importlib import import_module
+from typing import Any, Final
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.primitives import Writer
+
+FRAME_VERSION: Final = 1
+
+RECORD_NAMES: Final[dict[int, str]] = {
+    0: "RegisterBrokerRecord",
+    1: "UnregisterBrokerRecord",
+    2: "TopicRecord",
+    3: "PartitionRecord",
+    4: "ConfigRecord",
+    5: "PartitionChangeRecord",
+    7: "FenceBrokerRecord",
+    8: "UnfenceBrokerRecord",
+    9: "RemoveTopicRecord",
+    10: "DelegationTokenRecord",
+    11: "UserScramCredentialRecord",
+    12: "FeatureLevelRecord",
+    14: "ClientQuotaRecord",
+    15: "ProducerIdsRecord",
+    17: "BrokerRegistrationChangeRecord",
+    18: "AccessControlEntryRecord",
+    19: "RemoveAccessControlEntryRecord",
+    20: "NoOpRecord",
+    21: "ZkMigrationStateRecord",
+    22: "RemoveUserScramCredentialRecord",
+    23: "BeginTransactionRecord",
+    24: "EndTransactionRecord",
+    25: "AbortTransactionRecord",
+    26: "RemoveDelegationTokenRecord",
+    27: "RegisterControllerRecord",
+    28: "ClearElrRecord",
+}
+
+_types: dict[int, Any] = {}
+
+
+def record_type(api_key: int) -> Any:
+    """Return the generated class of a metadata record. Raises ProtocolError for a key that names none."""
+    found = _types.get(api_key)
+    if found is None:
+        name = RECORD_NAMES.get(api_key)
+        if name is None:
+            raise ProtocolError(f"unknown metadata record type {api_key}")
+        found = _types[api_key] = getattr(import_module(f"kafkapy.protocol.messages.{_module_name(name)}"), name)
+    return found
+
+
+def encode_record(record: Any, version: int) -> bytes:
+    """Return the framed bytes of a metadata record at one of its versions."""
+    out = Writer((FRAME_VERSION, type(record).API_KEY, version))
+    record.write(out, version)
+    return bytes(out)
+
+
+def decode_record(value: bytes | memoryview) -> Any:
+    """Return the metadata record in a log record's value. Raises ProtocolError for what is none."""
+    frame_version, position = _read_varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise ProtocolError(f"metadata record frame version {frame_version}, expected {FRAME_VERSION}")
+    api_key, position = _read_varint(value, position)
+    version, position = _read_varint(value, position)
+    message_type = record_type(api_key)
+    if not message_type.MIN_VERSION <= version <= message_type.MAX_VERSION:
+        raise ProtocolError(f"{message_type.NAME} version {version}, known are up to {message_type.MAX_VERSION}")
+    return message_type.decode(value[position:], version)
+
+
+def _read_varint(value: bytes | memoryview, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while position < len(value) and shift < 32:
+        byte = value[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+        shift += 7
+    raise ProtocolError("a metadata record ends inside its frame")
+
+
+def _module_name(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
