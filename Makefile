@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JAVA_LIBS := .tools/kafka-4.3.1/libs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-fast test-spark check generate bench clean
@@ -19,7 +18,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@touch $@
 
 tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven) and kcat (Debian): what the compat tests and benchmarks run
-	@$(BIN)/python -m benchmarks.tools $(JAVA_LIBS)
+	@$(BIN)/python -m tools.kafka
 
 spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 	@$(BIN)/python -m spark_jobs.connector
@@ -50,7 +49,7 @@ bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick)
 
 lock: $(VENV)/.ready   ## resolve requirements.lock anew
-	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made
 	rm -rf $(VENV) .tools build dist *.egg-info

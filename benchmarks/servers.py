@@ -1,0 +1,176 @@
+"""The two servers of every comparison, started and measured the same way.
+
+Both run one node (broker and controller) on loopback with an empty data directory of their own; what they cost is read
+from /proc: CPU seconds of the process (all its threads), resident memory now and at its peak.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.kafka import JAVA_LIBS
+from tools.maven import require_java
+
+STOCK_JVM = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+]
+"""What Kafka's own start script passes (KAFKA_JVM_PERFORMANCE_OPTS)."""
+
+CLUSTER_ID = "a2Fma2FweS1iZW5jaG1hcA"
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def java(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:
+    """Return the command that runs a class of Apache Kafka's jars."""
+    return ["java", f"-Xmx{heap}", "-cp", f"{JAVA_LIBS}/*", main_class, *arguments]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """A broker process; a context manager that stops it."""
+
+    name: str
+    directory: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    ready_after_s: float = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Format the directory where that is a step of its own."""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self, timeout_s: float = 60) -> Self:
+        """Start and wait until the port answers; the log is in DIRECTORY.log."""
+        started = time.monotonic()
+        with open(f"{self.directory}.log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                break
+            except OSError:
+                self._check_alive(started, timeout_s)
+                time.sleep(0.005)
+        self.ready_after_s = time.monotonic() - started
+        return self
+
+    def _check_alive(self, started: float, timeout_s: float) -> None:
+        assert self.process is not None
+        if self.process.poll() is not None or time.monotonic() - started > timeout_s:
+            log = Path(f"{self.directory}.log").read_text(errors="replace")[-2000:]
+            self.stop()
+            raise RuntimeError(f"{self.name} did not start:\n{log}")
+
+    def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 60) -> int:
+        """Stop it and return its exit status."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(with_signal)
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def __enter__(self) -> Self:
+        self.prepare()
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the process has used so far."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+
+    def memory_mb(self, what: str = "VmRSS") -> float:
+        """Resident memory in MB; what="VmHWM" for its peak."""
+        assert self.process is not None
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(what + ":"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError(f"no {what} in /proc status")
+
+
+class ApacheKafka(Server):
+    """Apache Kafka 4.3.1: KRaft, one node, stock JVM settings with a heap of 1 GiB."""
+
+    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+        super().__init__("Apache Kafka", directory)
+        self.controller_port = free_port()
+        self.properties = properties or {}
+
+    @property
+    def properties_file(self) -> Path:
+        return Path(f"{self.directory}.properties")
+
+    def prepare(self) -> None:
+        require_java()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "log.dirs": str(self.directory),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self.properties,
+        }
+        self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--standalone", "--ignore-formatted"]
+        subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
+
+    def command(self) -> list[str]:
+        classpath = ["-cp", f"{JAVA_LIBS}/*", "kafka.Kafka", str(self.properties_file)]
+        return ["java", "-Xmx1G", "-Xms1G", *STOCK_JVM, *classpath]
+
+
+class Kafkapy(Server):
+    """kafkapy as `kafkapy start` runs it."""
+
+    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+        super().__init__("kafkapy", directory)
+        self.properties = properties or {}
+
+    def command(self) -> list[str]:
+        settings = [part for key, value in self.properties.items() for part in ("--set", f"{key}={value}")]
+        arguments = ["start", "--port", str(self.port), "--data-dir", str(self.directory), *settings]
+        return [sys.executable, "-m", "kafkapy", *arguments]

@@ -1,0 +1,52 @@
+"""ApiVersions 0-4: what this broker serves.
+
+It is answered at any version: one that is not served gets a version 0 body with UNSUPPORTED_VERSION and the row of
+ApiVersions itself (KIP-511), and the response header is always version 0.
+v3: client software name and version (checked; INVALID_REQUEST), features in tagged fields. v4: features whose minimum
+is 0 are listed, which v3 clients cannot read (KIP-1022).
+"""
+
+import re
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+API_VERSIONS_KEY = 18
+SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.api_version >= 3:
+        if not _is_valid_client(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.software_name = request.client_software_name
+        context.connection.software_version = request.client_software_version
+    response = ApiVersionsResponse(api_keys=[_row(served) for served in BROKER_APIS.values()])
+    _add_features(services, response, with_zero_minimum=context.api_version >= 4)
+    return response
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """Return the answer to an unknown version, to be written in version 0."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS_KEY])]
+    )
+
+
+def _is_valid_client(request: ApiVersionsRequest) -> bool:
+    return bool(
+        SOFTWARE_PATTERN.fullmatch(request.client_software_name)
+        and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
+    )
+
+
+def _row(served: ServedApi) -> ApiVersion:
+    return ApiVersion(api_key=served.api_key, min_version=served.listed_min, max_version=served.max_version)

@@ -1,0 +1,85 @@
+"""From a request frame to its response frame: header, version check, decode, handler, encode.
+
+The reactor calls `route` with each frame and drives the coroutine: it runs without a Task until a handler waits. What
+cannot be read or is not served raises ProtocolError, which closes that connection (Apache Kafka does the same; the one
+exception is ApiVersions at an unknown version, which is answered in version 0).
+"""
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.handlers.context import Connection, RequestContext, Services
+from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.protocol.api import request_type, response_type
+from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.protocol.primitives import Writer
+
+Handler = Callable[[Services, RequestContext, Any], Awaitable[Any]]
+API_VERSIONS = 18
+
+
+class Router:
+    """Serves the APIs of a table. Handlers, and with them their messages, are imported when first asked for."""
+
+    def __init__(self, services: Services, apis: dict[int, ServedApi] = BROKER_APIS) -> None:
+        self._services = services
+        self._apis = apis
+        self._routes: dict[int, tuple[Any, Handler]] = {}
+
+    async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
+        """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0)."""
+        header, position = read_request_header(frame)
+        served = self._apis.get(header.api_key)
+        if served is None:
+            raise ProtocolError(f"api key {header.api_key} is not served here")
+        if not served.served_min <= header.api_version <= served.max_version:
+            return self._refuse_version(header)
+        route = self._routes.get(header.api_key)
+        if route is None:
+            route = self._load(served)
+        request_class, handler = route
+        request, _ = request_class.read(frame, position, header.api_version)
+        try:
+            response = await handler(self._services, RequestContext(header, connection), request)
+        except ApiError as error:
+            response = _error_response(header, error)
+        if response is None:
+            return None
+        return _encode(header, response)
+
+    def _load(self, served: ServedApi) -> tuple[Any, Handler]:
+        handler: Handler = import_module(f"kafkapy.handlers.{served.handler}").handle
+        route = (request_type(served.api_key), handler)
+        self._routes[served.api_key] = route
+        return route
+
+    def _refuse_version(self, header: RequestHeader) -> Writer:
+        if header.api_key != API_VERSIONS:
+            raise ProtocolError(f"version {header.api_version} of api key {header.api_key} is not served here")
+        from kafkapy.handlers.api_versions import unsupported_version_response
+
+        return _encode(header._replace(api_version=0), unsupported_version_response())
+
+
+def _encode(header: RequestHeader, response: Any) -> Writer:
+    out = Writer()
+    write_response_header(out, header.api_key, header.api_version, header.correlation_id)
+    response.write(out, header.api_version)
+    return out
+
+
+def _error_response(header: RequestHeader, error: ApiError) -> Any:
+    """Return the response that carries an error of the whole request.
+
+    Handlers put errors of topics, partitions and resources where they belong themselves; a request whose response has
+    no place for an error of the whole closes its connection, as in Apache Kafka.
+    """
+    response = response_type(header.api_key)()
+    if not hasattr(response, "error_code"):
+        raise ProtocolError(f"{error} has no place in {type(response).__name__}") from error
+    response.error_code = int(error.code)
+    if hasattr(response, "error_message"):
+        response.error_message = error.message
+    return response

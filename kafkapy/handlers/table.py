@@ -1,0 +1,57 @@
+"""The APIs that this broker serves: what ApiVersions lists is this table, and nothing else works.
+
+An API is listed with the versions whose semantics hold here. Produce is listed from 0 though 0 to 2 are refused: without
+them librdkafka takes the broker for one that cannot do message format 2 and stops compressing (KAFKA-18659).
+"""
+
+from typing import NamedTuple
+
+from kafkapy.protocol.api import APIS
+
+
+class ServedApi(NamedTuple):
+    """One row: the module of kafkapy.handlers that serves it, the versions listed, the first version served."""
+
+    api_key: int
+    handler: str
+    listed_min: int
+    max_version: int
+    served_min: int
+
+
+def _row(api_key: int, handler: str, *, max_version: int | None = None, listed_min: int | None = None) -> ServedApi:
+    api = APIS[api_key]
+    return ServedApi(
+        api_key=api_key,
+        handler=handler,
+        listed_min=api.min_version if listed_min is None else listed_min,
+        max_version=api.max_version if max_version is None else max_version,
+        served_min=api.min_version,
+    )
+
+
+BROKER_APIS: dict[int, ServedApi] = {
+    row.api_key: row
+    for row in (
+        _row(0, "produce", listed_min=0),
+        _row(1, "fetch"),
+        _row(2, "list_offsets"),
+        _row(3, "metadata"),
+        _row(18, "api_versions"),
+        _row(19, "create_topics"),
+        _row(20, "delete_topics"),
+        _row(21, "delete_records"),
+        _row(22, "init_producer_id", max_version=5),  # 6 is unstable in 4.3 (two-phase commit, KIP-939)
+        _row(23, "offset_for_leader_epoch"),
+        _row(32, "describe_configs"),
+        _row(33, "alter_configs"),
+        _row(35, "describe_log_dirs"),
+        _row(37, "create_partitions"),
+        _row(44, "incremental_alter_configs"),
+        _row(55, "describe_quorum"),
+        _row(60, "describe_cluster"),
+        _row(74, "list_config_resources"),
+        _row(75, "describe_topic_partitions"),
+    )
+}
+"""By API key, ascending: the order in which ApiVersions lists them."""

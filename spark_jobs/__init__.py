@@ -1,0 +1,1 @@
+"""PySpark pipelines over the standard Kafka source: market trades in, bars out. They run against any Kafka."""

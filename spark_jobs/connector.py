@@ -1,0 +1,61 @@
+"""Spark's own Kafka connector, chosen to fit the installed PySpark.
+
+`python -m spark_jobs.connector` fetches its jars from Maven Central into .tools/ (once).
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+from tools.maven import ToolsMissing, maven_copy
+
+SPARK = "org.apache.spark"
+
+
+def coordinates(version: str) -> list[tuple[str, str, str]]:
+    """Return (group, artifact, version) of the connector's jars for a PySpark version.
+
+    The token provider of Spark 4 is to be had for 4.0.0 alone; it fits the later ones.
+    """
+    if version.startswith("3.5."):
+        scala, clients, token_provider, pool = "2.12", "3.4.1", version, "2.11.1"
+    else:
+        clients = "3.9.0" if version.startswith("4.0.") else "3.9.2"
+        scala, token_provider, pool = "2.13", "4.0.0", "2.12.0"
+    return [
+        (SPARK, f"spark-sql-kafka-0-10_{scala}", version),
+        (SPARK, f"spark-token-provider-kafka-0-10_{scala}", token_provider),
+        ("org.apache.kafka", "kafka-clients", clients),
+        ("org.apache.commons", "commons-pool2", pool),
+    ]
+
+
+def jars_directory(version: str = pyspark.__version__) -> Path:
+    return Path(__file__).resolve().parent.parent / ".tools" / f"spark-kafka-{version}"
+
+
+def jars(version: str = pyspark.__version__) -> list[Path]:
+    """Return the connector's jars, fetched when they are not there yet. Raises ToolsMissing without Java or Maven."""
+    directory = jars_directory(version)
+    if not directory.is_dir():
+        print(f"fetching the Kafka connector of Spark {version} from Maven Central", flush=True)
+        maven_copy(coordinates(version), directory, transitive=False)
+    return sorted(directory.glob("*.jar"))
+
+
+def main() -> int:
+    try:
+        jars()
+    except ToolsMissing as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"fetching Spark's Kafka connector failed (mvn exit {error.returncode})", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""One broker process for all compat tests; each test has topics of its own.
+
+KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.3.1: that is how they are proved right.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.servers import ApacheKafka, Kafkapy, Server, java
+from tools.kafka import JAVA_LIBS, kcat
+
+COMPAT_DIRECTORY = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if COMPAT_DIRECTORY in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+
+
+def new_server(directory: Path, properties: dict[str, str] | None = None) -> Server:
+    kind = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+    return kind(directory, properties)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A broker for all tests that do not stop it."""
+    with new_server(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap(server: Server) -> str:
+    return server.bootstrap
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name of the test's own; nothing is created."""
+    name: str = request.node.name
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
+
+
+@pytest.fixture(scope="session")
+def java_tool() -> Callable[..., str]:
+    """Run a class of Apache Kafka's tools and return its standard output; skip where its jars are missing."""
+    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
+
+    def run(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60) -> str:
+        command = java(main_class, *arguments)
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
+        assert result.returncode == 0, f"{main_class} failed:\n{result.stdout}\n{result.stderr}"
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_kcat() -> Callable[..., str]:
+    program = kcat()
+    if program is None:
+        pytest.skip("kcat is missing: run `make tools`")
+
+    def run(*arguments: str, stdin: str = "") -> str:
+        result = subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, f"kcat {arguments} failed:\n{result.stdout}\n{result.stderr}"
+        return result.stdout
+
+    return run

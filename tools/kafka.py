@@ -1,0 +1,55 @@
+"""Fetch what tests and comparisons run: Apache Kafka 4.3.1's jars from Maven Central, kcat from Debian's packages.
+
+`python -m tools.kafka` fills .tools/ (once; what is complete is left alone).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.maven import ToolsMissing, maven_copy
+
+KAFKA_VERSION = "4.3.1"
+JAVA_LIBS = Path(__file__).resolve().parent.parent / ".tools" / f"kafka-{KAFKA_VERSION}" / "libs"
+
+
+def fetch_kafka(target: Path = JAVA_LIBS) -> None:
+    if (target / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        return
+    print(f"fetching Apache Kafka {KAFKA_VERSION} from Maven Central", flush=True)
+    kafka = ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION)
+    maven_copy([kafka, ("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], target)
+
+
+def fetch_kcat() -> None:
+    """Install kcat where we may (root on Debian); elsewhere the tests that use it say that they are skipped."""
+    if kcat() or shutil.which("apt-get") is None or os.geteuid() != 0:
+        return
+    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "kafkacat"]):
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:
+            print("kcat could not be installed: its tests will be skipped", flush=True)
+            return
+
+
+def kcat() -> str | None:
+    """Return the path of kcat (Debian calls it kafkacat in older releases), None where there is none."""
+    return shutil.which("kcat") or shutil.which("kafkacat")
+
+
+def main() -> int:
+    try:
+        fetch_kafka()
+        fetch_kcat()
+    except ToolsMissing as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"fetching failed (exit {error.returncode}): {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

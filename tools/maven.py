@@ -1,0 +1,47 @@
+"""Jars from Maven Central, by the ordinary client."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>kafkapy</groupId><artifactId>tools</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+class ToolsMissing(Exception):
+    """Something that must be installed first; the text says what."""
+
+
+def require_java() -> None:
+    """Raise ToolsMissing where no Java 17 or newer answers."""
+    try:
+        answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+        major = int(answer.split('"')[1].split(".")[0])
+    except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
+        raise ToolsMissing(
+            "Java 17 is needed and no `java` answers: install a JRE 17 (Debian: openjdk-17-jre-headless)"
+        ) from None
+    if major < 17:
+        raise ToolsMissing(f"Java 17 is needed, `java -version` says {major}")
+
+
+def maven_copy(dependencies: list[tuple[str, str, str]], target: Path, *, transitive: bool = True) -> None:
+    """Copy the jars of (group, artifact, version), and what they need at run time, into `target`: all or nothing."""
+    require_java()
+    if shutil.which("mvn") is None:
+        raise ToolsMissing("Maven is needed to fetch Java packages and no `mvn` is found (Debian: maven)")
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    pom = partial / "pom.xml"
+    pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*d) for d in dependencies)))
+    options = ["-DincludeScope=runtime", f"-DexcludeTransitive={str(not transitive).lower()}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options]
+    subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True, stdin=subprocess.DEVNULL)
+    pom.unlink()
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
