@@ -1,0 +1,136 @@
+"""Spark's standard Kafka source and sink against a broker process, and the bars of the demo."""
+
+import gzip
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks.servers import Kafkapy
+from spark_jobs.bars import bars_of, collect_bars, parse_trades, plain_bars
+from spark_jobs.connector import jars_directory
+from spark_jobs.feed import create_topic, feed
+from spark_jobs.trades import generate, read_agg_trades
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(shutil.which("java") is None, reason="Java 17 is missing"),
+    pytest.mark.skipif(
+        not jars_directory().is_dir(), reason="Spark's Kafka connector is missing: run `make spark-jars`"
+    ),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
+GOLDEN = Path(__file__).parent.parent / "golden"
+TRADES_FILE = Path(__file__).parents[3] / "shared" / "data" / "XRPETH-aggTrades-2019-10-11.csv.gz"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[object]:
+    from spark_jobs.session import local_session
+
+    session = local_session("kafkapy tests", cores="2", shuffle_partitions=2)
+    yield session
+    session.stop()
+
+
+def fill(bootstrap: str, topic: str, count: int, partitions: int = 2) -> None:
+    """Put `count` records on a new topic: record n in partition n % partitions, at 1,000,000 + 1000 n ms."""
+    create_topic(bootstrap, topic, partitions)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "zstd"})
+    for n in range(count):
+        where = {"partition": n % partitions, "timestamp": 1_000_000 + 1000 * n}
+        producer.produce(topic, b"%d" % n, b"k%d" % n, headers=[("n", b"%d" % n)], **where)
+    assert producer.flush(30) == 0
+
+
+def read(spark, bootstrap: str, **options: str):
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    return reader.options(**options).load()
+
+
+def values(frame) -> list[int]:
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def test_batch_reads_every_record_with_its_headers(spark, bootstrap, topic):
+    fill(bootstrap, topic, 100)
+    rows = read(spark, bootstrap, subscribe=topic, includeHeaders="true").collect()
+    found = sorted((int(r.value), bytes(r.key), r.partition, r.offset, r.headers[0].key) for r in rows)
+    assert found == [(n, b"k%d" % n, n % 2, n // 2, "n") for n in range(100)]
+
+
+def test_batch_between_given_offsets(spark, bootstrap, topic):
+    fill(bootstrap, topic, 100)
+    start, end = {topic: {"0": 10, "1": -2}}, {topic: {"0": 20, "1": -1}}
+    frame = read(spark, bootstrap, subscribe=topic, startingOffsets=json.dumps(start), endingOffsets=json.dumps(end))
+    assert values(frame) == sorted([*range(20, 40, 2), *range(1, 100, 2)])
+
+
+def test_batch_from_a_timestamp(spark, bootstrap, topic):
+    fill(bootstrap, topic, 100)
+    assert values(read(spark, bootstrap, subscribe=topic, startingTimestamp="1060500")) == list(range(61, 100))
+
+
+def test_subscribe_pattern_and_min_partitions(spark, bootstrap, topic):
+    for suffix in ("-a", "-b"):
+        fill(bootstrap, topic + suffix, 40)
+    frame = read(spark, bootstrap, subscribePattern=f"{topic}-[ab]", minPartitions="12")
+    assert frame.rdd.getNumPartitions() >= 12
+    assert values(frame) == sorted([*range(40), *range(40)])
+
+
+def test_stream_to_the_kafka_sink_resumes_at_its_checkpoint(spark, bootstrap, topic, tmp_path):
+    target = topic + "-copy"
+    create_topic(bootstrap, topic, 1)
+    create_topic(bootstrap, target, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+
+    def copy_what_is_there() -> None:
+        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+        frame = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
+        sink = frame.select("key", "value").writeStream.format("kafka").option("topic", target)
+        sink = sink.option("kafka.bootstrap.servers", bootstrap).option("checkpointLocation", str(tmp_path))
+        query = sink.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+
+    for first in (0, 50):
+        for n in range(first, first + 50):
+            producer.produce(topic, b"%d" % n, b"k")
+        assert producer.flush(30) == 0
+        copy_what_is_there()
+    assert values(read(spark, bootstrap, subscribe=target)) == list(range(100))
+
+
+def test_bars_of_generated_trades_equal_the_plain_ones(spark, bootstrap, topic):
+    trades = list(generate(5_000, seed=7))
+    create_topic(bootstrap, topic, 3)
+    feed(bootstrap, topic, trades)
+    bars = collect_bars(bars_of(parse_trades(read(spark, bootstrap, subscribe=topic)), "1 minute"))
+    assert bars == plain_bars(trades, 60_000)
+
+
+@pytest.mark.skipif(not TRADES_FILE.exists(), reason=f"{TRADES_FILE.name} is not beside the project")
+def test_bars_of_real_trades_equal_the_plain_ones(spark, bootstrap, topic):
+    trades = list(read_agg_trades(TRADES_FILE))
+    create_topic(bootstrap, topic, 1)
+    assert feed(bootstrap, topic, trades) == 12_477
+    bars = collect_bars(bars_of(parse_trades(read(spark, bootstrap, subscribe=topic)), "1 hour"))
+    assert bars == plain_bars(trades, 3_600_000)
+
+
+def test_read_committed_on_the_directory_of_apache_kafka(spark, tmp_path):
+    with tarfile.open(GOLDEN / "kafka_data_dir_clean.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    with gzip.open(GOLDEN / "kafka_data_dir_expected.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    with Kafkapy(tmp_path / "data") as broker:
+        for isolation in ("read_committed", "read_uncommitted"):
+            frame = read(spark, broker.bootstrap, subscribe="txn", **{"kafka.isolation.level": isolation})
+            found = sorted((r.offset, bytes(r.value).hex()) for r in frame.collect())
+            expected = [r for r in rows if r["topic"] == "txn" and r["isolation"] == isolation and "value" in r]
+            assert found == sorted((r["offset"], r["value"]) for r in expected)
