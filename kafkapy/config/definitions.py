@@ -1,0 +1,224 @@
+"""Every configuration key's definition: type, default, valid values; and parsing a text by it.
+
+Texts are read and printed as Kafka's ConfigDef does: trimmed, booleans in any case, lists split at commas, numbers as
+Java's parsers take them; complaints carry Kafka's words, because tools and tests look for them.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Final, TypeAlias
+
+from kafkapy.config import facts
+from kafkapy.config.validators import ConfigRuleError, Validator, validator_for
+from kafkapy.errors import ConfigError
+
+__all__ = ["ConfigRuleError", "ConfigType", "Definition", "Password", "Value"]
+
+
+class ConfigType(Enum):
+    """Kafka's types of a key; the value is the code in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Password:
+    """A secret: `value` gives it, printing it does not."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
+
+INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One key. `default` is None both for "null" and where there is none (`is_required`)."""
+
+    key: str
+    type: ConfigType
+    default: Value
+    is_required: bool
+    valid_values: str
+    importance: str
+    is_internal: bool
+    broker_key: str | None
+    validator: Validator | None
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def default_text(self) -> str | None:
+        return to_text(self.default)
+
+    def parse(self, text: str) -> Value:
+        """Return the typed value of `text`, checked. Raises ConfigError."""
+        value = parse_as(self.type, self.key, text)
+        if self.validator is not None:
+            self.validator(self.key, value)
+        return value
+
+
+def parse_as(config_type: ConfigType, key: str, text: str) -> Value:
+    """Return `text` as a value of the type, without checking what the key allows. Raises ConfigError."""
+    trimmed = text.strip()
+    if config_type in INTEGER_BITS:
+        return _parse_integer(config_type, key, text)
+    match config_type:
+        case ConfigType.BOOLEAN:
+            return _parse_boolean(key, text)
+        case ConfigType.DOUBLE:
+            return _parse_double(key, text)
+        case ConfigType.LIST:
+            return split_list(trimmed)
+        case ConfigType.PASSWORD:
+            return Password(trimmed)
+        case _:
+            return trimmed
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Split at commas as ConfigDef does: blanks around them go, empty items stay (and are refused by validators)."""
+    trimmed = text.strip()
+    return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
+
+
+def _parse_boolean(key: str, text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ConfigError(key, text, "Expected value to be either true or false")
+    return lowered == "true"
+
+
+def _parse_integer(config_type: ConfigType, key: str, text: str) -> int:
+    trimmed = text.strip()
+    digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
+    bound = 1 << (INTEGER_BITS[config_type] - 1)
+    # int() takes underscores, too, and Java's parsers do not; isdecimal() leaves nothing but digits.
+    if not digits.isdecimal() or len(digits) > 400 or not -bound <= int(trimmed) < bound:
+        raise ConfigError(key, text, f"Not a number of type {config_type.name}")
+    return int(trimmed)
+
+
+def _parse_double(key: str, text: str) -> float:
+    trimmed = text.strip()
+    try:
+        if "_" in trimmed:
+            raise ValueError(trimmed)
+        return float(trimmed.rstrip("dDfF") if trimmed[-1:] in "dDfF" else trimmed)
+    except ValueError as error:
+        raise ConfigError(key, text, "Not a number of type DOUBLE") from error
+
+
+def to_text(value: Value) -> str | None:
+    """Return the text that Kafka prints for a value: lists joined by commas, doubles as Java's Double.toString."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _java_double(value)
+        case tuple():
+            return ",".join(value)
+        case Password():
+            return value.value
+        case _:
+            return str(value)
+
+
+def _java_double(value: float) -> str:
+    from decimal import Decimal  # costs 4 ms to import, and only extreme values need it
+
+    text = repr(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
+        return text.replace("inf", "Infinity").replace("nan", "NaN")
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
+
+
+@cache
+def broker_definitions() -> Mapping[str, Definition]:
+    """Return the keys of a broker's server.properties, the two that Kafka's authorizer reads among them."""
+    return _parse_table(facts.BROKER)
+
+
+@cache
+def topic_definitions() -> Mapping[str, Definition]:
+    return _parse_table(facts.TOPIC)
+
+
+@cache
+def group_definitions() -> Mapping[str, Definition]:
+    return _parse_table(facts.GROUP)
+
+
+@cache
+def client_metrics_definitions() -> Mapping[str, Definition]:
+    return _parse_table(facts.CLIENT_METRICS)
+
+
+@cache
+def dynamic_only_definitions() -> Mapping[str, Definition]:
+    """Return the broker keys that exist at run time only: throttles of replication, bytes a second."""
+    return _parse_table(facts.DYNAMIC_ONLY)
+
+
+def _parse_table(table: str) -> dict[str, Definition]:
+    return {definition.key: definition for definition in map(_parse_row, _rows(table))}
+
+
+def _rows(table: str) -> Iterable[list[str]]:
+    return ([column.strip() for column in line.split("|")] for line in table.strip().splitlines())
+
+
+def _parse_row(columns: list[str]) -> Definition:
+    key, type_name, default, valid_values, importance, is_internal, *rest = columns
+    config_type = ConfigType[type_name]
+    return Definition(
+        key=key,
+        type=config_type,
+        default=_parse_default(config_type, key, default),
+        is_required=default == "<required>",
+        valid_values=valid_values,
+        importance=importance,
+        is_internal=is_internal == "true",
+        broker_key=(rest[0] or None) if rest else None,
+        validator=validator_for(key, valid_values, is_list=config_type is ConfigType.LIST),
+    )
+
+
+def _parse_default(config_type: ConfigType, key: str, default: str) -> Value:
+    if default in ("null", "<required>"):
+        return None
+    if config_type is ConfigType.LIST:
+        default = default.removeprefix("[").removesuffix("]")
+    return parse_as(config_type, key, default.removeprefix("class "))

@@ -1,0 +1,52 @@
+"""The group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
+
+from kafkapy.config.section import Section
+
+
+class GroupCoordinatorConfig(Section):
+    """Kafka's keys with underscores for dots, and Kafka's defaults."""
+
+    group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_max_assignment_interval_ms: int = 15000
+    group_consumer_max_heartbeat_interval_ms: int = 15000
+    group_consumer_max_session_timeout_ms: int = 60000
+    group_consumer_max_size: int = 2147483647
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_min_heartbeat_interval_ms: int = 5000
+    group_consumer_min_session_timeout_ms: int = 45000
+    group_consumer_regex_refresh_interval_ms: int = 600000
+    group_consumer_session_timeout_ms: int = 45000
+    group_coordinator_append_linger_ms: int = -1
+    group_coordinator_background_threads: int = 2
+    group_coordinator_cached_buffer_max_bytes: int = 1048588
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    group_coordinator_threads: int = 4
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_session_timeout_ms: int = 1800000
+    group_max_size: int = 2147483647
+    group_min_session_timeout_ms: int = 6000
+    group_streams_assignment_interval_ms: int = 1000
+    group_streams_heartbeat_interval_ms: int = 5000
+    group_streams_initial_rebalance_delay_ms: int = 3000
+    group_streams_max_assignment_interval_ms: int = 15000
+    group_streams_max_heartbeat_interval_ms: int = 15000
+    group_streams_max_session_timeout_ms: int = 60000
+    group_streams_max_size: int = 2147483647
+    group_streams_max_standby_replicas: int = 2
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_min_heartbeat_interval_ms: int = 5000
+    group_streams_min_session_timeout_ms: int = 45000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_session_timeout_ms: int = 45000
+    offset_metadata_max_bytes: int = 4096
+    offsets_commit_timeout_ms: int = 5000
+    offsets_load_buffer_size: int = 5242880
+    offsets_retention_check_interval_ms: int = 600000
+    offsets_retention_minutes: int = 10080
+    offsets_topic_compression_codec: int = 0
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104857600

@@ -1,0 +1,33 @@
+"""Who this node is, and what does not belong to a single subsystem: roles, ids, topic defaults, life cycle."""
+
+from kafkapy.config.section import Section
+
+
+class NodeConfig(Section):
+    """Kafka's keys with underscores for dots, and Kafka's defaults."""
+
+    node_id: int
+    process_roles: tuple[str, ...]
+    alter_config_policy_class_name: str | None = None
+    auto_create_topics_enable: bool = True
+    background_threads: int = 10
+    broker_id: int = -1
+    broker_rack: str | None = None
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    config_providers: tuple[str, ...] = ()
+    controlled_shutdown_enable: bool = True
+    create_topic_policy_class_name: str | None = None
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57671680
+    max_incremental_fetch_session_cache_slots: int = 1000
+    max_request_partition_size_limit: int = 2000
+    message_max_bytes: int = 1048588
+    num_io_threads: int = 8
+    num_partitions: int = 1
+    request_timeout_ms: int = 30000
+    server_max_startup_time_ms: int = 9223372036854775807
+    unstable_api_versions_enable: bool = False
+    unstable_feature_versions_enable: bool = False

@@ -1,0 +1,74 @@
+"""A topic's log configuration from its overrides, the broker's keys that it inherits, and Kafka's defaults."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.definitions import Value, topic_definitions
+from kafkapy.config.log import LogConfig
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+
+def log_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> LogConfig:
+    """Return the configuration of a topic with these overrides, which are known to be valid.
+
+    A stored override that this version does not know is left out. internal.segment.bytes wins over segment.bytes.
+    """
+    values = inherited_values(broker)
+    values.update(parse_overrides(overrides))
+    if values.get("internal.segment.bytes") is not None:
+        values["segment.bytes"] = values["internal.segment.bytes"]
+    return LogConfig.model_validate(values)
+
+
+def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+    """Return the typed values of the overrides that are known. Raises ConfigError."""
+    definitions = topic_definitions()
+    return {key: definitions[key].parse(text) for key, text in overrides.items() if key in definitions}
+
+
+def inherited_values(broker: "BrokerConfig") -> dict[str, Value]:
+    """Return every topic key's typed value on a broker, for a topic without overrides."""
+    values = {key: definition.default for key, definition in topic_definitions().items()}
+    for key, definition in topic_definitions().items():
+        if definition.broker_key is not None:
+            values[key] = broker.value(definition.broker_key)
+    values["segment.ms"] = roll_ms(broker)
+    values["segment.jitter.ms"] = roll_jitter_ms(broker)
+    values["retention.ms"] = retention_ms(broker)
+    values["flush.ms"] = flush_interval_ms(broker)
+    return values
+
+
+def roll_ms(broker: "BrokerConfig") -> int:
+    """log.roll.ms, else log.roll.hours."""
+    return _first_set(broker, ("log.roll.ms", 1), ("log.roll.hours", HOUR_MS))
+
+
+def roll_jitter_ms(broker: "BrokerConfig") -> int:
+    """log.roll.jitter.ms, else log.roll.jitter.hours."""
+    return _first_set(broker, ("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS))
+
+
+def retention_ms(broker: "BrokerConfig") -> int:
+    """log.retention.ms, else .minutes, else .hours; -1 for ever, whatever the negative number was."""
+    keys = (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))
+    return max(_first_set(broker, *keys), -1)
+
+
+def flush_interval_ms(broker: "BrokerConfig") -> int:
+    """log.flush.interval.ms, else log.flush.scheduler.interval.ms."""
+    return _first_set(broker, ("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+
+def _first_set(broker: "BrokerConfig", *keys: tuple[str, int]) -> int:
+    for key, factor_ms in keys:
+        value = broker.value(key)
+        if value is not None:
+            assert isinstance(value, int)
+            return value * factor_ms
+    raise AssertionError(f"none of {keys} has a default")
