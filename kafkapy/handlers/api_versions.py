@@ -10,6 +10,7 @@ import re
 
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import (
@@ -36,9 +37,7 @@ async def handle(services: Services, context: RequestContext, request: ApiVersio
 
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return the answer to an unknown version, to be written in version 0."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS_KEY])]
-    )
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS_KEY])])
 
 
 def _is_valid_client(request: ApiVersionsRequest) -> bool:
@@ -50,3 +49,18 @@ def _is_valid_client(request: ApiVersionsRequest) -> bool:
 
 def _row(served: ServedApi) -> ApiVersion:
     return ApiVersion(api_key=served.api_key, min_version=served.listed_min, max_version=served.max_version)
+
+
+def _add_features(services: Services, response: ApiVersionsResponse, *, with_zero_minimum: bool) -> None:
+    image = services.metadata.image
+    features = shown_features(image, services.quorum.finalized_kraft_version)
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=levels.min_version, max_version=levels.max_version)
+        for name, levels in features.supported.items()
+        if with_zero_minimum or levels.min_version > 0
+    ]
+    response.finalized_features_epoch = image.provenance.offset
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in features.finalized.items()
+    ]

@@ -1,7 +1,7 @@
 """The APIs that this broker serves: what ApiVersions lists is this table, and nothing else works.
 
-An API is listed with the versions whose semantics hold here. Produce is listed from 0 though 0 to 2 are refused: without
-them librdkafka takes the broker for one that cannot do message format 2 and stops compressing (KAFKA-18659).
+An API is listed with the versions whose semantics hold here. Produce is listed from 0 though 0 to 2 are refused:
+without them librdkafka takes the broker for one that cannot do message format 2 and stops compressing (KAFKA-18659).
 """
 
 from typing import NamedTuple
