@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.security.authorizer import Authorizer
-from kafkapy.security.principal import Principal
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -31,10 +30,11 @@ class Connection(Protocol):
     connection_id: str
     listener_name: str
     security_protocol: str
-    client_host: str
-    principal: Principal
+    peer_host: str
+    principal: str
     software_name: str
     software_version: str
+    throttle_ms: int
 
 
 class RequestContext:
@@ -50,7 +50,7 @@ class RequestContext:
         self.connection = connection
 
     @property
-    def principal(self) -> Principal:
+    def principal(self) -> str:
         return self.connection.principal
 
     @property
@@ -63,7 +63,7 @@ class RequestContext:
 
     @property
     def client_host(self) -> str:
-        return self.connection.client_host
+        return self.connection.peer_host
 
     @property
     def connection_id(self) -> str:

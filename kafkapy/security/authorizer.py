@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Protocol
 
-from kafkapy.security.principal import Principal
-
 CLUSTER_NAME = "kafka-cluster"
 """The only resource name of ResourceType.CLUSTER."""
 
@@ -82,7 +80,9 @@ class Asker(Protocol):
     """What of a request the decision depends on; RequestContext is one."""
 
     @property
-    def principal(self) -> Principal: ...
+    def principal(self) -> str:
+        """`type:name`, such as `User:alice`; `User:ANONYMOUS` on a PLAINTEXT listener."""
+        ...
 
     @property
     def client_host(self) -> str: ...
