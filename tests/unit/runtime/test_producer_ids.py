@@ -1,0 +1,59 @@
+"""Producer ids: unique over blocks, one request for many who wait, failures passed on and forgotten."""
+
+import asyncio
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.runtime.producer_ids import ProducerIdManager
+
+
+class Blocks:
+    """A controller that hands out blocks of `size`, and counts them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.count = 0
+        self.failures = 0
+
+    async def allocate(self) -> range:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise ApiError(41, "no controller")
+        self.count += 1
+        return range((self.count - 1) * self.size, self.count * self.size)
+
+
+def test_ids_are_unique_over_blocks():
+    async def scenario() -> list[int]:
+        manager = ProducerIdManager(Blocks(10).allocate)
+        ids = [await manager.next_id() for _ in range(95)]
+        await manager.close()
+        return ids
+
+    assert asyncio.run(scenario()) == list(range(95))
+
+
+def test_many_who_wait_share_a_block():
+    async def scenario() -> tuple[list[int], int]:
+        blocks = Blocks(1000)
+        manager = ProducerIdManager(blocks.allocate)
+        ids = await asyncio.gather(*(manager.next_id() for _ in range(100)))
+        return list(ids), blocks.count
+
+    ids, block_count = asyncio.run(scenario())
+    assert sorted(ids) == list(range(100))
+    assert block_count == 1
+
+
+def test_a_refused_block_is_asked_for_again():
+    async def scenario() -> int:
+        blocks = Blocks(10)
+        blocks.failures = 1
+        manager = ProducerIdManager(blocks.allocate)
+        with pytest.raises(ApiError):
+            await manager.next_id()
+        return await manager.next_id()
+
+    assert asyncio.run(scenario()) == 0
