@@ -1,8 +1,8 @@
 """Producer ids for idempotent producers, taken from blocks that the controller hands out.
 
 A block is used by one broker alone; what is left of it at a stop is never used. Where Apache Kafka answers
-COORDINATOR_LOAD_IN_PROGRESS while a block is on its way, we let the request wait for it: a named deviation, a producer's
-first request then needs no retry. The next block is asked for when nine tenths of one are used.
+COORDINATOR_LOAD_IN_PROGRESS while a block is on its way, we let the request wait for it (a named deviation): a
+producer's first request then needs no retry. The next block is asked for when nine tenths of one are used.
 """
 
 import asyncio

@@ -1,0 +1,147 @@
+"""`kafkapy.Broker`: a broker inside a test or a program.
+
+    with Broker() as broker:                    # a thread of its own runs it
+        Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    async with Broker() as broker:              # it runs on the loop of the caller
+        ...
+
+Without a data_dir it keeps its data in a temporary directory that goes with it; with one, topics and records are there
+again the next time.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.server.broker import BrokerServer, new_broker
+from kafkapy.storage.format import format_embedded
+
+
+class Broker:
+    """One embedded node; a context manager, plain and async. `properties` are Kafka's keys: {"num.partitions": 3}."""
+
+    def __init__(
+        self, data_dir: str | Path | None = None, *, port: int = 0, properties: Mapping[str, object] | None = None
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._given_data_dir = data_dir
+        self._port = port
+        self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        self._server: BrokerServer | None = None
+        self._thread: _LoopThread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, what a client is given to connect to."""
+        return self._running.bootstrap_servers
+
+    @property
+    def cluster_id(self) -> str:
+        return self._running.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self._running.node_id
+
+    async def start(self) -> Self:
+        """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
+        assert self._server is None, "this broker runs already"
+        config, _ = load(embedded_properties(self._prepare_directory(), self._port, self._properties))
+        format_embedded(config)
+        server = new_broker(config)
+        try:
+            await server.start()
+        except BaseException:
+            self._clean_up()
+            raise
+        self._server = server
+        return self
+
+    async def stop(self) -> None:
+        """Stop as on SIGTERM: what was acknowledged is on disk, a temporary directory is removed."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        self._clean_up()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._thread = _LoopThread()
+        try:
+            self._thread.call(self.start)
+        except BaseException:
+            self._thread.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        try:
+            thread.call(self.stop)
+        finally:
+            thread.close()
+
+    @property
+    def _running(self) -> BrokerServer:
+        assert self._server is not None, "this broker is not running: use it as `with Broker() as broker:`"
+        return self._server
+
+    def _prepare_directory(self) -> str:
+        if self._given_data_dir is not None:
+            return str(self._given_data_dir)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-")
+        return self._temporary.name
+
+    def _clean_up(self) -> None:
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
+
+
+class _LoopThread:
+    """A thread with an event loop, to which coroutines are given from outside."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="kafkapy-broker", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine function there and wait for its end."""
+        asyncio.run_coroutine_threadsafe(function(), self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
