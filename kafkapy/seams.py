@@ -177,8 +177,15 @@ class Channel(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
 
+    @property
+    def local(self) -> tuple[str, int]: ...
+
     def receive(self, max_bytes: int) -> bytes | None:
         """Return what has arrived: None when nothing has yet, b"" when the peer has ended. Raises OSError."""
+        ...
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        """As receive, but straight into `buffer`; return the count, None when nothing has come, 0 at the end."""
         ...
 
     def send(self, buffers: Sequence[ReadableBuffer], more: bool) -> int:
@@ -186,7 +193,10 @@ class Channel(Protocol):
         ...
 
     def send_region(self, region: FileRegion, start: int, count: int) -> int:
-        """Send `count` bytes of the region from `start`; return those taken, 0 when none could be."""
+        """Send `count` bytes of the region from `start`; return those taken, 0 when none could be.
+
+        Raises EOFError where the file ends before the region does: it was cut under us, so the frame cannot be finished.
+        """
         ...
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
@@ -194,6 +204,23 @@ class Channel(Protocol):
         ...
 
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Where channels come from: a listening socket, or a simulated network's end of one."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    def accept(self) -> Channel | None:
+        """Return the next channel that waits, None when none does. Raises OSError (EMFILE, ECONNABORTED, ...)."""
+        ...
+
+    def on_acceptable(self, callback: Callable[[], None] | None) -> None:
+        """Call back while channels wait to be accepted; None stops that: they then wait in the backlog."""
+        ...
 
     def close(self) -> None: ...
 

@@ -1,0 +1,381 @@
+"""One connection's bytes as a pure machine: bytes in -> whole request frames out, answers in -> ordered bytes out.
+
+A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants held here:
+
+* A frame's buffer grows with what has arrived, never to what its size claims. Each frame is handed out over a bytearray
+  of its own that is never reused, so that whoever is given it may keep it or patch it.
+* Answers leave in the order of the requests, whatever order they come in. A request without an answer (acks=0) holds
+  its place and sends nothing.
+* No request starts while the connection is muted, has `max_in_flight` requests unanswered, or has `max_output_bytes`
+  waiting for a peer that does not drain. The driver does not receive then, so that the peer's own buffers fill up.
+* Until the connection is admitted (authenticated, or one request well answered where nothing asks for a login) a frame
+  is at most `unadmitted_frame_bytes`, and requests go one at a time.
+* A FileRegion of an answer is released exactly once: when it was sent, or through what `close` returns.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkapy.errors import ProtocolError
+from kafkapy.seams import FileRegion, ReadableBuffer
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.primitives import Writer
+
+_SIZE = struct.Struct(">i")
+_unpack_size = _SIZE.unpack_from
+_pack_size = _SIZE.pack
+
+COALESCED_BYTES = 16 * 1024
+"""An answer up to this size is copied behind its neighbours (a larger one costs more to copy than to send apart)."""
+
+DIRECT_BYTES = 16 * 1024
+"""From this many missing bytes on, a frame is received straight into its own buffer."""
+
+GROWTH_BYTES = 1024 * 1024
+"""A frame's buffer is at most this much ahead of what has arrived, and never more than doubles."""
+
+GATHERED_BYTES = 1024 * 1024
+GATHERED_BUFFERS = 64
+"""What one gathering write takes; Linux allows 1,024 buffers, a socket seldom takes more bytes than this."""
+
+_ZEROS = memoryview(bytes(GROWTH_BYTES))
+_MIN_GROWTH_BYTES = 64 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class ConnectionLimits:
+    """The bounds of one connection. Kafka's keys where it has them, else constants with their reason."""
+
+    max_frame_bytes: int = 104_857_600
+    """socket.request.max.bytes."""
+    unadmitted_frame_bytes: int = 524_288
+    """Before a login no request needs more (SASL tokens are the largest); Kafka's own bound for SASL frames."""
+    max_in_flight: int = 64
+    """Requests of one connection that may wait for their answers at a time. Java's clients keep 5."""
+    max_output_bytes: int = 1_048_576
+    """Answer bytes that wait for the peer before no further request of it is started."""
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionInfo:
+    """Who is at the other end: what a handler may know of, and order for, the connection that a request came on."""
+
+    connection_id: str
+    """`local host:port-peer host:port-processor-index`, as Kafka prints it."""
+    listener_name: str
+    security_protocol: str
+    peer_host: str
+    peer_port: int
+    principal: str = "User:ANONYMOUS"
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+    is_authenticated: bool = True
+    """False on SASL listeners until the handshake has succeeded; the SASL handlers set it."""
+    sasl_state: Any = None
+    throttle_ms: int = 0
+    """Set by a handler: once its answer is on its way, the connection is muted for so long (KIP-219); then 0 again."""
+    close_after_answer: bool = False
+    """Set by a handler: the connection closes once its answer has left (failed login; a failed acks=0 produce)."""
+
+
+Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer | None]]"
+"""Takes a request frame without its size, returns the answer's frame without its size, or None for no answer.
+
+A ProtocolError out of it closes the connection."""
+
+
+class Connection:
+    """The machine. A driver receives while `wants_bytes`, starts what `next_frame` gives, answers by sequence number.
+
+    `sequence` of a frame is `started_count` right after `next_frame` returned it.
+    """
+
+    __slots__ = (
+        "_answered_count",
+        "_arrived",
+        "_frame",
+        "_frame_bytes",
+        "_input",
+        "_last_sequence",
+        "_limits",
+        "_max_frame_bytes",
+        "_max_in_flight",
+        "_max_output_bytes",
+        "_position",
+        "_ready",
+        "_tail",
+        "head_sent",
+        "is_muted",
+        "output",
+        "output_bytes",
+        "started_count",
+    )
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._max_frame_bytes = min(limits.unadmitted_frame_bytes, limits.max_frame_bytes)
+        self._max_in_flight = 1
+        self._max_output_bytes = limits.max_output_bytes
+        self._input: bytes = b""
+        self._position = 0
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self._arrived = 0
+        self._ready: dict[int, Writer | None] = {}
+        self._tail: bytearray | None = None
+        self._answered_count = 0
+        self._last_sequence = -1
+        self.started_count = 0
+        self.is_muted = False
+        self.output: deque[ReadableBuffer | FileRegion] = deque()
+        self.output_bytes = 0
+        self.head_sent = 0
+
+    def admit(self) -> None:
+        """Lift the bounds of a stranger: whole frames, several requests at a time. Idempotent."""
+        self._max_frame_bytes = self._limits.max_frame_bytes
+        self._max_in_flight = self._limits.max_in_flight
+
+    def close_after(self, sequence: int) -> None:
+        """Start nothing more; the answer of `sequence`, not given yet, is the last to leave."""
+        if not 0 <= self._last_sequence < sequence:
+            self._last_sequence = sequence
+
+    def close_after_started(self) -> None:
+        """Start nothing more; what was started is still answered (the peer has ended its side)."""
+        self.close_after(self.started_count)
+
+    # ---- bytes in
+
+    @property
+    def can_start(self) -> bool:
+        return not (
+            self.is_muted
+            or self.started_count - self._answered_count >= self._max_in_flight
+            or self.output_bytes >= self._max_output_bytes
+            or self._last_sequence >= 0
+        )
+
+    @property
+    def wants_bytes(self) -> bool:
+        """True where the next request could start and has not arrived: ask after next_frame has returned None."""
+        return self.can_start
+
+    @property
+    def is_mid_frame(self) -> bool:
+        """True while a frame has begun to arrive and is not whole (a split size prefix is too little to count)."""
+        return self._frame is not None and self._arrived < self._frame_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that have arrived. Only after next_frame has returned None for want of bytes."""
+        frame = self._frame
+        if frame is None:
+            rest = self._input[self._position :]
+            assert len(rest) < _SIZE.size, "bytes were fed before the frames at hand were taken"
+            self._input = rest + data if rest else data
+            self._position = 0
+            return
+        missing = self._frame_bytes - self._arrived
+        part = data if len(data) <= missing else data[:missing]
+        frame[self._arrived :] = part  # cuts what receive_view had added in vain
+        self._arrived += len(part)
+        self._input = data
+        self._position = len(part)
+
+    def receive_view(self) -> memoryview | None:
+        """Return where the next bytes of a large frame go (then call `received`), or None: receive, then `feed`."""
+        frame = self._frame
+        if frame is None or self._frame_bytes - self._arrived < DIRECT_BYTES:
+            return None
+        if len(frame) == self._arrived:
+            growth = min(max(self._arrived, _MIN_GROWTH_BYTES), GROWTH_BYTES, self._frame_bytes - self._arrived)
+            frame += _ZEROS[:growth]
+        return memoryview(frame)[self._arrived :]
+
+    def received(self, count: int) -> None:
+        """Say how many bytes came into receive_view's buffer, whose view the caller has released."""
+        self._arrived += count
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next whole frame (without its size) that may start now, or None.
+
+        Raises ProtocolError for a size that is negative or above the bound; the connection cannot be read any further.
+        """
+        if not self.can_start:
+            return None
+        if self._frame is not None:
+            return self._take_grown_frame()
+        data, position = self._input, self._position
+        start = position + 4
+        if len(data) < start:
+            if position == len(data):
+                self._input, self._position = b"", 0
+            return None
+        (size,) = _unpack_size(data, position)
+        if not 0 <= size <= self._max_frame_bytes:
+            raise ProtocolError(f"frame size {size} is not within 0 and {self._max_frame_bytes}")
+        end = start + size
+        if end > len(data):
+            self._begin_frame(size, start)
+            return None
+        self._position = end
+        self.started_count += 1
+        return memoryview(bytearray(data[start:end]))
+
+    def _begin_frame(self, size: int, start: int) -> None:
+        self._frame = bytearray(self._input[start:])
+        self._arrived = len(self._frame)
+        self._frame_bytes = size
+        self._input = b""
+        self._position = 0
+
+    def _take_grown_frame(self) -> memoryview | None:
+        frame = self._frame
+        assert frame is not None
+        if self._arrived < self._frame_bytes:
+            return None
+        assert len(frame) == self._frame_bytes
+        self._frame = None
+        self.started_count += 1
+        return memoryview(frame)
+
+    # ---- answers in
+
+    def answer(self, sequence: int, response: "Writer | None") -> None:
+        """Take the answer of a request (None: it has none) and line up all that may leave by it."""
+        if sequence != self._answered_count + 1:
+            self._ready[sequence] = response
+            return
+        self._answered_count = sequence
+        if response is not None:
+            self._emit(response)
+        ready = self._ready
+        while ready and (sequence := sequence + 1) in ready:
+            self._answered_count = sequence
+            held = ready.pop(sequence)
+            if held is not None:
+                self._emit(held)
+
+    def _emit(self, response: "Writer") -> None:
+        if 0 <= self._last_sequence < self._answered_count:
+            _release(response)
+            return
+        if response.splices:
+            self._emit_spliced(response)
+            return
+        size = len(response)
+        self.output_bytes += size + 4
+        self._append(_pack_size(size))
+        self._append(response)
+
+    def _append(self, data: ReadableBuffer) -> None:
+        if len(data) > COALESCED_BYTES:
+            self.output.append(data)
+            self._tail = None
+        elif self._tail is None:
+            self._tail = bytearray(data)
+            self.output.append(self._tail)
+        else:
+            self._tail += data
+
+    def _emit_spliced(self, response: "Writer") -> None:
+        size = len(response) + sum(len(payload) for _, payload in response.splices)
+        self.output_bytes += size + 4
+        self._append(_pack_size(size))
+        done = 0
+        with memoryview(response) as whole:
+            for position, payload in response.splices:
+                if position > done:
+                    self._append(bytes(whole[done:position]))
+                    done = position
+                self._append_payload(payload)
+            if done < len(whole):
+                self._append(bytes(whole[done:]))
+
+    def _append_payload(self, payload: Any) -> None:
+        if not isinstance(payload, FileRegion):
+            self._append(payload)
+        elif payload.length:
+            self.output.append(payload)
+            self._tail = None
+        else:
+            payload.release()
+
+    # ---- ordered bytes out
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the last answer to be sent has left: the driver closes."""
+        return 0 <= self._last_sequence <= self._answered_count and not self.output
+
+    @property
+    def in_flight_count(self) -> int:
+        return self.started_count - self._answered_count
+
+    def gather(self, read_small: Callable[[FileRegion], bytes | None]) -> tuple[list[ReadableBuffer], bool]:
+        """Return the buffers to send next, and whether a region follows them directly.
+
+        A region ends the list unless `read_small` gives its bytes, which then take its place. An empty list means that
+        a region is at the head.
+        """
+        buffers: list[ReadableBuffer] = []
+        gathered_bytes = 0
+        for index, item in enumerate(self.output):
+            if isinstance(item, FileRegion):
+                data = None if index == 0 and self.head_sent else read_small(item)
+                if data is None:
+                    return buffers, True
+                self.output[index] = data
+                item.release()
+                item = data
+            buffers.append(item if index or not self.head_sent else memoryview(item)[self.head_sent :])
+            gathered_bytes += len(item)
+            if gathered_bytes >= GATHERED_BYTES or len(buffers) >= GATHERED_BUFFERS:
+                break
+        return buffers, False
+
+    def sent(self, count: int) -> None:
+        """Take away what has left: `count` bytes from the head of the output."""
+        self.output_bytes -= count
+        output = self.output
+        count += self.head_sent
+        while output and count >= len(output[0]):
+            item = output.popleft()
+            count -= len(item)
+            if isinstance(item, FileRegion):
+                item.release()
+        self.head_sent = count
+        if count or not output:
+            self._tail = None  # nothing is added to a buffer that is on its way
+
+    def close(self) -> list[FileRegion]:
+        """Forget everything; return the regions that the caller releases now."""
+        regions = [item for item in self.output if isinstance(item, FileRegion)]
+        for response in self._ready.values():
+            if response is not None:
+                regions += _regions(response)
+        self.output.clear()
+        self._ready.clear()
+        self._input, self._position, self._frame, self._tail = b"", 0, None, None
+        self.output_bytes = self.head_sent = 0
+        self._last_sequence = 0
+        return regions
+
+
+def _regions(response: "Writer") -> list[FileRegion]:
+    return [payload for _, payload in response.splices if isinstance(payload, FileRegion)]
+
+
+def _release(response: "Writer") -> None:
+    for region in _regions(response):
+        region.release()
+
+
+def discard(response: "Writer | None") -> None:
+    """Release the regions of an answer whose connection is gone."""
+    if response is not None:
+        _release(response)

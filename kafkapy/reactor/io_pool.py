@@ -1,0 +1,89 @@
+"""The IO pool: num.io.threads workers for calls that block and release the GIL.
+
+Workers start when there is more to do than idle workers. Completions reach the loop in batches: however many calls end
+before the loop looks, it is woken once.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+_Call: TypeAlias = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+
+logger = logging.getLogger(__name__)
+
+
+class ThreadIoPool:
+    """seams.IoPool on threads. `submit` is called on the loop's thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread_count: int) -> None:
+        assert thread_count > 0
+        self._loop = loop
+        self._thread_count = thread_count
+        self._threads: list[threading.Thread] = []
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._done: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
+        self._wake_lock = threading.Lock()
+        self._is_woken = False
+        self._is_closed = False
+        self.unfinished_count = 0
+
+    def submit(self, call: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `call` on a worker, then `on_done(result, error)` on the loop. After close: a RuntimeError."""
+        if self._is_closed:
+            self._loop.call_soon(on_done, None, RuntimeError("the IO pool is closed"))
+            return
+        self.unfinished_count += 1
+        if self.unfinished_count > len(self._threads) < self._thread_count:
+            self._start_thread()
+        self._calls.put((call, on_done))
+
+    def close(self) -> None:
+        """Let the workers finish what was submitted, and wait for them; completions are still delivered by the loop."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"kafkapy-io-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, on_done = item
+            try:
+                self._done.append((on_done, call(), None))
+            except BaseException as error:
+                self._done.append((on_done, None, error))
+            del item, call, on_done  # an idle worker keeps nothing alive
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._wake_lock:
+            if self._is_woken:
+                return
+            self._is_woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:  # the loop is closed: nobody waits for this any more
+            return
+
+    def _deliver(self) -> None:
+        with self._wake_lock:
+            self._is_woken = False
+        while self._done:
+            on_done, result, error = self._done.popleft()
+            self.unfinished_count -= 1
+            try:
+                on_done(result, error)
+            except Exception:
+                logger.exception("A completion of the IO pool failed")

@@ -1,0 +1,458 @@
+"""One connection at work: moves bytes between its channel and its machine, starts handlers, sends their answers.
+
+A link is read from while its machine wants bytes and the broker's backlog has room. When it may not be read from, its
+reader stays registered until the first event that comes in vain: a pause that ends soon costs no system call.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.connection import Connection, ConnectionInfo, discard
+from kafkapy.reactor.limits import (
+    BYTES_PER_TURN,
+    FRAMES_PER_TURN,
+    HALF_CLOSED_LINGER_MS,
+    PROBE_STRIDE_BYTES,
+    RECEIVE_BYTES,
+    SENDFILE_BYTES,
+    SENDFILE_FROM_BYTES,
+    WARM_BYTES,
+)
+from kafkapy.reactor.suspended import Suspended
+from kafkapy.seams import Channel, FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.processor import Processor
+
+logger = logging.getLogger(__name__)
+
+_FRAME_OVERHEAD = 4
+
+
+class Link:
+    """The driver of one connection. Everything here runs on the loop's thread, and no exception leaves a callback."""
+
+    __slots__ = (
+        "_backlog",
+        "_channel",
+        "_is_admitted",
+        "_is_reading",
+        "_is_resting",
+        "_is_writing",
+        "_loop",
+        "_machine",
+        "_processor",
+        "_route",
+        "_unstarted_bytes",
+        "_warm_until",
+        "_warming",
+        "info",
+        "is_closed",
+        "is_dirty",
+        "is_queued",
+        "last_active",
+    )
+
+    def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
+        self._processor = processor
+        self._loop = processor.loop
+        self._route = processor.route
+        self._backlog = processor.backlog
+        self._channel = channel
+        self._machine = Connection(processor.limits.connection)
+        self.info = info
+        self._is_admitted = False
+        self._is_reading = False
+        self._is_resting = False  # may not be read from now; a resume is due
+        self._is_writing = False  # waits for the channel to become writable
+        self._unstarted_bytes = 0
+        self._warming: FileRegion | None = None
+        self._warm_until = 0  # of the region at the head: positions below it were warmed
+        self.is_closed = False
+        self.is_dirty = False
+        self.is_queued = False
+        self.last_active = self._loop.time()
+
+    def open(self) -> None:
+        """Begin to read."""
+        self._is_reading = True
+        self._channel.on_readable(self.on_readable)
+
+    @property
+    def is_mid_frame(self) -> bool:
+        return self._machine.is_mid_frame
+
+    @property
+    def is_idle(self) -> bool:
+        """True where nothing is owed to the peer: all that was started is answered, and all answers have left."""
+        machine = self._machine
+        return not machine.in_flight_count and not machine.output
+
+    # ---- callbacks of the loop; each catches everything
+
+    def on_readable(self) -> None:
+        if self._is_resting:  # a resume is due, which reads again
+            self._is_reading = False
+            self._channel.on_readable(None)
+            return
+        self._guarded(self._turn)
+
+    def on_writable(self) -> None:
+        self._guarded(self._continue_writing)
+
+    def resume(self) -> None:
+        """Go on where something was waited for: bytes of the backlog, a turn, the end of a throttle."""
+        self._guarded(self._resume)
+
+    def progress(self) -> None:
+        """Send what was answered since, and start what had to wait for it."""
+        self.is_dirty = False
+        self._guarded(self._progress)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        if self.is_closed:
+            return
+        try:
+            step()
+        except ProtocolError as error:
+            self._refuse(None, error)
+        except (EOFError, OSError) as error:
+            logger.info("Connection %s ended: %s", self.info.connection_id, error)
+            self.close()
+        except Exception:
+            logger.exception("Closing connection %s: unexpected error", self.info.connection_id)
+            self.close()
+
+    # ---- in
+
+    def _turn(self) -> None:
+        """Start what has arrived, within the budget of a turn, then send the answers at hand in one go."""
+        machine = self._machine
+        frames_left = FRAMES_PER_TURN
+        bytes_left = BYTES_PER_TURN
+        is_drained = False
+        self._is_resting = False
+        self.last_active = self._loop.time()
+        while not self.is_closed:
+            frame = machine.next_frame()
+            if frame is not None:
+                self._start(frame)
+                frames_left -= 1
+                if not frames_left:
+                    self._is_resting = True
+                    self._processor.enqueue(self)
+                    break
+            elif not machine.wants_bytes:
+                if not self._make_room():
+                    break
+            elif is_drained or bytes_left <= 0:
+                break
+            elif not self._may_receive():
+                self._is_resting = True
+                break
+            else:
+                count, is_drained = self._receive()
+                bytes_left -= count
+        if not self.is_closed:
+            self._flush()
+            self._ensure_reading()
+        if self._backlog.waiting:
+            self._processor.wake_waiting(self)
+
+    def _may_receive(self) -> bool:
+        backlog = self._backlog
+        if not backlog.is_full:
+            return True
+        held_lease = backlog.lease_holder is self
+        may_receive = backlog.may_receive(self)
+        if may_receive and not held_lease:
+            self._processor.watch_lease(self)
+        return may_receive
+
+    def _receive(self) -> tuple[int, bool]:
+        """Receive once; return the count and whether the channel has no more for now."""
+        machine = self._machine
+        view = machine.receive_view()
+        if view is not None:
+            wanted = len(view)
+            with view:
+                count = self._channel.receive_into(view)
+            machine.received(count or 0)
+        else:
+            wanted = RECEIVE_BYTES
+            data = self._channel.receive(wanted)
+            count = None if data is None else len(data)
+            if data:
+                machine.feed(data)
+        if count is None:
+            return 0, True
+        if count == 0:
+            self._end_of_input()
+            return 0, True
+        self._unstarted_bytes += count
+        self._backlog.bytes += count
+        return count, count < wanted
+
+    def _start(self, frame: memoryview) -> None:
+        """Drive a request's handler up to its end or its first wait."""
+        machine = self._machine
+        sequence = machine.started_count
+        frame_bytes = len(frame) + _FRAME_OVERHEAD
+        self._unstarted_bytes -= frame_bytes
+        coroutine = self._route(self.info, frame)
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as stop:
+            self._backlog.bytes -= frame_bytes
+            self._answer(sequence, stop.value)
+        except ProtocolError as error:
+            self._backlog.bytes -= frame_bytes
+            self._refuse(_api_key(frame), error)
+        except (Exception, asyncio.CancelledError):
+            self._backlog.bytes -= frame_bytes
+            self._break(_api_key(frame))
+        else:
+            suspended = Suspended(
+                self,
+                self._loop,
+                coroutine,
+                sequence=sequence,
+                frame_bytes=frame_bytes,
+                api_key=_api_key(frame),
+            )
+            self._processor.suspended.add(suspended)
+            suspended.wait_for(awaited)
+
+    def _make_room(self) -> bool:
+        """The machine starts nothing now: return whether sending has changed that; else rest until something does."""
+        if self._machine.output and not self._is_writing:
+            self._flush()
+            if self.is_closed or self._machine.can_start:
+                return not self.is_closed
+        self._is_resting = True
+        return False
+
+    def _ensure_reading(self) -> None:
+        if not self._is_reading and not self._is_resting and not self.is_closed:
+            self._is_reading = True
+            self._channel.on_readable(self.on_readable)
+
+    def _end_of_input(self) -> None:
+        """The peer has ended its side: answer what it has asked, for a while, then close."""
+        self._machine.close_after_started()
+        if not self.is_idle:
+            self._loop.call_later(HALF_CLOSED_LINGER_MS / 1000, self.close)
+
+    def _resume(self) -> None:
+        if self._machine.can_start:
+            self._turn()
+
+    # ---- answers
+
+    def complete(self, suspended: Suspended, response: Any) -> None:
+        """A handler that waited has returned."""
+        self._let_go(suspended)
+        if self.is_closed:
+            discard(response)
+            return
+        self._answer(suspended.sequence, response)
+        if not self.is_dirty and not self.is_closed:
+            self._processor.mark_dirty(self)
+
+    def fail(self, suspended: Suspended, error: BaseException) -> None:
+        """A handler that waited has raised."""
+        self._let_go(suspended)
+        if isinstance(error, ProtocolError):
+            self._refuse(suspended.api_key, error)
+        else:
+            self._break(suspended.api_key, error)
+
+    def _let_go(self, suspended: Suspended) -> None:
+        self._processor.suspended.discard(suspended)
+        self._processor.release(suspended.frame_bytes)
+
+    def _answer(self, sequence: int, response: Any) -> None:
+        info = self.info
+        machine = self._machine
+        if self.is_closed:
+            discard(response)
+            return
+        if info.close_after_answer:
+            machine.close_after(sequence)
+        machine.answer(sequence, response)
+        if not self._is_admitted and info.is_authenticated:
+            self._is_admitted = True
+            machine.admit()
+        if info.throttle_ms > 0:
+            self._mute(info.throttle_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Start nothing for a while; the answer that says so is already on its way (KIP-219)."""
+        self.info.throttle_ms = 0
+        if not self._machine.is_muted:
+            self._machine.is_muted = True
+            self._loop.call_later(throttle_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._machine.is_muted = False
+        self.resume()
+
+    def _progress(self) -> None:
+        self.last_active = self._loop.time()
+        self._flush()
+        if self._is_resting and not self.is_queued and not self.is_closed:
+            self._resume()
+
+    # ---- out
+
+    def _continue_writing(self) -> None:
+        self._is_writing = False
+        self.last_active = self._loop.time()
+        self._flush()
+        if self.is_closed:
+            return
+        if not self._is_writing:
+            self._channel.on_writable(None)
+        if self._is_resting and not self.is_queued:
+            self._resume()
+
+    def _flush(self) -> None:
+        """Send as much as the channel takes; what remains waits until it is writable."""
+        machine = self._machine
+        output = machine.output
+        bytes_left = BYTES_PER_TURN
+        while output and not self._is_writing and self._warming is None:
+            buffers, more = machine.gather(_read_small)
+            if buffers:
+                wanted = sum(map(len, buffers))
+                sent = self._channel.send(buffers, more)
+                del buffers
+            else:
+                wanted, sent = self._send_region()
+                if not wanted:
+                    return
+            machine.sent(sent)
+            bytes_left -= sent
+            if output and (sent < wanted or bytes_left <= 0):
+                self._is_writing = True
+                self._channel.on_writable(self.on_writable)
+        if machine.is_finished:
+            self.close()
+
+    def _send_region(self) -> tuple[int, int]:
+        """Send of the region at the head; return bytes asked for and sent, or (0, 0) where the pool is warming it."""
+        region = self._machine.output[0]
+        assert isinstance(region, FileRegion)
+        start = self._machine.head_sent
+        if start == 0:
+            self._warm_until = 0
+        count = min(region.length - start, SENDFILE_BYTES)
+        if start + count > self._warm_until and not _is_warm(region, start, count):
+            self._warm(region, start)
+            return 0, 0
+        return count, self._channel.send_region(region, start, count)
+
+    def _warm(self, region: FileRegion, start: int) -> None:
+        """Let the pool read cold bytes once, so that neither pread nor sendfile blocks the loop on the disk.
+
+        What it reads is dropped: a peer that does not drain holds no memory by it.
+        """
+        count = min(region.length - start, WARM_BYTES)
+        position = region.position + start
+        self._warming = region
+        self._warm_until = start + count
+
+        def warmed(_: object, error: BaseException | None) -> None:
+            self._warming = None
+            if self.is_closed:
+                region.release()  # kept until now: the worker was reading the file
+            elif error is not None:
+                self._guarded(lambda: _raise(error))
+            else:
+                self.resume_output()
+
+        self._processor.io_pool.submit(lambda: len(region.file.pread(count, position)), warmed)
+
+    def resume_output(self) -> None:
+        self._guarded(self._continue_warmed)
+
+    def _continue_warmed(self) -> None:
+        self._flush()
+        if self._is_resting and not self.is_queued and not self.is_closed:
+            self._resume()
+
+    # ---- the end
+
+    def _refuse(self, api_key: int | None, error: ProtocolError) -> None:
+        """Close for bytes that cannot be read: one line in the log, nothing else is touched."""
+        if not self.is_closed:
+            self._flush_quietly()
+            asked = "a frame" if api_key is None else f"api {_api_name(api_key)}"
+            logger.warning("Closing connection %s: %s cannot be read: %s", self.info.connection_id, asked, error)
+            self.close()
+
+    def _break(self, api_key: int, error: BaseException | None = None) -> None:
+        logger.error(
+            "Closing connection %s: api %s failed unexpectedly",
+            self.info.connection_id,
+            _api_name(api_key),
+            exc_info=error or True,
+        )
+        self.close()
+
+    def _flush_quietly(self) -> None:
+        """Send what was answered before the connection ends, if the channel takes it at once."""
+        try:
+            self._flush()
+        except (EOFError, OSError):
+            self.close()
+
+    def close(self) -> None:
+        """Close now and release what is held; handlers that wait run on, their answers are dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        regions = self._machine.close()
+        self._channel.close()
+        self._processor.forget(self, self._unstarted_bytes)
+        for region in regions:
+            if region is not self._warming:
+                region.release()
+
+
+def _read_small(region: FileRegion) -> bytes | None:
+    """Return a small region's bytes if they are in the page cache: cheaper to send than by sendfile."""
+    if region.length >= SENDFILE_FROM_BYTES:
+        return None
+    data = region.file.pread_nowait(region.length, region.position)
+    if data is not None and len(data) < region.length:
+        raise EOFError(f"{region.file.path} ends before position {region.position + region.length}")
+    return data
+
+
+def _is_warm(region: FileRegion, start: int, count: int) -> bool:
+    """Return whether the page cache seems to hold these bytes, asked for by one byte in each read-ahead window."""
+    pread_nowait = region.file.pread_nowait
+    first = region.position + start
+    last = first + count - 1
+    if pread_nowait(1, last) is None:
+        return False
+    return all(pread_nowait(1, position) is not None for position in range(first, last, PROBE_STRIDE_BYTES))
+
+
+def _api_key(frame: memoryview) -> int:
+    return int.from_bytes(frame[:2], "big", signed=True)
+
+
+def _api_name(api_key: int) -> str:
+    from kafkapy.protocol.api import APIS
+
+    api = APIS.get(api_key)
+    return str(api_key) if api is None else f"{api.name} ({api_key})"
+
+
+def _raise(error: BaseException) -> None:
+    raise error

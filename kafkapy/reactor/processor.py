@@ -1,0 +1,178 @@
+"""A processor owns connections: their turns, their waiting handlers, the account of what they hold.
+
+All processors run on the one event loop; their number is num.network.threads, and connections are dealt to them in
+turn. A connection that has used up its turn's budget queues behind the others; answers given outside of a turn are sent
+together at the end of the loop's pass.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from kafkapy.protocol.connection import ConnectionInfo, Route
+from kafkapy.reactor.backlog import Backlog
+from kafkapy.reactor.limits import LEASE_MS, ReactorLimits
+from kafkapy.reactor.link import Link
+from kafkapy.reactor.suspended import Suspended
+from kafkapy.seams import Channel, IoPool
+
+logger = logging.getLogger(__name__)
+
+_SWEEPS_PER_IDLE_TIME = 10
+_MAX_SWEEP_SECONDS = 30.0
+
+
+class Processor:
+    """Owner of a share of the connections."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        limits: ReactorLimits,
+        route: Route,
+        io_pool: IoPool,
+        backlog: Backlog,
+        on_closed: Callable[[ConnectionInfo], None],
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.route = route
+        self.io_pool = io_pool
+        self.backlog = backlog
+        self.suspended: set[Suspended] = set()
+        self.links: set[Link] = set()
+        self._on_closed = on_closed
+        self._queue: deque[Link] = deque()
+        self._dirty: list[Link] = []
+        self._is_resuming = False
+        self._idle_seconds = limits.connections_max_idle_ms / 1000
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def adopt(self, channel: Channel, info: ConnectionInfo) -> Link:
+        """Take a new connection and begin to read from it."""
+        link = Link(self, channel, info)
+        self.links.add(link)
+        link.open()
+        if self._sweeper is None:
+            self._schedule_sweep()
+        return link
+
+    # ---- called by links
+
+    def enqueue(self, link: Link) -> None:
+        """Give `link` another turn, after those who wait already."""
+        if link.is_queued:
+            return
+        link.is_queued = True
+        self.backlog.requests += 1
+        if not self._queue:
+            self.loop.call_soon(self._run_queue)
+        self._queue.append(link)
+
+    def mark_dirty(self, link: Link) -> None:
+        """Let `link` send its answers once all that is completed in this pass of the loop has come."""
+        link.is_dirty = True
+        if not self._dirty:
+            self.loop.call_soon(self._run_dirty)
+        self._dirty.append(link)
+
+    def release(self, byte_count: int) -> None:
+        """Give bytes back to the backlog, and resume those who wait for them."""
+        self.backlog.bytes -= byte_count
+        self.maybe_resume_waiting()
+
+    def maybe_resume_waiting(self) -> None:
+        if self.backlog.waiting and not self.backlog.is_full:
+            self._resume_soon()
+
+    def wake_waiting(self, link: Link) -> None:
+        """After a turn of `link`: resume those who wait if there is room, or if it no longer needs its lease."""
+        if not link.is_mid_frame and self.backlog.end_lease(link):
+            self._resume_soon()
+        else:
+            self.maybe_resume_waiting()
+
+    def watch_lease(self, link: Link) -> None:
+        """Close `link` if it keeps the others from being read for too long: its begun frame fills the backlog."""
+        self.loop.call_later(LEASE_MS / 1000, self._end_lease, link)
+
+    def _end_lease(self, link: Link) -> None:
+        if self.backlog.lease_holder is not link:
+            return
+        if self.backlog.is_full and self.backlog.waiting:
+            logger.warning("Closing connection %s: its frame does not arrive, and others wait", link.info.connection_id)
+            link.close()
+        elif self.backlog.end_lease(link):
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        if not self._is_resuming:
+            self._is_resuming = True
+            self.loop.call_soon(self._resume_waiting)
+
+    def forget(self, link: Link, unstarted_bytes: int) -> None:
+        """`link` has closed."""
+        self.links.discard(link)
+        if self.backlog.forget(link):
+            self._resume_soon()
+        self.release(unstarted_bytes)
+        self._on_closed(link.info)
+
+    # ---- callbacks of the loop
+
+    def _run_queue(self) -> None:
+        """One turn for each who waits; who needs more comes back behind."""
+        queue = self._queue
+        for _ in range(len(queue)):
+            link = queue.popleft()
+            link.is_queued = False
+            self.backlog.requests -= 1
+            link.resume()
+        if queue:
+            self.loop.call_soon(self._run_queue)
+        self.maybe_resume_waiting()
+
+    def _run_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for link in dirty:
+            link.progress()
+
+    def _resume_waiting(self) -> None:
+        self._is_resuming = False
+        self.backlog.resume_waiting()
+
+    # ---- time
+
+    def _schedule_sweep(self) -> None:
+        if self._idle_seconds > 0:
+            seconds = min(self._idle_seconds / _SWEEPS_PER_IDLE_TIME, _MAX_SWEEP_SECONDS)
+            self._sweeper = self.loop.call_later(seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close connections on which no byte has moved for connections.max.idle.ms: a pass now and then."""
+        idle_since = self.loop.time() - self._idle_seconds
+        for link in [link for link in self.links if link.last_active <= idle_since]:
+            logger.info("Closing connection %s: idle for %.0f s", link.info.connection_id, self._idle_seconds)
+            link.close()
+        self._sweeper = None
+        if self.links:
+            self._schedule_sweep()
+
+    # ---- the end
+
+    @property
+    def is_quiet(self) -> bool:
+        """True where no connection is owed anything."""
+        return all(link.is_idle for link in self.links)
+
+    def close(self) -> None:
+        """Close every connection and end the handlers that wait."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for link in list(self.links):
+            link.close()
+        for suspended in list(self.suspended):
+            suspended.cancel()
+        self.suspended.clear()

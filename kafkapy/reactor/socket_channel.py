@@ -1,0 +1,167 @@
+"""seams.Channel and seams.Listener over our own non-blocking sockets.
+
+uvloop refuses sendfile and touching the descriptor of a transport; add_reader on a socket of our own is as fast.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy.seams import FileRegion, ReadableBuffer
+
+_NO_FILE = -1
+
+
+class SocketChannel:
+    """A plaintext TCP connection. Not for a socket that anything else reads, writes or registers."""
+
+    __slots__ = ("_descriptor", "_loop", "_reads", "_socket", "_writes", "local", "peer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._loop = loop
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._reads = False
+        self._writes = False
+        self.local: tuple[str, int] = _host_port(connected.getsockname())
+        self.peer: tuple[str, int] = _host_port(connected.getpeername())
+
+    def receive(self, max_bytes: int) -> bytes | None:
+        try:
+            return self._socket.recv(max_bytes)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        try:
+            return self._socket.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def send(self, buffers: Sequence[ReadableBuffer], more: bool) -> int:
+        flags = socket.MSG_MORE if more else 0
+        try:
+            if len(buffers) == 1:
+                return self._socket.send(buffers[0], flags)
+            return self._socket.sendmsg(buffers, (), flags)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    def send_region(self, region: FileRegion, start: int, count: int) -> int:
+        descriptor = region.file.fileno()
+        position = region.position + start
+        try:
+            if descriptor == _NO_FILE:
+                return self._socket.send(_read_whole(region, position, count))
+            sent = os.sendfile(self._descriptor, descriptor, position, count)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if sent == 0:
+            raise EOFError(f"{region.file.path} ends before position {position + count}")
+        return sent
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_reader(self._descriptor, callback)
+        elif self._reads:
+            self._loop.remove_reader(self._descriptor)
+        self._reads = callback is not None
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_writer(self._descriptor, callback)
+        elif self._writes:
+            self._loop.remove_writer(self._descriptor)
+        self._writes = callback is not None
+
+    def close(self) -> None:
+        self.on_readable(None)
+        self.on_writable(None)
+        self._socket.close()
+
+
+def _host_port(address: tuple[Any, ...]) -> tuple[str, int]:
+    """Return host and port, an IPv4 address mapped into IPv6 as what it is: limits and ACLs go by it."""
+    return address[0].removeprefix("::ffff:"), address[1]
+
+
+def _read_whole(region: FileRegion, position: int, count: int) -> bytes:
+    data = region.file.pread(count, position)
+    if len(data) < count:
+        raise EOFError(f"{region.file.path} ends before position {position + count}")
+    return data
+
+
+class SocketListener:
+    """A listening TCP socket."""
+
+    __slots__ = ("_loop", "_socket", "address")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        listening.setblocking(False)
+        self._loop = loop
+        self._socket = listening
+        self.address: tuple[str, int] = listening.getsockname()[:2]
+
+    def accept(self) -> SocketChannel | None:
+        try:
+            connected, _ = self._socket.accept()
+        except (BlockingIOError, InterruptedError):
+            return None
+        try:
+            return SocketChannel(self._loop, connected)
+        except OSError:  # reset between its arrival and now
+            connected.close()
+            raise
+
+    def on_acceptable(self, callback: Callable[[], None] | None) -> None:
+        if callback is None:
+            self._loop.remove_reader(self._socket.fileno())
+        else:
+            self._loop.add_reader(self._socket.fileno(), callback)
+
+    def close(self) -> None:
+        self.on_acceptable(None)
+        self._socket.close()
+
+
+def listen(
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    *,
+    backlog: int,
+    send_buffer_bytes: int,
+    receive_buffer_bytes: int,
+) -> SocketListener:
+    """Bind and listen; port 0 picks a free one, host "" is all interfaces. Raises OSError (EADDRINUSE, ...).
+
+    The buffer sizes are set here because accepted sockets inherit them; the window's scale is settled before accept.
+    """
+    # One socket, so one family: IPv6 with IPv4 mapped in where all interfaces are asked for and the system has both.
+    if host:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        is_dual = False
+    else:
+        is_dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if is_dual else socket.AF_INET
+        address = ("", port)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_dual:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if send_buffer_bytes > 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        if receive_buffer_bytes > 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        listening.bind(address)
+        listening.listen(backlog)
+    except OSError:
+        listening.close()
+        raise
+    return SocketListener(loop, listening)

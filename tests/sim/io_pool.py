@@ -1,0 +1,48 @@
+"""An IO pool in virtual time: workers without threads."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tests.sim.loop import SimLoop
+
+T = TypeVar("T")
+
+
+class SimIoPool:
+    """seams.IoPool: a call runs when a worker takes it, and is done after `call_ms` and what it said to `loop.block`."""
+
+    def __init__(self, loop: SimLoop, *, worker_count: int = 8, call_ms: float = 0.05) -> None:
+        self._loop = loop
+        self._idle_count = worker_count
+        self._call_ms = call_ms
+        self._queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
+        self.finished_count = 0
+
+    def submit(self, call: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]) -> None:
+        self._queue.append((call, on_done))
+        self._loop.call_soon(self._work)
+
+    @property
+    def unfinished_count(self) -> int:
+        return len(self._queue)
+
+    def _work(self) -> None:
+        if not self._queue or not self._idle_count:
+            return
+        self._idle_count -= 1
+        call, on_done = self._queue.popleft()
+        result, error = None, None
+        self._loop.blocked_ms_in_call.append(self._call_ms)
+        try:
+            result = call()
+        except Exception as raised:
+            error = raised
+        duration_ms = self._loop.blocked_ms_in_call.pop()
+        self._loop.call_later(duration_ms / 1000, self._finish, on_done, result, error)
+
+    def _finish(self, on_done: Callable[[Any, BaseException | None], None], result: Any, error: Any) -> None:
+        self._idle_count += 1
+        self.finished_count += 1
+        self._loop.call_soon(self._work)
+        on_done(result, error)
