@@ -235,9 +235,7 @@ class ConfigControl:
         current = self.of(resource)
         is_broker = resource.resource_type == RESOURCE_BROKER
         records = [
-            _record(resource, name, value)
-            for name, value in configs.items()
-            if is_broker or current.get(name) != value
+            _record(resource, name, value) for name, value in configs.items() if is_broker or current.get(name) != value
         ]
         records += [_record(resource, name, None) for name in current if name not in configs]
         self._validate(resource, records, is_new=False)

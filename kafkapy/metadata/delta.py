@@ -103,7 +103,9 @@ class MetadataDelta:
             cluster=self._apply_cluster(),
             topics=self.topics.apply(),
             configs=self._apply_configs(),
-            client_quotas=_merged(image.client_quotas, {key: quotas or None for key, quotas in self.quota_changes.items()}),
+            client_quotas=_merged(
+                image.client_quotas, {key: quotas or None for key, quotas in self.quota_changes.items()}
+            ),
             next_producer_id=image.next_producer_id if self.next_producer_id is None else self.next_producer_id,
             acls=_merged(image.acls, self.acl_changes),
             scram=_merged(image.scram, self.scram_changes),
@@ -119,7 +121,9 @@ class MetadataDelta:
     def _apply_features(self) -> FeaturesImage:
         if not self.feature_changes:
             return self.image.features
-        return FeaturesImage(_merged(self.image.features.levels, {k: v or None for k, v in self.feature_changes.items()}))
+        return FeaturesImage(
+            _merged(self.image.features.levels, {k: v or None for k, v in self.feature_changes.items()})
+        )
 
     def _apply_cluster(self) -> ClusterImage:
         if not self.broker_changes and not self.controller_changes:
@@ -349,7 +353,8 @@ class TopicsDelta:
             del self._created[delta.name]
             return delta.name
         image = self.image.by_id.get(topic_id)
-        assert image is not None and topic_id not in self.deleted, "a topic is removed that does not exist"
+        assert image is not None, "a topic is removed that does not exist"
+        assert topic_id not in self.deleted, f"topic {image.name} is removed twice"
         self.deleted[topic_id] = image
         return image.name
 
@@ -384,14 +389,16 @@ class TopicsDelta:
         if topic_id is not None:
             return topic_id
         image = self.image.by_name.get(name)
-        assert image is not None and image.topic_id not in self.deleted, f"topic {name} does not exist"
+        assert image is not None, f"topic {name} does not exist"
+        assert image.topic_id not in self.deleted, f"topic {name} is removed already"
         return image.topic_id
 
     def _topic(self, topic_id: Uuid) -> TopicDelta:
         delta = self.changed.get(topic_id)
         if delta is None:
             image = self.image.by_id.get(topic_id)
-            assert image is not None and topic_id not in self.deleted, "a topic changes that does not exist"
+            assert image is not None, "a topic changes that does not exist"
+            assert topic_id not in self.deleted, f"topic {image.name} changes after its removal"
             delta = self.changed[topic_id] = TopicDelta(image, is_created=False)
         return delta
 

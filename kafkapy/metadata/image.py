@@ -41,6 +41,14 @@ class Provenance(NamedTuple):
     leader_epoch: int
     timestamp_ms: int
 
+    @property
+    def offset(self) -> int:
+        """last_offset: what ApiVersions gives as the epoch of the finalized features."""
+        return self.last_offset
+
+
+EMPTY_PROVENANCE: Final = Provenance(-1, -1, -1)
+
 
 class ConfigResource(NamedTuple):
     """Whose configs: resource_type as in DescribeConfigs (RESOURCE_*), name "" for a type's defaults."""
@@ -112,7 +120,7 @@ class ConfigsImage:
 class MetadataImage:
     """Everything the metadata log says up to `provenance.last_offset`."""
 
-    provenance: Provenance = Provenance(-1, -1, -1)
+    provenance: Provenance = EMPTY_PROVENANCE
     features: FeaturesImage = field(default_factory=FeaturesImage)
     cluster: ClusterImage = field(default_factory=ClusterImage)
     topics: TopicsImage = field(default_factory=TopicsImage)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.primitives import Writer
+from kafkapy.protocol.primitives import Writer, read_uvarint
 
 FRAME_VERSION: Final = 1
 
@@ -60,34 +60,23 @@ def record_type(api_key: int) -> Any:
 
 def encode_record(record: Any, version: int) -> bytes:
     """Return the framed bytes of a metadata record at one of its versions."""
-    out = Writer((FRAME_VERSION, type(record).API_KEY, version))
+    out = Writer()
+    out += bytes((FRAME_VERSION, type(record).API_KEY, version))
     record.write(out, version)
     return bytes(out)
 
 
 def decode_record(value: bytes | memoryview) -> Any:
     """Return the metadata record in a log record's value. Raises ProtocolError for what is none."""
-    frame_version, position = _read_varint(value, 0)
+    frame_version, position = read_uvarint(value, 0)
     if frame_version != FRAME_VERSION:
         raise ProtocolError(f"metadata record frame version {frame_version}, expected {FRAME_VERSION}")
-    api_key, position = _read_varint(value, position)
-    version, position = _read_varint(value, position)
+    api_key, position = read_uvarint(value, position)
+    version, position = read_uvarint(value, position)
     message_type = record_type(api_key)
     if not message_type.MIN_VERSION <= version <= message_type.MAX_VERSION:
         raise ProtocolError(f"{message_type.NAME} version {version}, known are up to {message_type.MAX_VERSION}")
     return message_type.decode(value[position:], version)
-
-
-def _read_varint(value: bytes | memoryview, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while position < len(value) and shift < 32:
-        byte = value[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-        shift += 7
-    raise ProtocolError("a metadata record ends inside its frame")
 
 
 def _module_name(name: str) -> str:

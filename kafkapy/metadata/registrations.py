@@ -96,6 +96,8 @@ class PartitionRegistration(NamedTuple):
         )
 
     def to_record(self, topic_id: Uuid, partition_id: int) -> PartitionRecord:
+        """Return the record that creates the partition as it is; no directories where none was ever assigned."""
+        has_directories = any(directory != DIRECTORY_MIGRATING for directory in self.directories)
         return PartitionRecord(
             partition_id=partition_id,
             topic_id=topic_id,
@@ -107,7 +109,7 @@ class PartitionRegistration(NamedTuple):
             leader_recovery_state=self.leader_recovery_state,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
-            directories=list(self.directories),
+            directories=list(self.directories) if has_directories else [],
             eligible_leader_replicas=list(self.elr) if self.elr else None,
             last_known_elr=list(self.last_known_elr) if self.last_known_elr else None,
         )
@@ -138,7 +140,7 @@ def _directories(directories: Sequence[Uuid], replica_count: int) -> tuple[Uuid,
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached; security_protocol is Kafka's id (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
+    """Where a listener is reached; security_protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     host: str
     port: int
@@ -174,7 +176,9 @@ class BrokerRegistration:
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
-            endpoints={point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points},
+            endpoints={
+                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
+            },
             features={
                 feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
                 for feature in record.features
@@ -190,7 +194,9 @@ class BrokerRegistration:
     def merge(self, change: BrokerRegistrationChangeRecord) -> "BrokerRegistration":
         """Return the broker after `change` (fenced: 1 fence, -1 unfence; an empty list of directories changes none)."""
         assert change.fenced in (-1, 0, 1), f"unknown value {change.fenced} for fenced"
-        assert change.in_controlled_shutdown in (0, 1), f"unknown in_controlled_shutdown {change.in_controlled_shutdown}"
+        assert change.in_controlled_shutdown in (0, 1), (
+            f"unknown in_controlled_shutdown {change.in_controlled_shutdown}"
+        )
         cordoned = change.cordoned_log_dirs
         return replace(
             self,
@@ -231,7 +237,7 @@ class BrokerRegistration:
 
         A broker that registered before 3.7 listed no directories: all of its are taken to be online.
         """
-        if directory == DIRECTORY_UNASSIGNED or directory == DIRECTORY_MIGRATING:
+        if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
             return True
         return directory != DIRECTORY_LOST and (not self.directories or directory in self.directories)
 
@@ -259,7 +265,9 @@ class ControllerRegistration:
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
             zk_migration_ready=record.zk_migration_ready,
-            endpoints={point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points},
+            endpoints={
+                point.name: Endpoint(point.host, point.port, point.security_protocol) for point in record.end_points
+            },
             features={
                 feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
                 for feature in record.features

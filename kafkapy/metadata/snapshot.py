@@ -32,7 +32,9 @@ def image_records(image: MetadataImage) -> Iterator[Any]:
             yield partition.to_record(topic.topic_id, partition_id)
     for resource, configs in image.configs.by_resource.items():
         for name, value in configs.items():
-            yield ConfigRecord(resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value)
+            yield ConfigRecord(
+                resource_type=resource.resource_type, resource_name=resource.name, name=name, value=value
+            )
     yield from _quota_records(image)
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)

@@ -1,0 +1,389 @@
+"""The controller's table of brokers and controllers: registration, heartbeats, fencing, controlled shutdown.
+
+Registrations are replayed from the log. Heartbeat sessions are not in the log: they live in the active controller only
+and start anew with it (each unfenced broker is then given a whole session). Source: KIP-631, KIP-841, KIP-858, KIP-966.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, FeatureControl
+from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
+from kafkapy.metadata.placement import UsableBroker
+from kafkapy.metadata.registrations import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    RESERVED_DIRECTORIES,
+    BrokerRegistration,
+    ControllerRegistration,
+)
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
+from kafkapy.protocol.messages.fence_broker_record import FenceBrokerRecord
+from kafkapy.protocol.messages.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from kafkapy.protocol.messages.register_controller_record import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from kafkapy.types import Uuid, uuid_to_string
+
+SESSION_TIMEOUT_MS: Final = 9000
+"""Kafka's default of broker.session.timeout.ms."""
+NO_OFFSET: Final = -1
+FENCE: Final = 1
+UNFENCE: Final = -1
+
+
+class BrokerState(Enum):
+    """Where a broker stands with the controller."""
+
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+
+@dataclass(slots=True)
+class Session:
+    """What the active controller remembers of a broker's heartbeats."""
+
+    contact_ms: int | None
+    """When it was last heard of (monotonic); None until its first heartbeat."""
+    metadata_offset: int = NO_OFFSET
+    """The last metadata offset that it said to have applied."""
+    controlled_shutdown_offset: int = NO_OFFSET
+    """The log's end when its leaderships were moved away; NO_OFFSET while it is not shutting down."""
+
+
+class BrokerControl:
+    """Brokers and controllers as registered, those not yet committed included."""
+
+    def __init__(self, features: FeatureControl, cluster_id: str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+        self._features = features
+        self._cluster_id = cluster_id
+        self._session_timeout_ms = session_timeout_ms
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.controllers: dict[int, ControllerRegistration] = {}
+        self._sessions: dict[int, Session] = {}
+        self._registration_offsets: dict[int, int] = {}
+
+    def load(self, image: MetadataImage, now_ms: int) -> None:
+        """Take over from a committed image; each unfenced broker gets a session that starts now."""
+        self.brokers = dict(image.cluster.brokers)
+        self.controllers = dict(image.cluster.controllers)
+        self._registration_offsets = {broker.id: broker.epoch for broker in self.brokers.values()}
+        self._sessions = {
+            broker.id: Session(contact_ms=None if broker.fenced else now_ms) for broker in self.brokers.values()
+        }
+
+    # -- what others ask ------------------------------------------------------------------------------------------
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker may lead and join an ISR."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def has_online_directory(self, broker_id: int, directory: Uuid) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.has_online_directory(directory)
+
+    def default_directory(self, broker_id: int) -> Uuid:
+        """Return where a new replica on a broker lies: its only directory, else one that it is still to choose."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            return DIRECTORY_UNASSIGNED
+        if not broker.directories:
+            return DIRECTORY_MIGRATING
+        return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
+
+    def usable_brokers(self) -> Iterator[UsableBroker]:
+        """Yield the brokers that new replicas may be placed on."""
+        for broker in self.brokers.values():
+            if broker.has_uncordoned_directory and not self._is_shutting_down(broker.id):
+                yield UsableBroker(broker.id, broker.rack, broker.fenced)
+
+    def check_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        """Return the broker that speaks. Raises ApiError STALE_BROKER_EPOCH where it is not the one registered."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+        if broker.epoch != broker_epoch:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
+            )
+        return broker
+
+    # -- registration ---------------------------------------------------------------------------------------------
+
+    def registration_record(
+        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
+    ) -> RegisterBrokerRecord:
+        """Return the record that registers a broker, a new incarnation at epoch `next_offset`.
+
+        The same incarnation registering again keeps its epoch, its fencing and its shutdown. Raises ApiError.
+        """
+        self._check_registration(request, now_ms)
+        existing = self.brokers.get(request.broker_id)
+        is_same = existing is not None and existing.incarnation_id == request.incarnation_id
+        record = RegisterBrokerRecord(
+            broker_id=request.broker_id,
+            is_migrating_zk_broker=False,
+            incarnation_id=request.incarnation_id,
+            broker_epoch=next_offset,
+            end_points=[
+                BrokerEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in request.listeners
+            ],
+            features=[
+                BrokerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in request.features
+            ],
+            rack=request.rack,
+            log_dirs=list(request.log_dirs) if self._features.has_directory_assignment else [],
+        )
+        if is_same and existing is not None:
+            record.fenced = existing.fenced
+            record.in_controlled_shutdown = existing.in_controlled_shutdown
+            record.broker_epoch = existing.epoch
+        return record
+
+    def is_new_incarnation(self, request: BrokerRegistrationRequest) -> bool:
+        existing = self.brokers.get(request.broker_id)
+        return existing is None or existing.incarnation_id != request.incarnation_id
+
+    def _check_registration(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
+        if request.cluster_id != self._cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
+            )
+        if self.is_new_incarnation(request) and self.has_valid_session(request.broker_id, now_ms):
+            raise ApiError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                "Another broker is registered with that broker id. If the broker was recently restarted this should "
+                "self-resolve once the heartbeat manager expires the broker's session.",
+            )
+        if request.is_migrating_zk_broker:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+        if self._features.has_directory_assignment:
+            self._check_directories(request)
+        self._check_features(request)
+
+    def _check_directories(self, request: BrokerRegistrationRequest) -> None:
+        directories = request.log_dirs
+        if not directories:
+            raise _invalid_registration("No directories specified in request")
+        if any(directory in RESERVED_DIRECTORIES for directory in directories):
+            raise _invalid_registration("Reserved directory ID in request")
+        if len(set(directories)) != len(directories):
+            raise _invalid_registration("Duplicate directory ID in request")
+        for broker in self.brokers.values():
+            for directory in directories:
+                if broker.id != request.broker_id and directory in broker.directories:
+                    raise _invalid_registration(
+                        f"Broker {broker.id} is already registered with directory {uuid_to_string(directory)}"
+                    )
+
+    def _check_features(self, request: BrokerRegistrationRequest) -> None:
+        """Every finalized level must lie in what the broker supports; a feature it does not name, it has at 0 only."""
+        ranges = {
+            feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+        }
+        finalized = {**dict.fromkeys(ranges, 0), **self._features.levels}
+        for name, level in finalized.items():
+            low, high = ranges.get(name, (0, 0))
+            if not low <= level <= high:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                    f"The broker wants a version between {low} and {high}, inclusive.",
+                )
+        if METADATA_VERSION not in ranges:
+            raise _invalid_registration(f"Request features do not contain '{METADATA_VERSION}'")
+
+    def controller_record(self, request: ControllerRegistrationRequest) -> RegisterControllerRecord:
+        """Return the record that registers a controller. Raises ApiError where metadata.version is too old for it."""
+        if self._features.metadata_version < MV_3_7_IV0:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The current MetadataVersion is too old to support controller registrations.",
+            )
+        return RegisterControllerRecord(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            zk_migration_ready=False,
+            end_points=[
+                ControllerEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in request.listeners
+            ],
+            features=[
+                ControllerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in request.features
+            ],
+        )
+
+    # -- heartbeats -----------------------------------------------------------------------------------------------
+
+    def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
+        """Whether the broker was heard of within the session timeout."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.contact_ms is None:
+            return False
+        return now_ms - session.contact_ms <= self._session_timeout_ms
+
+    def next_state(
+        self, request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]
+    ) -> tuple[BrokerState, BrokerState]:
+        """Return a broker's state and the one its heartbeat leads to."""
+        current = self.state(request.broker_id)
+        if current is BrokerState.FENCED:
+            return current, self._next_of_fenced(request)
+        if current is BrokerState.UNFENCED:
+            return current, _next_of_unfenced(request, has_leaderships)
+        return current, self._next_of_shutting_down(request.broker_id, has_leaderships)
+
+    def state(self, broker_id: int) -> BrokerState:
+        if self._is_shutting_down(broker_id):
+            return BrokerState.CONTROLLED_SHUTDOWN
+        return BrokerState.FENCED if self.brokers[broker_id].fenced else BrokerState.UNFENCED
+
+    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, next_offset: int, now_ms: int) -> None:
+        """Note a heartbeat that was decided on; soft state, so not a matter of replay.
+
+        `next_offset` is the log's end after the decision's records: a broker in controlled shutdown may go once every
+        other has applied that much.
+        """
+        session = self._sessions[request.broker_id]
+        session.contact_ms = now_ms
+        session.metadata_offset = request.current_metadata_offset
+        if next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+            session.controlled_shutdown_offset = NO_OFFSET
+        elif next_state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
+            session.controlled_shutdown_offset = next_offset
+
+    def is_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
+        """Whether the broker has applied its own registration."""
+        return request.current_metadata_offset >= self._registration_offsets[request.broker_id]
+
+    def expired_brokers(self, now_ms: int) -> list[int]:
+        """Return the unfenced brokers whose session has run out."""
+        return [
+            broker.id
+            for broker in self.brokers.values()
+            if not broker.fenced and not self.has_valid_session(broker.id, now_ms)
+        ]
+
+    def _next_of_fenced(self, request: BrokerHeartbeatRequest) -> BrokerState:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        if not request.want_fence and self.is_caught_up(request):
+            return BrokerState.UNFENCED
+        return BrokerState.FENCED
+
+    def _next_of_shutting_down(self, broker_id: int, has_leaderships: Callable[[], bool]) -> BrokerState:
+        if has_leaderships():
+            return BrokerState.CONTROLLED_SHUTDOWN
+        if self._sessions[broker_id].controlled_shutdown_offset <= self._lowest_active_offset():
+            return BrokerState.SHUTDOWN_NOW
+        return BrokerState.CONTROLLED_SHUTDOWN
+
+    def _lowest_active_offset(self) -> float:
+        """Return how far the slowest of the brokers that stay has read; infinity when none stays."""
+        offsets = (
+            self._sessions[broker.id].metadata_offset
+            for broker in self.brokers.values()
+            if not broker.fenced and not self._is_shutting_down(broker.id)
+        )
+        return min(offsets, default=float("inf"))
+
+    def _is_shutting_down(self, broker_id: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and session.controlled_shutdown_offset != NO_OFFSET
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay_registration(self, record: RegisterBrokerRecord, offset: int) -> None:
+        previous = self.brokers.get(record.broker_id)
+        self.brokers[record.broker_id] = BrokerRegistration.from_record(record)
+        self._registration_offsets[record.broker_id] = offset
+        if previous is None or previous.incarnation_id != record.incarnation_id:
+            self._sessions[record.broker_id] = Session(contact_ms=None)
+
+    def replay_unregistration(self, record: UnregisterBrokerRecord) -> None:
+        self._at_epoch(record.broker_id, record.broker_epoch)
+        del self.brokers[record.broker_id]
+        self._registration_offsets.pop(record.broker_id, None)
+        self._sessions.pop(record.broker_id, None)
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        self.brokers[record.broker_id] = self._at_epoch(record.broker_id, record.broker_epoch).merge(record)
+
+    def replay_fence(self, record: FenceBrokerRecord) -> None:
+        self.brokers[record.id] = self._at_epoch(record.id, record.epoch).with_fenced(True)
+
+    def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
+        self.brokers[record.id] = self._at_epoch(record.id, record.epoch).with_fenced(False)
+
+    def replay_controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = ControllerRegistration.from_record(record)
+
+    def _at_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        broker = self.brokers.get(broker_id)
+        assert broker is not None, f"broker {broker_id} is not registered"
+        assert broker.epoch == broker_epoch, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}"
+        return broker
+
+
+def registration_features() -> Mapping[str, tuple[int, int]]:
+    """Return the feature ranges that our own nodes register with: all levels that they can replay."""
+    return {name: (levels.min_version, levels.max_version) for name, levels in KNOWN_FEATURES.items()}
+
+
+def change_record(broker: BrokerRegistration, **changes: Any) -> BrokerRegistrationChangeRecord:
+    """Return the record that changes a broker: fenced=FENCE or UNFENCE, in_controlled_shutdown=1, log_dirs, ..."""
+    return BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, **changes)
+
+
+def online_directories(broker: BrokerRegistration, offline: Iterable[Uuid]) -> list[Uuid]:
+    gone = set(offline)
+    return [directory for directory in broker.directories if directory not in gone]
+
+
+def _next_of_unfenced(request: BrokerHeartbeatRequest, has_leaderships: Callable[[], bool]) -> BrokerState:
+    if request.want_fence:
+        return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+    if not request.want_shut_down:
+        return BrokerState.UNFENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if has_leaderships() else BrokerState.SHUTDOWN_NOW
+
+
+def _invalid_registration(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REGISTRATION, message)

@@ -1,0 +1,201 @@
+"""The active controller's tables, and what a request makes of them: request -> Decision(records, response).
+
+A decision leaves the tables as they are; `replay(record, offset)` is what changes them, so they always equal what the
+log says up to `next_offset`. Only heartbeat sessions lie outside the log. The tables run ahead of the committed image;
+a node that takes over the controllership starts from its committed image (`Controller.load`).
+
+Requests come as the generated dataclasses; answers to the whole of a request that fails are raised as ApiError.
+Source: KIP-500, KIP-631 and those named in the parts.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.acls import AclControl
+from kafkapy.metadata.brokers import BrokerControl, BrokerState
+from kafkapy.metadata.configs import ConfigControl, ConfigRules
+from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from kafkapy.metadata.partitions import PartitionControl, unregistered
+from kafkapy.metadata.producer_ids import ProducerIdControl
+from kafkapy.metadata.topics import TopicControl
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from kafkapy.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkapy.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
+from kafkapy.protocol.messages.controller_registration_response import ControllerRegistrationResponse
+from kafkapy.protocol.messages.no_op_record import NoOpRecord
+from kafkapy.seams import Random
+
+
+class Controller:
+    """All tables of the controller. Made anew for each term, from the image committed when the term began."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        rules: ConfigRules,
+        random: Random,
+        session_timeout_ms: int = 9000,
+        default_partition_count: int = 1,
+        default_replication_factor: int = 1,
+        quorum_node_ids: Iterable[int] = (),
+    ) -> None:
+        self.next_offset = 0
+        """The offset that the next record appended will get."""
+        self.features = FeatureControl()
+        self.configs = ConfigControl(rules, self.features, node_id)
+        self.brokers = BrokerControl(self.features, cluster_id, session_timeout_ms)
+        self.topics = TopicControl(
+            self.features,
+            self.brokers,
+            self.configs,
+            random,
+            default_partition_count=default_partition_count,
+            default_replication_factor=default_replication_factor,
+        )
+        self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
+        self.producer_ids = ProducerIdControl(self.brokers)
+        self.acls = AclControl()
+        self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
+        self.configs.check_exists = self._check_resource_exists
+
+    def load(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
+        """Take the tables from a committed image. `next_offset` is the log's end, `now_ms` monotonic."""
+        self.next_offset = next_offset
+        self.features.load(image)
+        self.configs.load(image)
+        self.brokers.load(image, now_ms)
+        self.topics.load(image)
+        self.producer_ids.load(image)
+        self.acls.load(image)
+
+    # -- decisions beyond the parts' own --------------------------------------------------------------------------
+
+    def decide_register_broker(
+        self, request: BrokerRegistrationRequest, now_ms: int
+    ) -> Decision[Any, BrokerRegistrationResponse]:
+        """Register a broker; a new incarnation first loses the leaderships and ISR places of the one before."""
+        record = self.brokers.registration_record(request, next_offset=self.next_offset, now_ms=now_ms)
+        records: list[Any] = []
+        existing = self.brokers.brokers.get(request.broker_id)
+        if self.brokers.is_new_incarnation(request):
+            is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
+            records += self.partitions.restart_records(request.broker_id, is_clean=is_clean)
+        return Decision(
+            BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record], is_atomic=True
+        )
+
+    def decide_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision[Any, BrokerHeartbeatResponse]:
+        """Decide what a broker is from now on; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH."""
+        broker_id = request.broker_id
+        self.brokers.check_epoch(broker_id, request.broker_epoch)
+        state, next_state = self.brokers.next_state(request, lambda: self.partitions.has_leaderships(broker_id))
+        records: list[Any] = []
+        if next_state is not state:
+            records += self._transition_records(broker_id, next_state)
+        if self.features.has_directory_assignment:
+            records += self.partitions.directory_records(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
+        self.brokers.touch(request, next_state, next_offset=self.next_offset + len(records), now_ms=now_ms)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=self.brokers.is_caught_up(request),
+            is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=next_state is BrokerState.SHUTDOWN_NOW,
+        )
+        return Decision(response, records)
+
+    def decide_fence_expired(self, now_ms: int) -> Decision[Any, list[int]]:
+        """Fence one of the brokers that were not heard of for too long; answer all of them."""
+        expired = self.brokers.expired_brokers(now_ms)
+        return Decision(expired, self.partitions.fence_records(expired[0]) if expired else [])
+
+    def decide_unregister_broker(self, broker_id: int) -> Decision[Any, None]:
+        if broker_id not in self.brokers.brokers:
+            raise unregistered(broker_id)
+        return Decision(None, self.partitions.unregistration_records(broker_id))
+
+    def decide_register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> Decision[Any, ControllerRegistrationResponse]:
+        return Decision(ControllerRegistrationResponse(), [self.brokers.controller_record(request)], is_atomic=True)
+
+    def decide_allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> Decision[Any, AllocateProducerIdsResponse]:
+        decision = self.producer_ids.decide_allocate(request.broker_id, request.broker_epoch)
+        block = decision.response
+        response = AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
+        return Decision(response, decision.records)
+
+    def decide_no_op(self) -> Decision[Any, None]:
+        """Write a record that says nothing: the high watermark moves, so everyone knows that the controller lives."""
+        return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
+
+    def _transition_records(self, broker_id: int, next_state: BrokerState) -> list[Any]:
+        if next_state is BrokerState.UNFENCED:
+            return self.partitions.unfence_records(broker_id)
+        if next_state is BrokerState.CONTROLLED_SHUTDOWN:
+            return self.partitions.controlled_shutdown_records(broker_id)
+        return self.partitions.fence_records(broker_id)
+
+    def _check_resource_exists(self, resource: ConfigResource) -> None:
+        if resource.resource_type == RESOURCE_TOPIC and resource.name not in self.topics.by_name:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+        if resource.resource_type != RESOURCE_BROKER or resource.name == "":
+            return
+        if not resource.name.isdecimal():
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid broker name {resource.name}")
+        node_id = int(resource.name)
+        if node_id not in {*self.brokers.brokers, *self.brokers.controllers, *self._quorum_node_ids}:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay(self, record: Any, offset: int) -> None:
+        """Make the tables what they are after `record` at `offset`. Raises AssertionError where it cannot follow."""
+        replay = _REPLAY.get(type(record).API_KEY)
+        assert replay is not None, f"{type(record).__name__} is no metadata record"
+        replay(self, record, offset)
+        self.next_offset = offset + 1
+
+
+def _nothing(controller: Controller, record: Any, offset: int) -> None:
+    """Records that the controller keeps no table of: the image carries them on."""
+
+
+_REPLAY: Final[dict[int, Callable[[Controller, Any, int], None]]] = {
+    0: lambda controller, record, offset: controller.brokers.replay_registration(record, offset),
+    1: lambda controller, record, _: controller.brokers.replay_unregistration(record),
+    2: lambda controller, record, _: controller.topics.replay_topic(record),
+    3: lambda controller, record, _: controller.topics.replay_partition(record),
+    4: lambda controller, record, _: controller.configs.replay(record),
+    5: lambda controller, record, _: controller.topics.replay_partition_change(record),
+    7: lambda controller, record, _: controller.brokers.replay_fence(record),
+    8: lambda controller, record, _: controller.brokers.replay_unfence(record),
+    9: lambda controller, record, _: controller.topics.replay_remove(record),
+    10: _nothing,
+    11: _nothing,
+    12: lambda controller, record, _: controller.features.replay(record),
+    14: _nothing,
+    15: lambda controller, record, _: controller.producer_ids.replay(record),
+    17: lambda controller, record, _: controller.brokers.replay_change(record),
+    18: lambda controller, record, _: controller.acls.replay(record),
+    19: lambda controller, record, _: controller.acls.replay_remove(record),
+    20: _nothing,
+    21: _nothing,
+    22: _nothing,
+    23: _nothing,
+    24: _nothing,
+    25: _nothing,
+    26: _nothing,
+    27: lambda controller, record, _: controller.brokers.replay_controller(record),
+    28: lambda controller, record, _: controller.topics.replay_clear_elr(record),
+}

@@ -1,0 +1,164 @@
+"""Feature levels: what Apache Kafka 4.3.1 knows, what of it works here, and what a level means for records.
+
+Every level that Kafka 4.3.1 knows is accepted in the log and kept in the image. What clients are told (ApiVersions) is
+capped to what works: a client that is told transaction.version 2 would skip AddPartitionsToTxn. Source: KIP-584.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkapy.metadata.image import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+    MetadataImage,
+)
+from kafkapy.metadata.registrations import VersionRange
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+
+MV_3_3_IV3: Final = 7
+"""The oldest level that Kafka 4 reads."""
+MV_3_4_IV0: Final = 8
+MV_3_6_IV0: Final = 12
+"""From here an ISR that shrinks does not raise the leader epoch."""
+MV_3_6_IV1: Final = 13
+"""From here metadata transactions exist (KIP-868)."""
+MV_3_7_IV0: Final = 15
+"""From here controllers register (KIP-919)."""
+MV_3_7_IV2: Final = 17
+"""From here replicas are assigned to log directories (KIP-858)."""
+MV_4_0_IV1: Final = 23
+"""From here records carry eligible leader replicas (KIP-966)."""
+MV_4_3_IV0: Final = 30
+"""From here log directories can be cordoned (KIP-1066); the level of new directories."""
+
+MAX_FEATURE_LEVELS: Final[Mapping[str, int]] = {
+    METADATA_VERSION: MV_4_3_IV0,
+    KRAFT_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+    GROUP_VERSION: 1,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+    SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
+}
+"""The highest production level of each feature of Kafka 4.3.1: what new directories are formatted with."""
+
+KNOWN_FEATURES: Final[Mapping[str, VersionRange]] = {
+    name: VersionRange(MV_3_3_IV3 if name == METADATA_VERSION else 0, level)
+    for name, level in MAX_FEATURE_LEVELS.items()
+}
+"""What may stand in the log, and what nodes register with."""
+
+WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
+    METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_3_IV0),
+    KRAFT_VERSION: VersionRange(0, 1),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
+}
+"""What ApiVersions may show. Groups (KIP-848), transactions, share and streams groups join as they come to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFeatures:
+    """What ApiVersions tells clients; `hidden` holds the finalized levels that are kept from them, for the log."""
+
+    supported: Mapping[str, VersionRange]
+    finalized: Mapping[str, int]
+    hidden: Mapping[str, int]
+
+
+def shown_features(image: MetadataImage, kraft_version: int = 0) -> ShownFeatures:
+    """Return the features to show for an image; kraft.version's level lies in the Raft log, not in the image."""
+    levels = {**image.features.levels, KRAFT_VERSION: kraft_version}
+    finalized = {
+        name: min(level, WORKING_FEATURES[name].max_version)
+        for name, level in levels.items()
+        if name in WORKING_FEATURES
+    }
+    return ShownFeatures(
+        supported=WORKING_FEATURES,
+        finalized={name: level for name, level in finalized.items() if level > 0},
+        hidden={name: level for name, level in levels.items() if level > finalized.get(name, 0)},
+    )
+
+
+class FeatureControl:
+    """The controller's table of finalized levels, those not yet committed included."""
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+
+    def load(self, image: MetadataImage) -> None:
+        self._levels = dict(image.features.levels)
+
+    def replay(self, record: FeatureLevelRecord) -> None:
+        known = KNOWN_FEATURES.get(record.name, VersionRange(0, 0))
+        assert known.min_version <= record.feature_level <= known.max_version, (
+            f"feature {record.name} at level {record.feature_level}: this controller knows levels "
+            f"{known.min_version} to {known.max_version}"
+        )
+        if record.feature_level == 0:
+            self._levels.pop(record.name, None)
+        else:
+            self._levels[record.name] = record.feature_level
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        return self._levels
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of metadata.version. To be asked once the bootstrap records are in."""
+        level = self._levels.get(METADATA_VERSION)
+        assert level is not None, "no metadata.version yet: the log is empty"
+        return level
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no metadata.version yet: the bootstrap records are still to be written."""
+        return METADATA_VERSION not in self._levels
+
+    @property
+    def is_elr_enabled(self) -> bool:
+        return self._levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
+
+    @property
+    def has_directory_assignment(self) -> bool:
+        return self.metadata_version >= MV_3_7_IV2
+
+
+def record_version(record: Any, metadata_version: int) -> int:
+    """Return the version at which a record is written while metadata.version is at the given level."""
+    if isinstance(record, PartitionRecord | PartitionChangeRecord):
+        if metadata_version >= MV_4_0_IV1:
+            return 2
+        return 1 if metadata_version >= MV_3_7_IV2 else 0
+    if isinstance(record, RegisterBrokerRecord):
+        return _register_broker_version(metadata_version)
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return _registration_change_version(record)
+    return 0
+
+
+def _register_broker_version(metadata_version: int) -> int:
+    if metadata_version >= MV_4_3_IV0:
+        return 4
+    if metadata_version >= MV_3_7_IV2:
+        return 3
+    return 2 if metadata_version >= MV_3_4_IV0 else 1
+
+
+def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0

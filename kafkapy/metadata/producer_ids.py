@@ -1,0 +1,45 @@
+"""The controller's counter of producer ids: given out to brokers in blocks of a thousand (KIP-730)."""
+
+from typing import Any, Final, NamedTuple
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.brokers import BrokerControl
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.producer_ids_record import ProducerIdsRecord
+
+BLOCK_SIZE: Final = 1000
+INT64_MAX: Final = (1 << 63) - 1
+
+
+class ProducerIdBlock(NamedTuple):
+    """Ids first_id ... first_id + size - 1, one broker's own for ever."""
+
+    first_id: int
+    size: int
+
+
+class ProducerIdControl:
+    def __init__(self, brokers: BrokerControl) -> None:
+        self._brokers = brokers
+        self._next_id = 0
+
+    def load(self, image: MetadataImage) -> None:
+        self._next_id = max(image.next_producer_id, 0)
+
+    def decide_allocate(self, broker_id: int, broker_epoch: int) -> Decision[Any, ProducerIdBlock]:
+        """Decide on the next block for a broker. Raises ApiError STALE_BROKER_EPOCH."""
+        self._brokers.check_epoch(broker_id, broker_epoch)
+        if self._next_id > INT64_MAX - BLOCK_SIZE:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+        record = ProducerIdsRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=self._next_id + BLOCK_SIZE
+        )
+        return Decision(ProducerIdBlock(self._next_id, BLOCK_SIZE), [record])
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        assert record.next_producer_id > self._next_id or self._next_id == 0, (
+            f"the next producer id falls from {self._next_id} to {record.next_producer_id}"
+        )
+        self._next_id = record.next_producer_id

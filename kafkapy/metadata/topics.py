@@ -1,0 +1,415 @@
+"""The controller's table of topics and their partitions: creating, growing and deleting them.
+
+What happens to partitions when brokers come and go is in partitions.py. Names: at most 249 of [a-zA-Z0-9._-]; two that
+differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KIP-195, KIP-516, KIP-525.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.brokers import BrokerControl
+from kafkapy.metadata.configs import ConfigControl
+from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.placement import place_replicas
+from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
+from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkapy.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.seams import Random
+from kafkapy.types import Uuid
+
+MAX_TOPIC_NAME_LENGTH: Final = 249
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Kafka's bound on one request, since its records are one batch."""
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic of the controller's table; `partitions` is dense from 0 and changed in replay only."""
+
+    name: str
+    topic_id: Uuid
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+
+
+class TopicControl:
+    """Topics and partitions, those not yet committed included; `decide_*` leave them as they are."""
+
+    def __init__(
+        self,
+        features: FeatureControl,
+        brokers: BrokerControl,
+        configs: ConfigControl,
+        random: Random,
+        *,
+        default_partition_count: int = 1,
+        default_replication_factor: int = 1,
+    ) -> None:
+        self._features = features
+        self._brokers = brokers
+        self._configs = configs
+        self._random = random
+        self._default_partition_count = default_partition_count
+        self._default_replication_factor = default_replication_factor
+        self.by_id: dict[Uuid, Topic] = {}
+        self.by_name: dict[str, Topic] = {}
+        self._colliding: dict[str, set[str]] = {}
+        """Names with "." or "_", by what they are once each "." is a "_"."""
+
+    def load(self, image: MetadataImage) -> None:
+        self.by_id, self.by_name, self._colliding = {}, {}, {}
+        for topic in image.topics.by_name.values():
+            self._add(Topic(topic.name, topic.topic_id, dict(topic.partitions)))
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def decide_create(
+        self, request: CreateTopicsRequest, describable: Callable[[str], bool] = lambda name: True
+    ) -> Decision[Any, CreateTopicsResponse]:
+        """Decide CreateTopics for topics whose names are distinct; each topic succeeds or fails by itself.
+
+        `describable` says whose configs the client may be told.
+        """
+        _check_partition_total(request, self._default_partition_count)
+        records: list[Any] = []
+        results = []
+        for topic in request.topics:
+            try:
+                topic_records, result = self._create(topic, describable(topic.name))
+            except ApiError as error:
+                results.append(_failed(topic.name, error))
+            else:
+                records += topic_records
+                results.append(result)
+        response = CreateTopicsResponse(topics=results)
+        return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+    def decide_delete(self, topic_ids: Collection[Uuid]) -> Decision[Any, dict[Uuid, ApiError | None]]:
+        """Decide which topics go; None is success. Unknown ids get UNKNOWN_TOPIC_ID."""
+        results: dict[Uuid, ApiError | None] = {}
+        records = []
+        for topic_id in topic_ids:
+            if topic_id in self.by_id:
+                results[topic_id] = None
+                records.append(RemoveTopicRecord(topic_id=topic_id))
+            else:
+                results[topic_id] = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return Decision(results, records, is_atomic=True)
+
+    def decide_create_partitions(self, request: CreatePartitionsRequest) -> Decision[Any, CreatePartitionsResponse]:
+        """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself."""
+        records: list[Any] = []
+        results = []
+        for topic in request.topics:
+            result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+            try:
+                records += self._grow(topic)
+            except ApiError as error:
+                result.error_code, result.error_message = int(error.code), error.message
+            results.append(result)
+        response = CreatePartitionsResponse(results=results)
+        return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        assert record.name not in self.by_name, f"topic {record.name} is created twice"
+        self._add(Topic(record.name, record.topic_id))
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        self._topic(record.topic_id).partitions[record.partition_id] = PartitionRegistration.from_record(record)
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        partition = topic.partitions.get(record.partition_id)
+        assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
+        topic.partitions[record.partition_id] = partition.merge(record)
+
+    def replay_remove(self, record: RemoveTopicRecord) -> None:
+        topic = self._topic(record.topic_id)
+        del self.by_id[topic.topic_id]
+        del self.by_name[topic.name]
+        self._configs.forget_topic(topic.name)
+        if _has_collision_characters(topic.name):
+            colliding = self._colliding[_unified(topic.name)]
+            colliding.discard(topic.name)
+            if not colliding:
+                del self._colliding[_unified(topic.name)]
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        topics = [self.by_name[record.topic_name]] if record.topic_name else list(self.by_id.values())
+        for topic in topics:
+            for partition_id, partition in list(topic.partitions.items()):
+                if partition.elr or partition.last_known_elr:
+                    change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                    topic.partitions[partition_id] = partition.merge(change)
+
+    # -- creating -------------------------------------------------------------------------------------------------
+
+    def _create(self, topic: CreatableTopic, is_describable: bool) -> tuple[list[Any], CreatableTopicResult]:
+        self._check_new_name(topic.name)
+        configs = _creation_configs(topic)
+        config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
+        partitions = self._new_partitions(topic)
+        topic_id = self._random.uuid()
+        records = [
+            TopicRecord(name=topic.name, topic_id=topic_id),
+            *config_records,
+            *(partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()),
+        ]
+        result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
+        if is_describable:
+            result.num_partitions = len(partitions)
+            result.replication_factor = len(partitions[0].replicas)
+            result.configs = self._effective_configs(configs)
+        else:
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return records, result
+
+    def _check_new_name(self, name: str) -> None:
+        reason = invalid_topic_name_reason(name)
+        if reason is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if name in self.by_name:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        colliding = self._colliding.get(_unified(name)) if _has_collision_characters(name) else None
+        if colliding:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {min(colliding)}"
+            )
+
+    def _new_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
+        if topic.assignments:
+            return self._assigned_partitions(topic)
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if topic.num_partitions < -1 or topic.num_partitions == 0:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            )
+        count = self._default_partition_count if topic.num_partitions == -1 else topic.num_partitions
+        factor = self._default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        try:
+            return self._placed_partitions(first=0, count=count, replication_factor=factor)
+        except ApiError as error:
+            raise ApiError(
+                error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
+            ) from error
+
+    def _placed_partitions(
+        self, *, first: int, count: int, replication_factor: int
+    ) -> dict[int, PartitionRegistration]:
+        placed = place_replicas(
+            self._brokers.usable_brokers(),
+            partition_count=count,
+            replication_factor=replication_factor,
+            random=self._random,
+        )
+        partitions = {}
+        for index, replicas in enumerate(placed):
+            isr = [replica for replica in replicas if self._brokers.is_active(replica)]
+            if not isr:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+                )
+            partitions[first + index] = self._registration(replicas, isr)
+        return partitions
+
+    def _assigned_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
+        if topic.replication_factor != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if topic.num_partitions != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        partitions: dict[int, PartitionRegistration] = {}
+        for assignment in topic.assignments:
+            index = assignment.partition_index
+            if index in partitions:
+                raise _bad_assignment(f"Found multiple manual partition assignments for partition {index}")
+            factor = len(next(iter(partitions.values())).replicas) if partitions else None
+            partitions[index] = self._assigned_partition(assignment.broker_ids, index, factor)
+        if sorted(partitions) != list(range(len(partitions))):
+            raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+        return dict(sorted(partitions.items()))
+
+    def _assigned_partition(self, replicas: Sequence[int], index: int, factor: int | None) -> PartitionRegistration:
+        self._check_assignment(replicas, factor)
+        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
+        if not isr:
+            raise _bad_assignment(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+        return self._registration(replicas, isr)
+
+    def _check_assignment(self, replicas: Sequence[int], factor: int | None) -> None:
+        if not replicas:
+            raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+        previous = None
+        for replica in sorted(replicas):
+            if replica not in self._brokers.brokers:
+                raise _bad_assignment(
+                    f"The manual partition assignment includes broker {replica}, but no such broker is registered."
+                )
+            if replica == previous:
+                raise _bad_assignment(f"The manual partition assignment includes the broker {replica} more than once.")
+            previous = replica
+        if factor is not None and len(replicas) != factor:
+            raise _bad_assignment(
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
+                f"not consistent with previous partitions, which have {factor} replica(s)."
+            )
+
+    def _registration(self, replicas: Iterable[int], isr: Sequence[int]) -> PartitionRegistration:
+        replicas, members = tuple(replicas), tuple(isr)
+        return PartitionRegistration(
+            replicas=replicas,
+            directories=tuple(self._brokers.default_directory(replica) for replica in replicas),
+            isr=members,
+            removing_replicas=(),
+            adding_replicas=(),
+            elr=(),
+            last_known_elr=(),
+            leader=members[0],
+            leader_recovery_state=RECOVERED,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+
+    def _effective_configs(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        effective = sorted(self._configs.effective_topic_configs(configs), key=lambda config: config.name)
+        return [
+            CreatableTopicConfigs(
+                name=config.name,
+                value=None if config.is_sensitive else config.value,
+                read_only=config.is_read_only,
+                config_source=config.source,
+                is_sensitive=config.is_sensitive,
+            )
+            for config in effective
+        ]
+
+    # -- growing --------------------------------------------------------------------------------------------------
+
+    def _grow(self, request: CreatePartitionsTopic) -> list[PartitionRecord]:
+        topic = self.by_name.get(request.name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        current = len(topic.partitions)
+        if request.count == current:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+        if request.count < current:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {current} partition(s); "
+                f"{request.count} would not be an increase.",
+            )
+        partitions = self._added_partitions(topic, request)
+        return [partition.to_record(topic.topic_id, partition_id) for partition_id, partition in partitions.items()]
+
+    def _added_partitions(self, topic: Topic, request: CreatePartitionsTopic) -> dict[int, PartitionRegistration]:
+        current = len(topic.partitions)
+        added = request.count - current
+        factor = len(topic.partitions[0].replicas)
+        if request.assignments is None:
+            if added > MAX_PARTITIONS_PER_REQUEST:
+                raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            return self._placed_partitions(first=current, count=added, replication_factor=factor)
+        if len(request.assignments) != added:
+            raise _bad_assignment(
+                f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} assignment(s) "
+                "were specified."
+            )
+        return {
+            current + index: self._assigned_partition(assignment.broker_ids, current + index, factor)
+            for index, assignment in enumerate(request.assignments)
+        }
+
+    # -- the table ------------------------------------------------------------------------------------------------
+
+    def _add(self, topic: Topic) -> None:
+        self.by_id[topic.topic_id] = topic
+        self.by_name[topic.name] = topic
+        if _has_collision_characters(topic.name):
+            self._colliding.setdefault(_unified(topic.name), set()).add(topic.name)
+
+    def _topic(self, topic_id: Uuid) -> Topic:
+        topic = self.by_id.get(topic_id)
+        assert topic is not None, "a record names a topic id that does not exist"
+        return topic
+
+
+def invalid_topic_name_reason(name: str) -> str | None:
+    """Return why a topic may not have this name, None where it may."""
+    if name == "":
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    if _LEGAL_NAME.fullmatch(name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def _check_partition_total(request: CreateTopicsRequest, default_partition_count: int) -> None:
+    total = 0
+    for topic in request.topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == -1:
+            total += default_partition_count
+        else:
+            total += max(topic.num_partitions, 0)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _creation_configs(topic: CreatableTopic) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _failed(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=int(error.code), error_message=error.message)
+
+
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")
