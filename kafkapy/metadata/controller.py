@@ -90,9 +90,7 @@ class Controller:
         if self.brokers.is_new_incarnation(request):
             is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
             records += self.partitions.restart_records(request.broker_id, is_clean=is_clean)
-        return Decision(
-            BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record], is_atomic=True
-        )
+        return Decision(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
 
     def decide_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision[Any, BrokerHeartbeatResponse]:
         """Decide what a broker is from now on; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH."""

@@ -245,7 +245,7 @@ class PartitionControl:
 
     def decide_unclean_elections(self, max_elections: int = 1000) -> Decision[Any, int]:
         """Let someone lead the leaderless partitions of topics that allow unclean elections; answer how many."""
-        records = []
+        records: list[Any] = []
         for topic, partition_id, partition in self._partitions():
             if len(records) >= max_elections:
                 break
@@ -253,7 +253,7 @@ class PartitionControl:
                 record = self._change(topic, partition_id, partition, self._brokers.is_active).build()
                 if record is not None and record.leader >= 0:
                     records.append(record)
-        return Decision(len(records), list(records))
+        return Decision(len(records), records)
 
     # -- shared ---------------------------------------------------------------------------------------------------
 

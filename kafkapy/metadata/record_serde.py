@@ -68,11 +68,14 @@ def encode_record(record: Any, version: int) -> bytes:
 
 def decode_record(value: bytes | memoryview) -> Any:
     """Return the metadata record in a log record's value. Raises ProtocolError for what is none."""
-    frame_version, position = read_uvarint(value, 0)
+    try:
+        frame_version, position = read_uvarint(value, 0)
+        api_key, position = read_uvarint(value, position)
+        version, position = read_uvarint(value, position)
+    except IndexError:
+        raise ProtocolError("a metadata record ends inside its frame") from None
     if frame_version != FRAME_VERSION:
         raise ProtocolError(f"metadata record frame version {frame_version}, expected {FRAME_VERSION}")
-    api_key, position = read_uvarint(value, position)
-    version, position = read_uvarint(value, position)
     message_type = record_type(api_key)
     if not message_type.MIN_VERSION <= version <= message_type.MAX_VERSION:
         raise ProtocolError(f"{message_type.NAME} version {version}, known are up to {message_type.MAX_VERSION}")

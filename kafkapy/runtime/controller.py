@@ -1,38 +1,330 @@
 """The controller on its quorum: decide -> append -> replay -> answer once committed; committed images for the broker.
 
-(signatures only yet; the body follows)
+Every node keeps the image (`image`, told to listeners with each committed change). The node that leads the quorum also
+keeps the controller's tables, which run ahead of the image by what is appended but not yet committed; they are made
+anew from the image whenever a term begins, and dropped when it ends.
+
+A broken invariant while replaying is our mistake or a broken log: `on_fatal` stops the process.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
+from kafkapy.metadata.bootstrap import decide_activation
+from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
-from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.features import record_version
+from kafkapy.metadata.image import MetadataImage, Provenance
+from kafkapy.metadata.loader import ImageLoader
+from kafkapy.metadata.record_serde import decode_record, encode_record
+from kafkapy.metadata.snapshot import encoded_slices
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
+from kafkapy.seams import Clock, Random
+from kafkapy.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
 
 R = TypeVar("R")
 
 ImageListener = Callable[[MetadataDelta, MetadataImage], None]
 """Called with each committed image and what it changed, in order, on the loop's thread."""
 
+MAX_RECORDS_PER_BATCH: Final = 10_000
+"""Kafka's bound on a batch of the metadata log; what is atomic must fit into one."""
+MAX_BATCH_BYTES: Final = 4 << 20
+"""Below the quorum's 8 MiB: a decision that need not be atomic is split into batches of at most this."""
+FENCE_CHECKS_PER_SESSION: Final = 8
+"""How often within a session time-out is looked for brokers whose session has run out (as Apache Kafka)."""
 
-class ControllerRuntime(Protocol):
+log = logging.getLogger(__name__)
+
+
+class ControllerRuntime:
+    """One node's part in the controller quorum. A listener of its Quorum (QuorumListener)."""
+
+    def __init__(
+        self,
+        *,
+        quorum: "Quorum",
+        config: "BrokerConfig",
+        cluster_id: str,
+        rules: ConfigRules,
+        clock: Clock,
+        random: Random,
+        bootstrap_records: Sequence[Any],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._quorum = quorum
+        self._config = config
+        self._cluster_id = cluster_id
+        self._rules = rules
+        self._clock = clock
+        self._random = random
+        self._bootstrap_records = bootstrap_records
+        self._on_fatal = on_fatal
+        self._loader = ImageLoader()
+        self._listeners: list[ImageListener] = []
+        self._controller: Controller | None = None
+        self._leader_epoch = -1
+        self._appended: deque[tuple[int, list[Any]]] = deque()
+        """(base offset, records) of our own batches not yet committed, which spares decoding them."""
+        self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """(last offset, future) in order of offset."""
+        self._has_appended = False
+        self._committed_offset = -1
+        self._tasks: list[asyncio.Task[None]] = []
+        quorum.add_listener(self)
+        quorum.set_snapshot_source(self._snapshot)
+
+    # -- what others use ------------------------------------------------------------------------------------------
+
     @property
     def image(self) -> MetadataImage:
         """The last committed image."""
-        ...
+        return self._loader.image
 
     @property
     def is_active(self) -> bool:
         """Whether this node leads the quorum and may decide."""
-        ...
+        return self._controller is not None
 
-    def add_image_listener(self, listener: ImageListener) -> None: ...
+    def add_image_listener(self, listener: ImageListener) -> None:
+        """Call `listener` with each image from now on. One that comes late looks at `image` first."""
+        self._listeners.append(listener)
 
     async def write(self, decide: Callable[[Controller, int], Decision[Any, R]]) -> R:
         """Decide on the controller's tables (given them and the monotonic time in ms), answer once committed.
 
-        Raises ApiError NOT_CONTROLLER where this node is not (or no longer) the active controller.
+        The image has the change when this returns. A decision without records is answered once all that it could have
+        seen is committed. Raises what `decide` raises, and ApiError NOT_CONTROLLER where this node is not, or is no
+        longer, the active controller: then it is unknown whether the change will come.
         """
-        ...
+        controller = self._active()
+        decision = decide(controller, self._clock.monotonic_ms())
+        self._append(controller, decision)
+        await self._committed(controller.next_offset - 1)
+        return decision.response
+
+    def start(self) -> None:
+        """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
+        loop = asyncio.get_running_loop()
+        quorum = self._config.quorum
+        self._tasks += [
+            loop.create_task(self._every(quorum.metadata_max_idle_interval_ms, self._write_no_op)),
+            loop.create_task(
+                self._every(quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION, self._fence_expired)
+            ),
+            loop.create_task(
+                self._every(self._config.replication.unclean_leader_election_interval_ms, self._elect_uncleanly)
+            ),
+        ]
+
+    async def close(self) -> None:
+        """Stop what start() began; writes that wait fail. The quorum is closed by its owner, after this."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._end_term()
+
+    async def register_self(self, request: ControllerRegistrationRequest) -> None:
+        """Have this controller's listeners and features in the log, unless this incarnation's are there already."""
+        registered = self.image.cluster.controllers.get(request.controller_id)
+        if registered is None or registered.incarnation_id != request.incarnation_id:
+            await self.write(lambda controller, _: controller.decide_register_controller(request))
+
+    # -- the quorum's listener ------------------------------------------------------------------------------------
+
+    def on_load_snapshot(self, reader: "SnapshotSource") -> None:
+        """Replace the image by a snapshot's."""
+        self._guard(lambda: self._load_snapshot(reader))
+
+    def on_commit(self, batches: "list[CommittedBatch]") -> None:
+        """Bring the image up to the last of the batches, tell listeners, answer who waited for it."""
+        self._guard(lambda: self._replay_committed(batches))
+
+    def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
+        """Begin a term with tables made from the image, or end one."""
+        self._end_term()
+        if leader_id == self._config.node_id:
+            self._guard(lambda: self._begin_term(leader_epoch))
+
+    def _load_snapshot(self, reader: "SnapshotSource") -> None:
+        records = [decode_record(value) for batch in reader.batches() for value in batch]
+        snapshot_id = reader.snapshot_id
+        timestamp_ms = reader.last_contained_log_timestamp_ms
+        self._loader.load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.leader_epoch, timestamp_ms))
+        self._committed_offset = snapshot_id.offset - 1
+        self._publish()
+
+    def _replay_committed(self, batches: "list[CommittedBatch]") -> None:
+        for batch in batches:
+            records = self._records_of(batch)
+            self._loader.replay(records, Provenance(batch.last_offset, batch.leader_epoch, batch.append_timestamp_ms))
+        self._publish()
+        if batches:
+            self._committed_offset = batches[-1].last_offset
+        while self._pending and self._pending[0][0] <= self._committed_offset:
+            _, future = self._pending.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _records_of(self, batch: "CommittedBatch") -> list[Any]:
+        while self._appended and self._appended[0][0] <= batch.base_offset:
+            base_offset, records = self._appended.popleft()
+            if base_offset == batch.base_offset and len(records) == len(batch.records):
+                return records
+        return [decode_record(value) for value in batch.records]
+
+    def _publish(self) -> None:
+        published = self._loader.publish()
+        if published is not None:
+            for listener in self._listeners:
+                listener(*published)
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Run a step whose failure leaves no state to go on from."""
+        try:
+            step()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        log.critical("The metadata cannot follow its log: %s", error, exc_info=error)
+        self._end_term()
+        self._on_fatal(error)
+
+    # -- a term ---------------------------------------------------------------------------------------------------
+
+    def _begin_term(self, leader_epoch: int) -> None:
+        config = self._config
+        controller = Controller(
+            node_id=config.node_id,
+            cluster_id=self._cluster_id,
+            rules=self._rules,
+            random=self._random,
+            session_timeout_ms=config.quorum.broker_session_timeout_ms,
+            default_partition_count=config.node.num_partitions,
+            default_replication_factor=config.replication.default_replication_factor,
+            quorum_node_ids=config.quorum_voters,
+        )
+        controller.load(self.image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
+        self._controller = controller
+        self._leader_epoch = leader_epoch
+        min_insync_replicas = self._rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
+        decision = decide_activation(
+            self._bootstrap_records,
+            is_log_empty=controller.features.is_empty,
+            is_in_transaction=self._loader.is_in_transaction,
+            min_insync_replicas=int(min_insync_replicas or 1),
+        )
+        self._append(controller, decision)
+        log.info("Became the active controller at epoch %d, offset %d", leader_epoch, controller.next_offset)
+
+    def _end_term(self) -> None:
+        self._controller = None
+        self._appended.clear()
+        pending, self._pending = self._pending, deque()
+        for _, future in pending:
+            if not future.done():
+                future.set_exception(self._not_controller())
+
+    def _active(self) -> Controller:
+        if self._controller is None:
+            raise self._not_controller()
+        return self._controller
+
+    def _not_controller(self) -> ApiError:
+        leader_id = self._quorum.leader_id
+        if leader_id == -1 or leader_id == self._config.node_id:
+            return ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
+        return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader_id}.")
+
+    def _append(self, controller: Controller, decision: Decision[Any, Any]) -> None:
+        """Append and replay a decision's records. Nothing is awaited between: the tables equal the log at all times."""
+        if not decision.records:
+            return
+        for records, values in self._batches(controller, decision):
+            base_offset = controller.next_offset
+            last_offset = self._quorum.append(values, self._leader_epoch)
+            assert last_offset == base_offset + len(records) - 1, f"appended at {last_offset}, expected {base_offset}"
+            self._appended.append((base_offset, records))
+            self._has_appended = True
+            try:
+                for offset, record in enumerate(records, base_offset):
+                    controller.replay(record, offset)
+            except AssertionError as error:
+                self._fail(error)
+                raise
+
+    def _batches(self, controller: Controller, decision: Decision[Any, Any]) -> Iterable[tuple[list[Any], list[bytes]]]:
+        """Yield (records, encoded) of each batch: one where the decision is atomic, else as many as it takes."""
+        features = controller.features
+        metadata_version = 0 if features.is_empty else features.metadata_version
+        records: list[Any] = []
+        values: list[bytes] = []
+        size_bytes = 0
+        for record in decision.records:
+            value = encode_record(record, record_version(record, metadata_version))
+            is_full = len(values) == MAX_RECORDS_PER_BATCH or size_bytes + len(value) > MAX_BATCH_BYTES
+            if values and is_full and not decision.is_atomic:
+                yield records, values
+                records, values, size_bytes = [], [], 0
+            records.append(record)
+            values.append(value)
+            size_bytes += len(value)
+        yield records, values
+
+    async def _committed(self, offset: int) -> None:
+        """Wait until `offset` is committed and in the image."""
+        if offset <= self._committed_offset:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending.append((offset, future))
+        await future
+
+    # -- by itself ------------------------------------------------------------------------------------------------
+
+    async def _every(self, interval_ms: int, step: Callable[[], Any]) -> None:
+        """Take a step each interval while this node is the active controller; an interval of 0 means never."""
+        while interval_ms > 0:
+            await asyncio.sleep(interval_ms / 1000)
+            if self._controller is None:
+                continue
+            try:
+                await step()
+            except ApiError as error:
+                log.info("Periodic work of the controller was not done: %s", error)
+
+    async def _write_no_op(self) -> None:
+        """Write a NoOpRecord, unless the log has grown since the last time: then all have seen a sign of life.
+
+        Apache Kafka writes one in every interval, busy or not.
+        """
+        if not self._has_appended:
+            await self.write(lambda controller, _: controller.decide_no_op())
+        self._has_appended = False
+
+    async def _fence_expired(self) -> None:
+        while await self.write(lambda controller, now_ms: controller.decide_fence_expired(now_ms)):
+            pass
+
+    async def _elect_uncleanly(self) -> None:
+        elected = await self.write(lambda controller, _: controller.partitions.decide_unclean_elections())
+        if elected:
+            log.warning("Elected %d leaders uncleanly: their partitions may have lost records", elected)
+
+    def _snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
+        image = self.image
+        provenance = image.provenance
+        snapshot_id = OffsetAndEpoch(provenance.last_offset + 1, provenance.leader_epoch)
+        return snapshot_id, provenance.timestamp_ms, encoded_slices(image)
