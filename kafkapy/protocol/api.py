@@ -1,0 +1,81 @@
+"""The APIs that Apache Kafka 4.3.1 knows, and the generated classes of their requests, responses and records.
+
+Light to import: a message's module is imported when its class is first asked for.
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api_table import API_ROWS, MESSAGE_MODULES
+from kafkapy.protocol.primitives import Message
+
+API_VERSIONS = 18
+
+
+class Api(NamedTuple):
+    """An API of Apache Kafka: what exists, not what this broker serves."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    max_stable_version: int
+    flexible_from: int
+    listeners: tuple[str, ...]
+
+    @property
+    def request_name(self) -> str:
+        return self.name + "Request"
+
+    @property
+    def response_name(self) -> str:
+        return self.name + "Response"
+
+    def request_header_version(self, version: int) -> int:
+        """Return 2 for flexible versions, else 1; header version 0 is gone with ControlledShutdown v0."""
+        return 2 if version >= self.flexible_from else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Return 1 for flexible versions, else 0; always 0 for ApiVersions, whose reader knows no version yet."""
+        return 1 if version >= self.flexible_from and self.key != API_VERSIONS else 0
+
+
+APIS: dict[int, Api] = {row[0]: Api(*row) for row in API_ROWS}
+"""Every API by its key."""
+
+
+def api_of(api_key: int) -> Api:
+    """Return the API of a key. Raises ProtocolError when there is none."""
+    api = APIS.get(api_key)
+    if api is None:
+        raise ProtocolError(f"no api has the key {api_key}")
+    return api
+
+
+@cache
+def request_type(api_key: int) -> type[Message]:
+    """Import and return the class of an API's request. Raises ProtocolError for a key that no API has."""
+    return message_type(api_of(api_key).request_name)
+
+
+@cache
+def response_type(api_key: int) -> type[Message]:
+    """Import and return the class of an API's response. Raises ProtocolError for a key that no API has."""
+    return message_type(api_of(api_key).response_name)
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """Return the version of the header before a response. Raises ProtocolError for a key that no API has."""
+    return api_of(api_key).response_header_version(api_version)
+
+
+@cache
+def message_type(name: str) -> type[Message]:
+    """Import and return the class of any message or record by its spec's name. Raises ProtocolError."""
+    module = MESSAGE_MODULES.get(name)
+    if module is None:
+        raise ProtocolError(f"no message is named {name!r}")
+    found: type[Message] = getattr(import_module(f"kafkapy.protocol.messages.{module}"), name)
+    return found

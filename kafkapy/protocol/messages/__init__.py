@@ -1,0 +1,1 @@
+"""Generated: a module per message; see kafkapy.protocol.codegen."""
