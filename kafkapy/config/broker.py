@@ -148,7 +148,7 @@ class BrokerConfig:
         return self._section(MetricsConfig)
 
     def _section(self, section_type: type[SectionT]) -> SectionT:
-        return section_type.model_validate({key: self._values[key] for key in section_type.keys()})  # noqa: SIM118
+        return section_type.from_values(self._values)
 
     # -- identity and directories ---------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
 """The group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupCoordinatorConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

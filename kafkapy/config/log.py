@@ -4,6 +4,7 @@
 overrides are laid over it by `kafkapy.config.topic.log_config`.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafkapy.config.section import Section
@@ -13,6 +14,7 @@ WEEK_MS: Final = 604800000
 DAY_MS: Final = 86400000
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogConfig(Section):
     """How a partition's log rolls, keeps, cleans, flushes and checks its records."""
 

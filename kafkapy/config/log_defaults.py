@@ -1,8 +1,11 @@
 """The log.* keys: where logs lie, how they are checkpointed and cleaned, and what topics inherit."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogDefaults(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

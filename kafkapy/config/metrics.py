@@ -1,8 +1,11 @@
 """Metrics, their reporters and client telemetry."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MetricsConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -1,8 +1,11 @@
 """Where the node listens, what it says of itself, and the bounds of its sockets and queues."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NetworkConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

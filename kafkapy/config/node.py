@@ -1,8 +1,11 @@
 """Who this node is, and what does not belong to a single subsystem: roles, ids, topic defaults, life cycle."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

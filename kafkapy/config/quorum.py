@@ -1,8 +1,11 @@
 """The KRaft quorum, the metadata log and its snapshots, the broker's lease at the controller."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QuorumConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -1,8 +1,11 @@
 """Windows in which rates are measured."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QuotaConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -1,8 +1,11 @@
 """Tiered storage (KIP-405): the keys are known and checked; the feature itself does not exist here."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteStorageConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -1,8 +1,11 @@
 """Fetching from leaders, in-sync replicas, leader balance, purgatories."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReplicationConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

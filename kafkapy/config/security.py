@@ -1,8 +1,12 @@
 """Who may do what, and SASL: the values used where a listener has none of its own."""
 
-from kafkapy.config.section import Password, Section
+from dataclasses import dataclass
+
+from kafkapy.config.definitions import Password
+from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SecurityConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -1,8 +1,11 @@
 """Share groups and their coordinator."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShareConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

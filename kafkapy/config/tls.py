@@ -1,8 +1,12 @@
 """The ssl.* keys: the values used where a listener has none of its own."""
 
-from kafkapy.config.section import Password, Section
+from dataclasses import dataclass
+
+from kafkapy.config.definitions import Password
+from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TlsConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 

@@ -22,7 +22,7 @@ def log_config(overrides: Mapping[str, str], broker: "BrokerConfig") -> LogConfi
     values.update(parse_overrides(overrides))
     if values.get("internal.segment.bytes") is not None:
         values["segment.bytes"] = values["internal.segment.bytes"]
-    return LogConfig.model_validate(values)
+    return LogConfig.from_values(values)
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:

@@ -1,8 +1,11 @@
 """The transaction coordinator, its topic, and how long producer ids are remembered."""
 
+from dataclasses import dataclass
+
 from kafkapy.config.section import Section
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionConfig(Section):
     """Kafka's keys with underscores for dots, and Kafka's defaults."""
 
