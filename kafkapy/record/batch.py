@@ -1,0 +1,397 @@
+"""Views over record batches, the records in them, and the scan over their headers.
+
+A batch of magic 2 (KIP-98), big-endian, 61 bytes and then its records, compressed as one block where a codec is set:
+
+    0  int64  base offset              21  int16  attributes              43  int64  producer id
+    8  int32  length behind this       23  int32  last offset delta       51  int16  producer epoch
+    12 int32  partition leader epoch   27  int64  base timestamp          53  int32  base sequence
+    16 int8   magic                    35  int64  max timestamp           57  int32  record count
+    17 uint32 CRC-32C of what follows byte 21
+
+Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 base timestamp is a delete horizon. A record
+is varint length, int8 attributes, varlong timestamp delta, varint offset delta, key, value (varint length, -1 null),
+varint header count, headers (key and value alike). Messages of magic 0 and 1 are legacy.py's; `batch_at` and `batches`
+choose. A view does not own its bytes: it lives as long as the caller keeps them unchanged.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
+from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
+from kafkapy.record.varint import read_varint, read_varlong
+from kafkapy.seams import ReadableBuffer
+
+BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length: what stands before the bytes that the length counts."""
+HEADER_BYTES = 61
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MIN_MESSAGE_BYTES = 14
+"""The smallest length field: an empty message of magic 0."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP_TYPE = -1
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+MAX_INT32 = 0x7FFFFFFF
+
+
+class Record(NamedTuple):
+    """A record as a consumer sees it. Header keys keep bytes that are not UTF-8 as surrogates (surrogateescape)."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class BatchHeader(NamedTuple):
+    """A batch as scan_headers finds it: where it is, and its header.
+
+    Messages of magic 0 and 1 have no base offset in their header: there base_offset is the last offset, as Kafka's
+    shallow iteration has it, and fields that they lack are -1 (record_count too, unless they are not compressed).
+    """
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+class RecordBatch:
+    """A batch of magic 2 that starts at `position` of `data`; its header is read at once, its records when asked for.
+
+    Raises CorruptRecordError when the header is cut short, or the length does not fit what is there.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "crc",
+        "data",
+        "last_offset",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+    )
+
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    crc: int
+    data: ReadableBuffer
+    last_offset: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    position: int
+    producer_epoch: int
+    producer_id: int
+    record_count: int
+    size_bytes: int
+
+    def __init__(self, data: ReadableBuffer, position: int = 0) -> None:
+        self._check(data, position, HEADER_BYTES)
+        self.data = data
+        self.position = position
+        (
+            self.base_offset,
+            length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        ) = BATCH_HEADER.unpack_from(data, position)
+        self.last_offset = self.base_offset + last_offset_delta
+        self.size_bytes = LOG_OVERHEAD_BYTES + length
+        if self.magic != 2:
+            raise CorruptRecordError(f"magic {self.magic} where a batch of magic 2 must be")
+
+    @staticmethod
+    def _check(data: ReadableBuffer, position: int, least_bytes: int) -> None:
+        remaining = len(data) - position
+        if remaining < least_bytes:
+            raise CorruptRecordError(f"a batch of at least {least_bytes} bytes in {remaining} bytes")
+        size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if not least_bytes <= size_bytes <= remaining:
+            raise CorruptRecordError(f"a batch of {size_bytes} bytes, which must be {least_bytes} to {remaining}")
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size_bytes
+
+    @property
+    def compression(self) -> int:
+        """The codec, as in compression.py."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME; NO_TIMESTAMP_TYPE for magic 0."""
+        return LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_FLAG else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in the batch may go (KIP-534); None until the cleaner has set it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+    def raw(self) -> memoryview:
+        """Return the whole batch, not copied."""
+        return memoryview(self.data)[self.position : self.end_position]
+
+    def is_valid(self) -> bool:
+        """Return whether the CRC fits."""
+        return self.crc == crc32c(memoryview(self.data)[self.position + ATTRIBUTES_POSITION : self.end_position])
+
+    def records_payload(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+        """Return the bytes of the records, inflated where they are compressed.
+
+        Raises RecordTooLargeError before they exceed max_bytes, CorruptRecordError when they do not inflate.
+        """
+        payload = memoryview(self.data)[self.position + HEADER_BYTES : self.end_position]
+        if self.compression == NONE:
+            return bytes(payload)
+        return decompress(self.compression, payload, self.magic, max_bytes)
+
+    def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        """Yield the records in order. Raises InvalidRecordsError where one is malformed, or as records_payload does."""
+        if self.record_count == 0:
+            return
+        if self.record_count < 0:
+            raise InvalidRecordsError(f"a batch that counts {self.record_count} records")
+        payload = self.records_payload(max_bytes)
+        append_time_ms = self.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else None
+        position = 0
+        for _ in range(self.record_count):
+            record, position = _read_record(payload, position, self.base_offset, self.base_timestamp, append_time_ms)
+            yield record
+        if position != len(payload):
+            raise InvalidRecordsError(f"{len(payload) - position} bytes behind the last record of the batch")
+
+    def offset_of_max_timestamp(self) -> int:
+        """Return the offset of the first record that has the batch's max timestamp; the last offset where none has."""
+        if self.timestamp_type == LOG_APPEND_TIME:
+            return self.base_offset
+        for record in self.records():
+            if record.timestamp_ms == self.max_timestamp:
+                return record.offset
+        return self.last_offset
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(magic={self.magic}, offsets=[{self.base_offset}, {self.last_offset}], "
+            f"leader_epoch={self.partition_leader_epoch}, producer_id={self.producer_id}, "
+            f"attributes={self.attributes:#x}, size_bytes={self.size_bytes})"
+        )
+
+
+def _read_record(
+    payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
+) -> tuple[Record, int]:
+    """Return the record at `position` and the position behind it. Raises InvalidRecordsError."""
+    try:
+        length, body = read_varint(payload, position)
+        end = body + length
+        if length < 0 or end > len(payload):
+            raise InvalidRecordsError(f"a record of {length} bytes in {len(payload) - body} bytes")
+        timestamp_delta, at = read_varlong(payload, body + 1)
+        offset_delta, at = read_varint(payload, at)
+        key, at = _read_nullable(payload, at, end)
+        value, at = _read_nullable(payload, at, end)
+        header_count, at = read_varint(payload, at)
+        headers = _read_headers(payload, at, end, header_count) if header_count else ((), at)
+    except (IndexError, ValueError) as error:
+        raise InvalidRecordsError(f"a record at byte {position} of the batch's records is malformed") from error
+    if headers[1] != end:
+        raise InvalidRecordsError(f"a record of {length} bytes holds {headers[1] - body}")
+    timestamp_ms = base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, headers[0]), end
+
+
+def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(payload, position)
+    if length < 0:
+        return None, position
+    if length > end - position:
+        raise ValueError("a field is longer than its record")
+    return payload[position : position + length], position + length
+
+
+def _read_headers(
+    payload: bytes, position: int, end: int, header_count: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    if not 0 <= header_count <= end - position:
+        raise ValueError("a header count that its record cannot hold")
+    headers = []
+    for _ in range(header_count):
+        key, position = _read_nullable(payload, position, end)
+        if key is None:
+            raise ValueError("a header without a key")
+        value, position = _read_nullable(payload, position, end)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Add to a producer's sequence number, which wraps from 2**31 - 1 to 0."""
+    return (sequence + increment) & MAX_INT32
+
+
+def batch_at(data: ReadableBuffer, position: int = 0) -> RecordBatch:
+    """Return the view of the batch (magic 2) or message (magic 0, 1) at `position`. Raises CorruptRecordError."""
+    if len(data) - position <= MAGIC_POSITION:
+        raise CorruptRecordError(f"a batch in {len(data) - position} bytes")
+    magic = data[position + MAGIC_POSITION]
+    if magic == 2:
+        return RecordBatch(data, position)
+    if magic > 2:
+        raise CorruptRecordError(f"magic {magic}, which does not exist")
+    from kafkapy.record.legacy import LegacyBatch  # only old logs hold such messages
+
+    return LegacyBatch(data, position)
+
+
+def batches(data: ReadableBuffer) -> Iterator[RecordBatch]:
+    """Yield the whole batches of `data` in order; one that is cut short ends it.
+
+    Raises CorruptRecordError where a length or a magic cannot be.
+    """
+    position = 0
+    end = len(data)
+    while end - position >= LOG_OVERHEAD_BYTES:
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if length < MIN_MESSAGE_BYTES:
+            raise CorruptRecordError(f"a batch with length {length} at byte {position}")
+        if end - position > MAGIC_POSITION and data[position + MAGIC_POSITION] > 2:
+            raise CorruptRecordError(f"magic {data[position + MAGIC_POSITION]} at byte {position}")
+        if end - position < LOG_OVERHEAD_BYTES + length:
+            return
+        yield batch_at(data, position)
+        position += LOG_OVERHEAD_BYTES + length
+
+
+def scan_headers(data: ReadableBuffer, position: int = 0) -> Iterator[BatchHeader]:
+    """Yield the header of each whole batch from `position` on; neither CRC nor records are looked at.
+
+    A batch that is cut short ends it. Raises CorruptRecordError where a length or a magic cannot be.
+    """
+    unpack_from = BATCH_HEADER.unpack_from
+    new_header = BatchHeader._make
+    size = len(data)
+    last_start = size - HEADER_BYTES
+    while position <= last_start:
+        offset, length, leader_epoch, magic, crc, attributes, delta, base_ms, max_ms, pid, pepoch, sequence, count = (
+            unpack_from(data, position)
+        )
+        if magic != 2 or length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            break
+        batch_bytes = length + 12
+        if position + batch_bytes > size:
+            return
+        yield new_header(
+            (
+                position, batch_bytes, offset, offset + delta, leader_epoch, magic, crc, attributes, base_ms, max_ms,
+                pid, pepoch, sequence, count,
+            )
+        )  # fmt: skip
+        position += batch_bytes
+    if position < size:
+        yield from _scan_slowly(data, position)
+
+
+def _scan_slowly(data: ReadableBuffer, position: int) -> Iterator[BatchHeader]:
+    """Go on where something else than a whole batch of magic 2 stands: old messages, a cut tail, or garbage."""
+    for batch in batches(memoryview(data)[position:]):
+        is_shallow = batch.magic < 2
+        yield BatchHeader(
+            position + batch.position,
+            batch.size_bytes,
+            batch.last_offset if is_shallow else batch.base_offset,
+            batch.last_offset,
+            batch.partition_leader_epoch,
+            batch.magic,
+            batch.crc,
+            batch.attributes,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.record_count,
+        )
+
+
+def crc_is_valid(data: ReadableBuffer, position: int, size_bytes: int) -> bool:
+    """Return whether the checksum of the batch or message at `position` fits its `size_bytes` bytes."""
+    view = memoryview(data)
+    if size_bytes >= HEADER_BYTES and view[position + MAGIC_POSITION] == 2:
+        crc = int.from_bytes(view[position + CRC_POSITION : position + ATTRIBUTES_POSITION], "big")
+        return crc == crc32c(view[position + ATTRIBUTES_POSITION : position + size_bytes])
+    try:
+        return batch_at(view[: position + size_bytes], position).is_valid()
+    except CorruptRecordError:
+        return False

@@ -1,0 +1,123 @@
+"""Batches of magic 2 from records, to the byte as Kafka's MemoryRecordsBuilder writes them (before compression)."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from crc32c import crc32c
+
+from kafkapy.record.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
+    CONTROL_FLAG,
+    CRC_POSITION,
+    CREATE_TIME,
+    DELETE_HORIZON_FLAG,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    Record,
+)
+from kafkapy.record.compression import NONE, compress
+from kafkapy.record.varint import encode_varint
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+NewRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers]
+"""(timestamp_ms, key, value, headers) of a record whose offset follows from its place."""
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    base_offset: int = 0,
+    offset_deltas: Sequence[int] | None = None,
+    last_offset_delta: int | None = None,
+    compression: int = NONE,
+    level: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    max_timestamp: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """Return one batch that holds the records.
+
+    offset_deltas are 0, 1, ... unless given (a compacted batch has gaps); last_offset_delta is the last of them unless
+    given (a compacted batch keeps what it had). max_timestamp is that of the records unless given, as it must be for
+    LOG_APPEND_TIME. A header key may hold surrogates that stand for bytes (surrogateescape).
+    """
+    assert timestamp_type == CREATE_TIME or max_timestamp is not None
+    if offset_deltas is None:
+        offset_deltas = range(len(records))
+    if last_offset_delta is None:
+        last_offset_delta = offset_deltas[-1] if offset_deltas else 0
+    base_timestamp = records[0][0] if records else NO_TIMESTAMP
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+    if max_timestamp is None:
+        max_timestamp = max((record[0] for record in records), default=NO_TIMESTAMP)
+    payload: bytes | bytearray = encode_records(records, offset_deltas, base_timestamp)
+    if compression != NONE:
+        payload = compress(compression, payload, level)
+    attributes = (
+        compression
+        | (LOG_APPEND_TIME_FLAG if timestamp_type == LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if is_transactional else 0)
+        | (CONTROL_FLAG if is_control else 0)
+        | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
+    )
+    header = BATCH_HEADER.pack(
+        base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload), leader_epoch, 2, 0, attributes,
+        last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
+    return seal(header, payload)
+
+
+def seal(header: bytes, payload: bytes | bytearray | memoryview) -> bytes:
+    """Return header and payload as one batch with its CRC; whatever CRC the header had does not matter."""
+    crc = crc32c(payload, crc32c(header[ATTRIBUTES_POSITION:]))
+    return b"".join((header[:CRC_POSITION], crc.to_bytes(4, "big"), header[ATTRIBUTES_POSITION:], payload))
+
+
+def build_batch_of(records: Iterable[Record], **fields: int | bool | None) -> bytes:
+    """Return one batch of records that have their offsets, rising; the first is the base offset unless one is given."""
+    records = list(records)
+    base_offset = fields.pop("base_offset", records[0].offset if records else 0)
+    assert isinstance(base_offset, int)
+    return build_batch(
+        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
+        base_offset=base_offset,
+        offset_deltas=[record.offset - base_offset for record in records],
+        **fields,  # type: ignore[arg-type]  # those of build_batch
+    )
+
+
+def encode_records(records: Iterable[NewRecord], offset_deltas: Iterable[int], base_timestamp: int) -> bytearray:
+    """Return the records as they stand in a batch, before compression."""
+    payload = bytearray()
+    for (timestamp_ms, key, value, headers), offset_delta in zip(records, offset_deltas, strict=True):
+        parts = [b"\0", encode_varint(timestamp_ms - base_timestamp), encode_varint(offset_delta)]
+        parts += (_NULL,) if key is None else (encode_varint(len(key)), key)
+        parts += (_NULL,) if value is None else (encode_varint(len(value)), value)
+        parts.append(encode_varint(len(headers)))
+        for name, header_value in headers:
+            name_bytes = name.encode("utf-8", "surrogateescape")
+            parts += (encode_varint(len(name_bytes)), name_bytes)
+            parts += (_NULL,) if header_value is None else (encode_varint(len(header_value)), header_value)
+        body = b"".join(parts)
+        payload += encode_varint(len(body))
+        payload += body
+    return payload
+
+
+_NULL = encode_varint(-1)

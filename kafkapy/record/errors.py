@@ -1,0 +1,43 @@
+"""What is wrong with records. All are ApiErrors: they become the error code of their partition, nothing closes.
+
+The codes are those of kafkapy.protocol.error_code, written as numbers because this package must stay light to import.
+"""
+
+from kafkapy.errors import ApiError
+
+CORRUPT_MESSAGE = 2
+MESSAGE_TOO_LARGE = 10
+INVALID_TIMESTAMP = 32
+UNSUPPORTED_COMPRESSION_TYPE = 76
+INVALID_RECORD = 87
+
+
+class RecordsError(ApiError):
+    """Base of what reading, checking or inflating records can raise."""
+
+
+class CorruptRecordError(RecordsError):
+    """A batch whose header or checksum is wrong, or compressed bytes that do not inflate."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(CORRUPT_MESSAGE, message)
+
+
+class RecordTooLargeError(RecordsError):
+    """A batch above max.message.bytes, or one that would inflate beyond its bound."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(MESSAGE_TOO_LARGE, message)
+
+
+class InvalidRecordsError(RecordsError):
+    """Records that may not be appended: a wrong structure, or rules of the topic that they break.
+
+    `record_errors` holds (index of the record in its batch, message) for those at fault, empty where the batch is.
+    """
+
+    def __init__(
+        self, message: str, *, code: int = INVALID_RECORD, record_errors: list[tuple[int, str]] | None = None
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors if record_errors is not None else []

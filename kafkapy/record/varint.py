@@ -1,0 +1,51 @@
+"""Zigzag varints of records: up to 5 bytes for an int32, 10 for an int64, low seven bits first.
+
+`read_*` take (data, position) and return (value, position behind it). They raise IndexError at the end of the data and
+ValueError for too many bytes: callers, who know what they were reading, turn both into their error.
+"""
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag int32. Bits beyond the 32nd are dropped, as Kafka does."""
+    value = data[position]
+    position += 1
+    if value >= 0x80:
+        value, position = _read_unsigned(data, position, value & 0x7F, 28)
+        value &= 0xFFFFFFFF
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag int64. Bits beyond the 64th are dropped, as Kafka does."""
+    value = data[position]
+    position += 1
+    if value >= 0x80:
+        value, position = _read_unsigned(data, position, value & 0x7F, 63)
+        value &= 0xFFFFFFFFFFFFFFFF
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _read_unsigned(data: bytes, position: int, value: int, last_shift: int) -> tuple[int, int]:
+    for shift in range(7, last_shift + 1, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueError("a varint does not end")
+
+
+def encode_varint(value: int) -> bytes:
+    """Return the zigzag varint of an int32 or int64."""
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
