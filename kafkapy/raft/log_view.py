@@ -1,0 +1,134 @@
+"""What the core knows of its log: offsets, epochs, snapshots and how much of it is durable. It never sees records.
+
+The driver carries out appends and truncations that the core has already noted here; only durability comes back, as an
+event with the generation it was asked under: a truncation starts a new generation, and an fsync that was asked for
+before it says nothing about what was written after.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafkapy.types import OffsetAndEpoch
+
+
+class FetchPosition(Enum):
+    """What a fetch position means to the leader's log."""
+
+    VALID = "valid"
+    DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(slots=True)
+class LogView:
+    """The shape of a log: [start_offset, end_offset), the start of each epoch, snapshots oldest first."""
+
+    start_offset: int = 0
+    end_offset: int = 0
+    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    """(epoch, its first offset), both rising; the first one may start below start_offset."""
+    snapshots: list[OffsetAndEpoch] = field(default_factory=list)
+    durable_end_offset: int = 0
+    generation: int = 0
+
+    @property
+    def last_epoch(self) -> int:
+        """Return the epoch of the last record; of the snapshot where the log is empty; 0 where there is neither."""
+        if self.epoch_starts:
+            return self.epoch_starts[-1][0]
+        return self.snapshots[-1].leader_epoch if self.snapshots else 0
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    def append(self, base_offset: int, last_offset: int, leader_epoch: int) -> None:
+        assert base_offset == self.end_offset, f"append at {base_offset}, log ends at {self.end_offset}"
+        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} after {self.last_epoch}"
+        if not self.epoch_starts or self.epoch_starts[-1][0] < leader_epoch:
+            self.epoch_starts.append((leader_epoch, base_offset))
+        self.end_offset = last_offset + 1
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch:
+        """Return the largest epoch not above leader_epoch and its end; what the oldest snapshot ends in, below all."""
+        if not self.epoch_starts:
+            return self.end
+        index = bisect_right(self.epoch_starts, leader_epoch, key=lambda start: start[0]) - 1
+        if index < 0:
+            floor = self.snapshots[0] if self.snapshots else OffsetAndEpoch(self.start_offset, 0)
+            return OffsetAndEpoch(min(floor.offset, self.epoch_starts[0][1]), min(floor.leader_epoch, leader_epoch))
+        is_last = index == len(self.epoch_starts) - 1
+        end_offset = self.end_offset if is_last else self.epoch_starts[index + 1][1]
+        return OffsetAndEpoch(end_offset, self.epoch_starts[index][0])
+
+    def validate(self, offset: int, leader_epoch: int) -> tuple[FetchPosition, OffsetAndEpoch]:
+        """Say whether a log that ends at (offset, leader_epoch) is a prefix of ours.
+
+        VALID, or DIVERGING with the end to truncate to, or SNAPSHOT with the snapshot to start from.
+        """
+        if self.start_offset == 0 and offset == 0:
+            return FetchPosition.VALID, OffsetAndEpoch(0, 0)
+        if self.snapshots:
+            oldest, latest = self.snapshots[0], self.snapshots[-1]
+            is_at_start = offset == self.start_offset == oldest.offset
+            if (
+                offset < self.start_offset
+                or leader_epoch < oldest.leader_epoch
+                or (is_at_start and leader_epoch != oldest.leader_epoch)
+            ):
+                return FetchPosition.SNAPSHOT, latest
+            if is_at_start:
+                return FetchPosition.VALID, oldest
+        end = self.end_offset_for_epoch(leader_epoch)
+        if end.leader_epoch != leader_epoch or end.offset < offset:
+            return FetchPosition.DIVERGING, end
+        return FetchPosition.VALID, OffsetAndEpoch(offset, leader_epoch)
+
+    def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
+        """Return where to cut so that nothing beyond the leader's end of that epoch stays."""
+        mine = self.end_offset_for_epoch(diverging.leader_epoch)
+        if mine.leader_epoch == diverging.leader_epoch:
+            return min(mine.offset, diverging.offset)
+        return min(mine.offset, self.end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        assert self.start_offset <= offset <= self.end_offset, f"truncate [{self.start_offset}..] to {offset}"
+        self.end_offset = offset
+        while self.epoch_starts and self.epoch_starts[-1][1] >= offset:
+            self.epoch_starts.pop()
+        self.durable_end_offset = min(self.durable_end_offset, offset)
+        self.generation += 1
+
+    def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Drop everything and start at the end of a snapshot that was just installed."""
+        self.start_offset = self.end_offset = self.durable_end_offset = snapshot_id.offset
+        self.epoch_starts.clear()
+        self.snapshots = [snapshot_id]
+        self.generation += 1
+
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        assert not self.snapshots or self.snapshots[-1] < snapshot_id
+        self.snapshots.append(snapshot_id)
+
+    def advance_start(self, offset: int) -> None:
+        """Note that the prefix below `offset` (the end of a snapshot) is gone."""
+        assert self.start_offset <= offset <= self.end_offset
+        self.start_offset = offset
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.offset >= offset]
+        while len(self.epoch_starts) > 1 and self.epoch_starts[1][1] <= offset:
+            self.epoch_starts.pop(0)
+        if self.epoch_starts and self.end_offset == offset:
+            self.epoch_starts.clear()
+
+    def note_durable(self, end_offset: int, generation: int) -> bool:
+        """Take an fsync's result; return whether more is durable now."""
+        if generation != self.generation or end_offset <= self.durable_end_offset:
+            return False
+        assert end_offset <= self.end_offset
+        self.durable_end_offset = end_offset
+        return True

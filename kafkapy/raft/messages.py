@@ -1,0 +1,197 @@
+"""What replicas say to each other, in the core's own words; a driver maps these to Kafka's requests and responses.
+
+Requests: Vote (KIP-595, pre-vote KIP-996), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot (KIP-630),
+AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). A response tells the sender's epoch and leader, so that
+whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; the ones that Raft speaks are here.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafkapy.raft.voters import Endpoint, Voter, VoterSet
+from kafkapy.types import OffsetAndEpoch, ReplicaKey
+
+NONE = 0
+NOT_LEADER_OR_FOLLOWER = 6
+REQUEST_TIMED_OUT = 7
+UNSUPPORTED_VERSION = 35
+INVALID_REQUEST = 42
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 76
+SNAPSHOT_NOT_FOUND = 98
+INVALID_VOTER_KEY = 125
+DUPLICATE_VOTER = 126
+VOTER_NOT_FOUND = 127
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """The record that opens an epoch."""
+
+    leader_id: int
+    voter_ids: tuple[int, ...]
+    granting_voter_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    """The record that sets kraft.version."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voters:
+    """The record that sets the voters; holds from when it is appended."""
+
+    voters: VoterSet
+
+
+Control: TypeAlias = LeaderChange | KRaftVersion | Voters
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """A batch as the core sees it: where it stands, and its control records (record i at base_offset + i)."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    controls: tuple[Control, ...] = ()
+    data: object = None
+    """The bytes; the core passes them through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """`is_pre_vote`: would you vote for me in leader_epoch + 1? Nothing is promised by the answer."""
+
+    candidate: ReplicaKey
+    leader_epoch: int
+    end: OffsetAndEpoch
+    is_pre_vote: bool
+    voter: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginEpochRequest:
+    leader_id: int
+    leader_epoch: int
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    voter: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEpochRequest:
+    """A leader steps down; the first of the preferred successors may stand at once."""
+
+    leader_id: int
+    leader_epoch: int
+    preferred_successors: tuple[ReplicaKey, ...]
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Everything below fetch_offset is durable at the replica."""
+
+    replica: ReplicaKey
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    high_watermark: int
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    replica: ReplicaKey
+    leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoterRequest:
+    """The driver has asked the new voter for its versions before (ApiVersions)."""
+
+    voter: Voter
+    timeout_ms: int
+    acknowledges_when_committed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoterRequest:
+    voter: ReplicaKey
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoterRequest:
+    voter: Voter
+    leader_epoch: int
+
+
+Request: TypeAlias = (
+    VoteRequest
+    | BeginEpochRequest
+    | EndEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What every answer says: the sender's epoch, and its leader with where that listens (-1: it knows none)."""
+
+    error: int = NONE
+    leader_epoch: int
+    leader_id: int
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse(Response):
+    is_granted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginEpochResponse(Response):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEpochResponse(Response):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse(Response):
+    """At most one of diverging, snapshot_id and batches says something. high_watermark is -1 while unknown."""
+
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    batches: tuple[LogBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse(Response):
+    """`data` is the part of the file from `position` on; size_bytes is the whole file's."""
+
+    snapshot_id: OffsetAndEpoch | None = None
+    size_bytes: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterChangeResponse(Response):
+    message: str | None = None

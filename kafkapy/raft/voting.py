@@ -1,0 +1,201 @@
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: how requests and answers of an election move a replica."""
+
+from kafkapy.raft.effects import Reply
+from kafkapy.raft.election import successor_backoff_ms
+from kafkapy.raft.messages import (
+    FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
+    INVALID_VOTER_KEY,
+    NONE,
+    BeginEpochRequest,
+    BeginEpochResponse,
+    EndEpochRequest,
+    EndEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kafkapy.raft.state import RaftState
+from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
+
+
+class VoteHandling(RaftState):
+    """The election half of the core."""
+
+    # ---- requests
+
+    def _on_vote_request(self, reply_to: object, request: VoteRequest, now_ms: int) -> None:
+        error = self._vote_request_error(request)
+        is_granted = False
+        if error == NONE:
+            if request.leader_epoch > self.leader_epoch:
+                self._become_unattached(request.leader_epoch, -1, now_ms)
+            if not self._is_meant_for_us(request.voter):
+                error = INVALID_VOTER_KEY
+            else:
+                is_granted = self._grant_vote(request, now_ms)
+        response = VoteResponse(
+            error=error,
+            leader_epoch=self.leader_epoch,
+            leader_id=self.leader_id,
+            leader_endpoints=self.role.leader_endpoints,
+            is_granted=is_granted,
+        )
+        self._emit(Reply(reply_to, response))
+
+    def _vote_request_error(self, request: VoteRequest) -> int:
+        last_epoch = request.end.leader_epoch
+        is_epoch_illegal = (
+            last_epoch > request.leader_epoch if request.is_pre_vote else last_epoch >= request.leader_epoch
+        )
+        if request.end.offset < 0 or last_epoch < 0 or is_epoch_illegal or request.candidate.node_id < 0:
+            return INVALID_REQUEST
+        return FENCED_LEADER_EPOCH if request.leader_epoch < self.leader_epoch else NONE
+
+    def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
+        """Decide, and remember a real vote (durable before the answer leaves)."""
+        end = (request.end.leader_epoch, request.end.offset)
+        is_up_to_date = end >= (self.log.last_epoch, self.log.end_offset)
+        role = self.role
+        is_granted = role.can_grant_vote(
+            request.candidate, is_log_up_to_date=is_up_to_date, is_pre_vote=request.is_pre_vote
+        )
+        if is_granted and not request.is_pre_vote and role.voted is None:
+            self._note_vote(request.candidate, now_ms)
+        return is_granted
+
+    def _note_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Keep the role, and wait a whole time-out again: the candidate has as good a chance as we."""
+        role = self.role
+        if isinstance(role, Prospective):
+            self._become_prospective(now_ms, voted=candidate)
+            return
+        assert isinstance(role, Unattached)
+        self._enter(
+            Unattached(
+                leader_epoch=role.leader_epoch,
+                leader_id=role.leader_id,
+                voted=candidate,
+                election_deadline_ms=now_ms + self._election_timeout_ms(),
+            )
+        )
+
+    def _is_meant_for_us(self, voter: ReplicaKey | None) -> bool:
+        return voter is None or (
+            voter.node_id == self.local.node_id and voter.directory_id in (ZERO_UUID, self.local.directory_id)
+        )
+
+    def _on_begin_epoch_request(self, reply_to: object, request: BeginEpochRequest, now_ms: int) -> None:
+        error = self._leader_claim_error(request.leader_epoch, request.leader_id)
+        if error == NONE:
+            self._maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
+            if not self._is_meant_for_us(request.voter):
+                error = INVALID_VOTER_KEY
+        self._emit(
+            Reply(reply_to, BeginEpochResponse(error=error, leader_epoch=self.leader_epoch, leader_id=self.leader_id))
+        )
+
+    def _on_end_epoch_request(self, reply_to: object, request: EndEpochRequest, now_ms: int) -> None:
+        error = self._leader_claim_error(request.leader_epoch, request.leader_id)
+        if error == NONE:
+            self._maybe_follow(request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms)
+            self._hurry_election(request, now_ms)
+        self._emit(
+            Reply(reply_to, EndEpochResponse(error=error, leader_epoch=self.leader_epoch, leader_id=self.leader_id))
+        )
+
+    def _hurry_election(self, request: EndEpochRequest, now_ms: int) -> None:
+        """Do not wait the fetch time-out for a leader that has said goodbye."""
+        role = self.role
+        if not isinstance(role, Follower) or role.leader_id != request.leader_id:
+            return
+        successors = request.preferred_successors
+        position = next((i for i, key in enumerate(successors) if self._is_meant_for_us(key)), len(successors))
+        role.fetch_deadline_ms = now_ms + successor_backoff_ms(
+            position, len(successors), self.config.election_backoff_max_ms
+        )
+
+    def _leader_claim_error(self, leader_epoch: int, leader_id: int) -> int:
+        if leader_epoch < self.leader_epoch:
+            return FENCED_LEADER_EPOCH
+        if leader_id < 0 or leader_id == self.local.node_id or not self._is_consistent_leader(leader_epoch, leader_id):
+            return INVALID_REQUEST
+        return NONE
+
+    # ---- answers
+
+    def _on_vote_response(self, node_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
+        if not self._learn_from_response(response, now_ms):
+            return
+        role = self.role
+        if response.error != NONE:
+            self._back_off(node_id, now_ms)
+            return
+        asked_as = Prospective if request.is_pre_vote else Candidate
+        if not isinstance(role, asked_as) or response.leader_epoch != request.leader_epoch:
+            return
+        assert isinstance(role, Prospective | Candidate)
+        role.tally.record(node_id, response.is_granted)
+        self._maybe_go_forward(now_ms)
+        if isinstance(self.role, Prospective) and self.role.tally.is_lost:
+            self._give_up_prospect(self.role, now_ms)
+
+    def _on_begin_epoch_response(self, node_id: int, response: BeginEpochResponse, now_ms: int) -> None:
+        if self._learn_from_response(response, now_ms) and response.error != NONE:
+            self._back_off(node_id, now_ms)
+
+    def _on_end_epoch_response(self, node_id: int, response: EndEpochResponse, now_ms: int) -> None:
+        if not self._learn_from_response(response, now_ms):
+            return
+        if isinstance(self.role, Resigned) and response.error == NONE:
+            self.role.unacknowledged_voter_ids.discard(node_id)
+        elif response.error != NONE:
+            self._back_off(node_id, now_ms)
+
+    # ---- time
+
+    def _give_up_prospect(self, role: Prospective, now_ms: int) -> None:
+        """No majority would vote for us: go back to the leader we had, or wait for one."""
+        if role.leader_id >= 0 and role.leader_endpoints and role.leader_id != self.local.node_id:
+            self._become_follower(role.leader_epoch, role.leader_id, role.leader_endpoints, now_ms)
+        elif role.leader_id == self.local.node_id:
+            self._become_unattached(role.leader_epoch + 1, -1, now_ms)
+        else:
+            self._become_unattached(role.leader_epoch, role.leader_id, now_ms)
+
+    def _send_votes(self, role: Prospective | Candidate, now_ms: int) -> None:
+        if role.tally.is_lost:
+            return
+        for voter_id in role.tally.open_voter_ids:
+            voter = self.voters.current.get(voter_id)
+            request = VoteRequest(
+                candidate=self.local,
+                leader_epoch=role.leader_epoch,
+                end=OffsetAndEpoch(self.log.end_offset, self.log.last_epoch),
+                is_pre_vote=isinstance(role, Prospective),
+                voter=voter.key if voter is not None else None,
+            )
+            self._maybe_send(voter_id, request, now_ms)
+
+    def _send_begin_epochs(self, role: Leader, now_ms: int) -> None:
+        interval_ms = self.config.fetch_timeout_ms // 2
+        for voter_id in role.progress.silent_voter_ids(now_ms, interval_ms):
+            voter = self.voters.current.get(voter_id)
+            request = BeginEpochRequest(
+                leader_id=self.local.node_id,
+                leader_epoch=role.leader_epoch,
+                leader_endpoints=self.config.local.endpoints,
+                voter=voter.key if voter is not None else None,
+            )
+            self._maybe_send(voter_id, request, now_ms)
+        role.begin_epoch_deadline_ms = now_ms + interval_ms
+
+    def _send_end_epochs(self, role: Resigned, now_ms: int) -> None:
+        for voter_id in sorted(role.unacknowledged_voter_ids):
+            request = EndEpochRequest(
+                leader_id=self.local.node_id,
+                leader_epoch=role.leader_epoch,
+                preferred_successors=role.preferred_successors,
+                leader_endpoints=self.config.local.endpoints,
+            )
+            self._maybe_send(voter_id, request, now_ms)
