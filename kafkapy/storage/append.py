@@ -1,0 +1,99 @@
+"""What an append is: its rules by topic and origin, its result, and what producer state takes of its batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkapy.config.log import LogConfig
+from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
+from kafkapy.record.validate import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
+from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.producer_state import BatchMetadata, ProducerBatch
+from kafkapy.storage.recovery import read_marker
+from kafkapy.types import TopicPartition
+
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(slots=True)
+class AppendResult:
+    """Where records went. Offsets are inclusive; -1 where nothing was appended (an empty follower append).
+
+    log_append_time_ms is -1 for CreateTime. Of a duplicate the offsets are those it was given the first time.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    size_bytes: int
+    is_duplicate: bool = False
+
+
+def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> ValidationRules:
+    """Return what the topic demands of records from `origin`."""
+    is_append_time = config.message_timestamp_type == "LogAppendTime"
+    return ValidationRules(
+        topic_partition=str(topic_partition),
+        origin=origin,
+        is_compacted=config.is_compacted,
+        compression_type=config.compression_type,
+        compression_level=_level(config),
+        timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        max_message_bytes=config.max_message_bytes,
+    )
+
+
+def _level(config: LogConfig) -> int | None:
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return levels.get(config.compression_type)
+
+
+def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendResult:
+    """Answer a batch that was appended before."""
+    return AppendResult(
+        first_offset=duplicate.first_offset,
+        last_offset=duplicate.last_offset,
+        max_timestamp=NO_TIMESTAMP,
+        log_append_time_ms=duplicate.timestamp_ms,
+        log_start_offset=log_start_offset,
+        size_bytes=0,
+        is_duplicate=True,
+    )
+
+
+def producer_batches(validated: ValidatedRecords) -> list[ProducerBatch]:
+    """Return the batches that have a producer id, as producer state takes them."""
+    found = []
+    for index, span in enumerate(validated.batches):
+        if span.producer_id >= 0:
+            batch = _producer_batch(validated.data, index, span)
+            if batch is not None:
+                found.append(batch)
+    return found
+
+
+def _producer_batch(data: Sequence[ReadableBuffer], index: int, span: BatchSpan) -> ProducerBatch | None:
+    marker = None
+    if span.is_control:
+        marker = read_marker(data[0], span.position) if len(data) == 1 else read_marker(data[index], 0)
+        if marker is None:
+            return None
+    return ProducerBatch(
+        span.producer_id,
+        span.producer_epoch,
+        span.base_sequence,
+        span.last_sequence,
+        span.base_offset,
+        span.last_offset,
+        span.max_timestamp,
+        span.is_transactional,
+        marker,
+    )

@@ -1,0 +1,51 @@
+"""Files that were renamed to .deleted and go once file.delete.delay.ms has passed: readers may still be at them."""
+
+from kafkapy.seams import Disk
+from kafkapy.storage.segment import Segment
+
+
+class _Doomed:
+    """A segment, its producer snapshot's path, and when they go; None until the clock is first seen."""
+
+    __slots__ = ("due_ms", "segment", "snapshot_path")
+
+    def __init__(self, segment: Segment, snapshot_path: str | None) -> None:
+        self.segment = segment
+        self.snapshot_path = snapshot_path
+        self.due_ms: int | None = None
+
+
+class DoomedFiles:
+    """What waits for its deletion in one log, oldest first. A crash is fine: loading deletes every .deleted file."""
+
+    __slots__ = ("_disk", "_waiting")
+
+    def __init__(self, disk: Disk, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._waiting = [_Doomed(segment, None) for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, segment: Segment, snapshot_path: str | None) -> None:
+        self._waiting.append(_Doomed(segment, snapshot_path))
+
+    def delete_due(self, now_ms: int, delay_ms: int) -> int | None:
+        """Delete what has waited for `delay_ms`; return when the next are due, None where none wait. Raises OSError."""
+        for doomed in self._waiting:
+            if doomed.due_ms is None:
+                doomed.due_ms = now_ms + delay_ms
+        while self._waiting and (self._waiting[0].due_ms or 0) <= now_ms:
+            doomed = self._waiting.pop(0)
+            doomed.segment.delete()
+            if doomed.snapshot_path is not None:
+                self._disk.delete(doomed.snapshot_path)
+        return self._waiting[0].due_ms if self._waiting else None
+
+    def move(self, old_directory: str, new_directory: str) -> None:
+        """Follow the log's directory to its new name."""
+        for doomed in self._waiting:
+            for handle in doomed.segment.handles():
+                handle.path = new_directory + handle.path[len(old_directory) :]
+            if doomed.snapshot_path is not None:
+                doomed.snapshot_path = new_directory + doomed.snapshot_path[len(old_directory) :]

@@ -1,0 +1,57 @@
+"""What storage raises beyond the families of kafkapy.errors, and the error codes that it answers with.
+
+Codes are Kafka's (kafkapy.protocol.error_code names them all); they are repeated here so that opening a log does not
+import the codec.
+"""
+
+from typing import Final
+
+from kafkapy.errors import KafkapyError
+from kafkapy.seams import File
+
+OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
+MESSAGE_TOO_LARGE: Final = 10
+RECORD_LIST_TOO_LARGE: Final = 18
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+TRANSACTION_COORDINATOR_FENCED: Final = 52
+KAFKA_STORAGE_ERROR: Final = 56
+INVALID_RECORD: Final = 87
+INCONSISTENT_TOPIC_ID: Final = 103
+
+WARM_CHUNK_BYTES: Final = 1 << 20
+
+
+class NeedsWarming(KafkapyError):
+    """A read that would have to wait for the disk: run `warm` in the IoPool, then ask again.
+
+    Not a failure: the page that an index lookup or a header scan needs is not in the page cache.
+    """
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        super().__init__(file.path, position, length)
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def warm(self) -> None:
+        """Read the bytes once, so that the page cache holds them. Blocks; a pure call on a File, fit for a worker.
+
+        Raises OSError. A file that was closed meanwhile (its segment was deleted) is fine: asking again tells.
+        """
+        position, end = self.position, self.position + self.length
+        while position < end:
+            got = len(self.file.pread(min(WARM_CHUNK_BYTES, end - position), position))
+            if got == 0:
+                return
+            position += got
+
+
+class CorruptSnapshotError(KafkapyError):
+    """A producer snapshot whose version, length or CRC is wrong; the cure is an older one, or the log itself."""
+
+
+class CheckpointError(KafkapyError):
+    """A checkpoint, partition.metadata or meta.properties file that cannot be read as what it should be."""

@@ -1,0 +1,60 @@
+"""Names in a log directory: segment files by their base offset, partition directories, and their suffixes.
+
+<topic>-<partition>/00000000000000000042.log      .index .timeindex .txnindex beside it, .snapshot at an offset
+<topic>-<partition>.<32 hex digits>-delete        waits for its deletion; -stray: moved aside, left to the operator;
+                                                  -future: a replica on its way to another directory
+"""
+
+import re
+from typing import Final
+
+from kafkapy.types import TopicPartition
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+RAFT_SNAPSHOT_DELETED_SUFFIX: Final = ".checkpoint.deleted"
+
+DELETE_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+FUTURE_DIRECTORY_SUFFIX: Final = "-future"
+MAX_FILE_NAME_LENGTH: Final = 255
+
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
+
+_MARKED_DIRECTORY = re.compile(r"^(\S+)-(\d+)\.[0-9a-f]{32}(-delete|-stray|-future)$")
+_PARTITION_DIRECTORY = re.compile(r"^(\S+)-(\d+)$")
+
+
+def segment_file(directory: str, base_offset: int, suffix: str) -> str:
+    """Return the path of a file of the segment (or snapshot) at `base_offset`: 20 digits and the suffix."""
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+def offset_of(name: str) -> int | None:
+    """Return the offset that a file's name begins with, None where it does not begin with digits and a dot."""
+    digits, dot, _ = name.partition(".")
+    return int(digits) if dot and digits.isascii() and digits.isdigit() else None
+
+
+def parse_partition_directory(name: str) -> tuple[TopicPartition, str] | None:
+    """Return the partition and the marker ("", -delete, -stray, -future) of a directory; None where it is not one."""
+    marked = _MARKED_DIRECTORY.match(name)
+    if marked is not None:
+        return TopicPartition(marked[1], int(marked[2])), marked[3]
+    if name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)):
+        return None
+    plain = _PARTITION_DIRECTORY.match(name)
+    return (TopicPartition(plain[1], int(plain[2])), "") if plain is not None else None
+
+
+def marked_directory(topic_partition: TopicPartition, unique: bytes, marker: str) -> str:
+    """Return the name under which a directory is moved aside; the topic is cut where the name would be too long."""
+    tail = f"-{topic_partition.partition}.{unique.hex()}{marker}"
+    return topic_partition.topic[: MAX_FILE_NAME_LENGTH - len(tail)] + tail

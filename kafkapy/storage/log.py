@@ -1,0 +1,757 @@
+"""A partition's log: segments on disk, offsets, producers, leader epochs.
+
+Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset (the next offset to be written);
+recovery_point <= log_end_offset, and below it all is durable. Offsets of batches rise and never repeat.
+
+Plain calls on the event loop's thread. An append writes to the page cache and does not sync; `prepare_flush` hands the
+syncs to a worker. A read that would have to wait for the disk raises NeedsWarming: run its `warm` in the IoPool, then
+ask again. Errors: ApiError (offset out of range, refused records, no space: KAFKA_STORAGE_ERROR), StorageError (the
+disk failed; the directory is offline), NeedsWarming.
+
+The same class holds the metadata log: append_as_leader with AppendOrigin.RAFT_LEADER, reads with LOG_END.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError
+from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, validate_and_assign
+from kafkapy.seams import Disk, ReadableBuffer
+from kafkapy.storage import checkpoint
+from kafkapy.storage.append import NO_TIMESTAMP, AppendResult, duplicate_result, producer_batches, rules_for
+from kafkapy.storage.doomed_files import DoomedFiles
+from kafkapy.storage.errors import (
+    INCONSISTENT_TOPIC_ID,
+    OFFSET_OUT_OF_RANGE,
+    RECORD_LIST_TOO_LARGE,
+    CheckpointError,
+)
+from kafkapy.storage.file_names import DELETED_SUFFIX
+from kafkapy.storage.flush import Flush
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.log_read import FetchIsolation, LogRead, LogReader
+from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.producer_state import PreparedAppend, ProducerEntry, ProducerState, VerificationGuard
+from kafkapy.storage.recovery import LoadedLog, LogLoader, Progress, rebuild_producers
+from kafkapy.storage.retention import SegmentFacts, due_segments
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.txn_index import AbortedTransaction
+from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
+
+__all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "FetchIsolation", "Log", "LogRead", "TimestampOffset"]
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+class Log:
+    """See the module. Made by `open`."""
+
+    def __init__(
+        self,
+        loaded: LoadedLog,
+        files: OpenFiles,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        log_dir: LogDirState,
+        *,
+        now_ms: int,
+        jitter: Callable[[int], int] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.log_dir = log_dir
+        self.config = config
+        self.topic_id: Uuid | None = None
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.leader_epochs = loaded.epochs
+        self.producer_state = loaded.producers
+        self.segments = loaded.segments
+        self.last_flush_ms = now_ms
+        self._files = files
+        self._disk = files.disk
+        self._snapshots = loaded.snapshots
+        self._reader = LogReader(loaded.segments)
+        self._doomed = DoomedFiles(files.disk, loaded.doomed)
+        self._first_unstable_offset = loaded.producers.first_unstable_offset
+        self._rules: dict[AppendOrigin, ValidationRules] = {}
+        self._jitter = jitter
+        self._now_ms = now_ms
+        self._truncations = 0
+        self._has_new_names = True
+        self._roll_ms = 0
+        self.update_config(config)
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        was_clean_shutdown: bool = True,
+        topic_id: Uuid | None = None,
+        on_progress: Progress | None = None,
+        files: OpenFiles | None = None,
+        log_dir: LogDirState | None = None,
+        new_producer_state: Callable[[], ProducerState] = ProducerState,
+        jitter: Callable[[int], int] | None = None,
+    ) -> "Log":
+        """Open the log in `directory`, or make it; recover it unless the last stop was clean. Blocks.
+
+        log_start_offset and recovery_point are what the checkpoints say. files: the cache of open files that all logs
+        share, one of its own if not given; log_dir: likewise. jitter(n): a random int in [0, n) for
+        segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory holds another topic.
+        """
+        files = files if files is not None else OpenFiles(disk)
+        log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
+        try:
+            disk.make_directory(directory)
+            loader = LogLoader(
+                files,
+                directory,
+                topic_partition,
+                config,
+                now_ms=now_ms,
+                log_start_offset=log_start_offset,
+                recovery_point=recovery_point,
+                was_clean_shutdown=was_clean_shutdown,
+                new_producer_state=new_producer_state,
+                on_progress=on_progress,
+            )
+            loaded = loader.load()
+            log = cls(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
+            log._read_topic_id(topic_id)
+        except OSError as error:
+            raise log_dir.failure(error, f"loading {topic_partition}") from error
+        return log
+
+    def __repr__(self) -> str:
+        offsets = f"[{self.log_start_offset}, {self.log_end_offset})"
+        return f"Log({self.topic_partition}, {offsets}, {len(self.segments)} segments)"
+
+    # Facts
+
+    @property
+    def is_offline(self) -> bool:
+        return self.log_dir.is_offline
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.segments)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self.leader_epochs.latest_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed readers stop: the oldest open transaction, or the high watermark."""
+        first_unstable_offset = self._first_unstable_offset
+        high_watermark = self.high_watermark
+        if first_unstable_offset is None or first_unstable_offset >= high_watermark:
+            return high_watermark
+        return max(first_unstable_offset, self.log_start_offset)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.log_start_offset == self.log_end_offset
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take a new configuration; it holds from the next append on."""
+        self.config = config
+        self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
+        self._roll_ms = config.segment_ms
+        if config.is_compacted and config.max_compaction_lag_ms > 0:
+            self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+
+    def _read_topic_id(self, topic_id: Uuid | None) -> None:
+        path = f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}"
+        if self._disk.exists(path):
+            try:
+                self.topic_id = checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
+            except CheckpointError as error:
+                logger.warning("%s: its topic id is unknown until the metadata tells", error)
+        if topic_id is not None:
+            self.assign_topic_id(topic_id)
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Write partition.metadata, unless it is there. Raises ApiError INCONSISTENT_TOPIC_ID where it has another id.
+
+        Not synced here; the first flush does that.
+        """
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            raise ApiError(INCONSISTENT_TOPIC_ID, f"{self.directory} holds another topic of the name")
+        with self._failures("writing partition.metadata"):
+            data = checkpoint.encode_partition_metadata(topic_id)
+            file = self._disk.open(f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}", create=True)
+            try:
+                file.truncate(len(data))
+                file.pwrite((data,), 0)
+            finally:
+                file.close()
+        self.topic_id = topic_id
+        self._has_new_names = True
+
+    @contextlib.contextmanager
+    def _failures(self, doing: str) -> Iterator[None]:
+        """Turn OSErrors of the block into what they mean for the directory."""
+        try:
+            yield
+        except OSError as error:
+            raise self.log_dir.failure(error, f"{doing} in {self.topic_partition}") from error
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        records: ReadableBuffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Check records, give them offsets, write them. A writable buffer is patched in place and must not be reused.
+
+        verification: proof for the first batch of a transaction (`start_verification`). transaction_version: of the
+        markers that a COORDINATOR writes. A duplicate of one of the producer's last batches appends nothing.
+        """
+        self.log_dir.check_online()
+        self._now_ms = now_ms
+        validated = validate_and_assign(
+            records, self._rules[origin], next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+        )
+        return self._append(validated, origin, now_ms, verification, transaction_version)
+
+    def append_as_follower(self, records: ReadableBuffer, now_ms: int, *, leader_epoch: int = -1) -> AppendResult:
+        """Write batches as the leader wrote them, offsets and epochs kept; a batch that is cut short is left out.
+
+        leader_epoch: the replica's; batches of a later one are left out, with all behind them. Raises
+        CorruptRecordError, InvalidRecordsError (offsets that do not rise from the log end offset on).
+        """
+        self.log_dir.check_online()
+        self._now_ms = now_ms
+        rules = self._rules[AppendOrigin.REPLICATION]
+        validated = validate_and_assign(
+            records, rules, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+        )
+        return self._append(validated, AppendOrigin.REPLICATION, now_ms, None, 0)
+
+    def _append(
+        self,
+        validated: ValidatedRecords,
+        origin: AppendOrigin,
+        now_ms: int,
+        verification: VerificationGuard | None,
+        transaction_version: int,
+    ) -> AppendResult:
+        data, batches, size_bytes, first_offset, last_offset, max_timestamp, _, _, append_time_ms = validated
+        if not batches:
+            return AppendResult(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)
+        config = self.config
+        if size_bytes > config.segment_bytes:
+            message = (
+                f"an append of {size_bytes} bytes to {self.topic_partition}, whose segments take {config.segment_bytes}"
+            )
+            raise ApiError(RECORD_LIST_TOO_LARGE, message)
+        prepared = None
+        if batches[0].producer_id >= 0 or len(batches) > 1:
+            prepared = self._prepare_producers(validated, origin, verification, transaction_version)
+            if prepared is not None and prepared.duplicate is not None:
+                return duplicate_result(prepared.duplicate, self.log_start_offset)
+        segment = self.segments.active
+        if segment.should_roll(
+            config,
+            size_bytes=size_bytes,
+            max_timestamp=max_timestamp,
+            last_offset=last_offset,
+            now_ms=now_ms,
+            roll_ms=self._roll_ms,
+        ):
+            segment = self.roll(now_ms, at_offset=first_offset)
+        self._write(segment, data, size_bytes, validated)
+        self.log_end_offset = end_offset = last_offset + 1
+        self._reader.known.note(end_offset, segment, segment.size)
+        for batch in batches:
+            if batch.leader_epoch != self.leader_epochs.latest_epoch and batch.leader_epoch >= 0:
+                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+        if prepared is not None:
+            self._commit_producers(prepared, segment)
+        self.producer_state.map_end_offset = end_offset
+        return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
+
+    def _write(
+        self, segment: Segment, data: Sequence[ReadableBuffer], size_bytes: int, validated: ValidatedRecords
+    ) -> None:
+        try:
+            segment.append(data, size_bytes, validated.batches)
+        except OSError as error:
+            raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
+
+    def _prepare_producers(
+        self,
+        validated: ValidatedRecords,
+        origin: AppendOrigin,
+        verification: VerificationGuard | None,
+        transaction_version: int,
+    ) -> PreparedAppend | None:
+        batches = producer_batches(validated)
+        if not batches:
+            return None
+        return self.producer_state.prepare(
+            batches, origin, verification=verification, transaction_version=transaction_version
+        )
+
+    def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
+        """Take over the producers of an append that was written, and the transactions that it ended."""
+        producers = self.producer_state
+        producers.commit(prepared)
+        for completed in prepared.completed:
+            last_stable_offset = producers.last_stable_offset_after(completed)
+            if completed.is_aborted:
+                with self._failures("writing the transaction index"):
+                    segment.txn_index.append(AbortedTransaction(*completed[:3], last_stable_offset))
+            producers.complete(completed)
+        self._first_unstable_offset = producers.first_unstable_offset
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard to bring with the first batch of a transaction; None where it is open already."""
+        return self.producer_state.start_verification(
+            producer_id, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
+        )
+
+    # Rolling
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll where segment.ms has passed since the first record of the active segment (as an append would)."""
+        segment = self.segments.active
+        is_due = segment.size > 0 and now_ms - max(segment.first_timestamp, 0) > self._roll_ms - segment.roll_jitter_ms
+        if is_due and segment.first_timestamp >= 0:
+            self.roll(now_ms)
+            return True
+        return False
+
+    def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
+        """Begin a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
+
+        An empty active segment at that offset stays. The producer snapshot at its start is what recovery begins with.
+        """
+        self.log_dir.check_online()
+        base_offset = max(at_offset, self.log_end_offset)
+        old = self.segments.active
+        if old.size == 0 and old.base_offset == base_offset:
+            return old
+        assert base_offset > old.base_offset, f"roll to {base_offset} at or below {old.base_offset}"
+        with self._failures("rolling"):
+            segment = self._new_segment(base_offset, now_ms)
+            try:
+                old.become_inactive()
+                self.producer_state.map_end_offset = base_offset
+                self._snapshots.maybe_take(self.producer_state)
+            except OSError:
+                segment.delete()
+                old.become_active(self.config.segment_index_bytes)
+                raise
+        self.segments.add(segment)
+        self._reader.known.note(self.log_end_offset, segment, 0)
+        logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
+        return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if jitter_ms > 0 and self._jitter is not None:
+            segment.roll_jitter_ms = self._jitter(jitter_ms)
+        self._has_new_names = True
+        return segment
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        min_one_batch: bool = True,
+        wait: bool = False,
+    ) -> LogRead:
+        """Return a region of whole batches from the one that holds `offset`, up to max_bytes and the isolation's limit.
+
+        min_one_batch: the first batch is returned even where it is larger. The region's own pages may be cold: whoever
+        sends it asks. Raises ApiError OFFSET_OUT_OF_RANGE; NeedsWarming unless `wait`, which blocks instead.
+        """
+        self.log_dir.check_online()
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            message = f"offset {offset} of {self.topic_partition}, which has [{self.log_start_offset}, {end_offset}]"
+            raise ApiError(OFFSET_OUT_OF_RANGE, message)
+        last_stable_offset = self.last_stable_offset
+        aborted: list[AbortedTransaction] | None = None
+        limit = end_offset
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            limit = self.high_watermark
+        elif isolation is FetchIsolation.TXN_COMMITTED:
+            limit = last_stable_offset
+            aborted = []
+        read = LogRead(
+            None, offset, offset, 0, aborted, self.high_watermark, self.log_start_offset, last_stable_offset, False
+        )
+        if offset >= limit:
+            return read
+        try:
+            self._reader.fill(
+                read,
+                limit=limit,
+                log_end_offset=end_offset,
+                max_bytes=max_bytes,
+                min_one_batch=min_one_batch,
+                wait=wait,
+            )
+        except OSError as error:
+            raise self.log_dir.failure(error, f"reading {self.topic_partition}") from error
+        return read
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that touch [start_offset, end_offset)."""
+        segment = self.segments.floor(start_offset)
+        return self._reader.aborted_transactions(start_offset, end_offset, segment) if segment is not None else []
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, wait: bool = False) -> TimestampOffset | None:
+        """Return the first record at or after `timestamp_ms`, None where there is none.
+
+        Raises NeedsWarming unless `wait`. The caller holds it against the high watermark or last stable offset.
+        """
+        self.log_dir.check_online()
+        with self._failures("searching"):
+            for segment in self.segments:
+                if self._largest_timestamp_ms(segment) >= timestamp_ms:
+                    return segment.find_timestamp(timestamp_ms, self.log_start_offset, wait=wait)
+        return None
+
+    def offset_of_max_timestamp(self, *, wait: bool = False) -> TimestampOffset | None:
+        """Return the first record that has the log's largest timestamp, None where no record has one."""
+        self.log_dir.check_online()
+        with self._failures("searching"):
+            latest = max(self.segments, key=lambda segment: segment.largest.timestamp_ms)
+            return latest.find_largest_timestamp(wait=wait)
+
+    def earliest(self) -> TimestampOffset:
+        """Return the log start offset and its leader epoch, where that is known; the timestamp is -1."""
+        entry = self.leader_epochs.earliest
+        is_known = entry is not None and entry.start_offset <= self.log_start_offset
+        return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entry.leader_epoch if entry and is_known else -1)
+
+    def _largest_timestamp_ms(self, segment: Segment) -> int:
+        """Return a segment's largest timestamp, or when its file was last written where its records have none."""
+        largest_ms = segment.largest.timestamp_ms
+        return largest_ms if largest_ms >= 0 else self._disk.modified_ms(segment.log.path)
+
+    # Offsets
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept within [log_start_offset, log_end_offset]; return what it is now.
+
+        It may go back: a new leader's may be lower than what this replica had seen.
+        """
+        offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.high_watermark = offset
+        if self.producer_state.on_high_watermark(offset):
+            self._first_unstable_offset = self.producer_state.first_unstable_offset
+        return offset
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Move the log start offset up to `offset`; return whether it moved.
+
+        Raises ApiError OFFSET_OUT_OF_RANGE above the high watermark. Segments below it go by delete_old_segments.
+        """
+        self.log_dir.check_online()
+        if offset > self.high_watermark:
+            message = (
+                f"log start offset {offset} of {self.topic_partition} above the high watermark {self.high_watermark}"
+            )
+            raise ApiError(OFFSET_OUT_OF_RANGE, message)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_high_watermark(offset)
+        self._first_unstable_offset = self.producer_state.first_unstable_offset
+        logger.info("Incremented log start offset of %s to %d", self.topic_partition, offset)
+        return True
+
+    def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Note that a leader epoch begins at an offset, as a new leader does before it writes."""
+        self.leader_epochs.assign(leader_epoch, start_offset)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch | None:
+        """Return the largest epoch at or below `leader_epoch` and its end offset; None where that is not known."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return the state of all producers, for DescribeProducers."""
+        return list(self.producer_state.producers.values())
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for producer.id.expiration.ms."""
+        self.producer_state.remove_expired(now_ms)
+
+    # Truncating and deleting
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop all records at and above `offset`; return whether there were any. The recovery point falls with it.
+
+        Blocks shortly. Whoever truncates writes the recovery point checkpoint before anything is appended (LogManager
+        does): recovery trusts what lies below it.
+        """
+        self.log_dir.check_online()
+        assert offset >= 0, f"truncation of {self.topic_partition} to {offset}"
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_to(self.log_end_offset)
+            return False
+        if offset < self.high_watermark:
+            logger.warning("Truncating %s to %d, below its high watermark", self.topic_partition, offset)
+        logger.info("Truncating %s to offset %d", self.topic_partition, offset)
+        with self._failures("truncating"):
+            if self.segments.first.base_offset > offset:
+                self._start_over(offset, offset)
+            else:
+                self._cut(offset)
+        return True
+
+    def _cut(self, offset: int) -> None:
+        self._begin_truncation(offset)
+        behind = [segment for segment in self.segments if segment.base_offset > offset]
+        self._doom(behind)
+        active = self.segments.active
+        active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=self._now_ms)
+        self.log_end_offset = offset
+        self.leader_epochs.truncate_to(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._rebuild_producers()
+        self.update_high_watermark(min(self.high_watermark, offset))
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything; the log is then empty and goes on at `offset`."""
+        self.log_dir.check_online()
+        with self._failures("truncating"):
+            self._start_over(offset, log_start_offset if log_start_offset is not None else offset)
+
+    def _start_over(self, offset: int, log_start_offset: int) -> None:
+        self._begin_truncation(offset)
+        old = self.segments.all()
+        for segment in old:
+            self._mark_deleted(segment)
+        self.segments.add(self._new_segment(offset, self._now_ms))
+        for segment in old:
+            if segment.base_offset != offset:
+                self.segments.remove(segment)
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.leader_epochs.clear()
+        self._snapshots.delete_outside(0, 0)
+        self.producer_state.clear(offset)
+        self._snapshots.last_offset = 0
+        self._rebuild_producers()
+        self.update_high_watermark(offset)
+
+    def _begin_truncation(self, offset: int) -> None:
+        """Make a flush that is under way harmless, and forget where things were."""
+        self._truncations += 1
+        self.recovery_point = min(self.recovery_point, offset)
+        self._reader.known.clear()
+
+    def _rebuild_producers(self) -> None:
+        rebuild_producers(
+            self.producer_state,
+            self._snapshots,
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset,
+            now_ms=self._now_ms,
+            was_clean_shutdown=False,
+        )
+        self._first_unstable_offset = self.producer_state.first_unstable_offset
+
+    def _doom(self, segments: list[Segment]) -> None:
+        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms."""
+        for segment in segments:
+            self.segments.remove(segment)
+            self._mark_deleted(segment)
+
+    def _mark_deleted(self, segment: Segment) -> None:
+        segment.rename_suffix("", DELETED_SUFFIX)
+        self._doomed.add(segment, self._snapshots.mark_deleted(segment.base_offset))
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Delete the segments that retention or the log start offset calls for; return their number.
+
+        The files go after file.delete.delay.ms, by delete_due_files.
+        """
+        self.log_dir.check_online()
+        self._now_ms = now_ms
+        with self._failures("deleting segments"):
+            due = due_segments(
+                self._segment_facts(),
+                self.config,
+                high_watermark=self.high_watermark,
+                log_start_offset=self.log_start_offset,
+                now_ms=now_ms,
+            )
+            if not due.segment_count:
+                return 0
+            segments = self.segments.all()[: due.segment_count]
+            if due.segment_count == len(self.segments):
+                self.roll(now_ms)
+            following = self.segments.after(segments[-1])
+            assert following is not None, "a log keeps at least one segment"
+            self.maybe_increment_log_start_offset(following.base_offset)
+            self._reader.known.clear()
+            self._doom(segments)
+        logger.info("Deleting %d segments of %s due to %s", due.segment_count, self.topic_partition, due.reason)
+        return due.segment_count
+
+    def _segment_facts(self) -> list[SegmentFacts]:
+        return [
+            SegmentFacts(
+                segment.base_offset,
+                self.segments.end_offset_of(segment, self.log_end_offset),
+                segment.size,
+                self._largest_timestamp_ms(segment),
+            )
+            for segment in self.segments
+        ]
+
+    def delete_due_files(self, now_ms: int) -> int | None:
+        """Delete the files whose delay has passed; return when the next are due, None where none wait."""
+        with self._failures("deleting files"):
+            return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
+
+    # Flushing and closing
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether flush.messages is reached, or a segment that was rolled is not durable yet."""
+        unflushed = self.log_end_offset - self.recovery_point
+        return unflushed >= self.config.flush_messages or self.recovery_point < self.segments.active.base_offset
+
+    def prepare_flush(self, end_offset: int | None = None) -> Flush:
+        """Collect what makes the log durable below `end_offset` (all of it, unless given).
+
+        Run `flush.run` in the IoPool, then `complete_flush(flush)` here. Raises StorageError.
+        """
+        self.log_dir.check_online()
+        end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        with self._failures("preparing a flush"):
+            handles = [
+                handle
+                for segment in self.segments.between(self.recovery_point, end_offset)
+                for handle in segment.handles()
+            ]
+            return Flush(self, end_offset, self._truncations, handles, self._other_syncs())
+
+    def _other_syncs(self) -> list[Callable[[], None]]:
+        """Return the calls that make checkpoints, snapshots and names durable, to be run behind the files."""
+        disk, directory = self._disk, self.directory
+        calls: list[Callable[[], None]] = []
+        if self.leader_epochs.is_dirty:
+            path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
+            data = checkpoint.encode_epochs(self.leader_epochs.entries)
+            calls.append(lambda: disk.write_file_atomically(path, data))
+            self.leader_epochs.is_dirty = False
+        unsynced, self._snapshots.unsynced = self._snapshots.unsynced, []
+        calls.extend(_sync_call(disk, path) for path in unsynced)
+        if self._has_new_names or unsynced:
+            metadata_path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"
+            calls.append(_sync_call(disk, metadata_path))
+            calls.append(lambda: disk.sync_directory(directory))
+            calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
+            self._has_new_names = False
+        return calls
+
+    def complete_flush(self, flush: Flush, now_ms: int | None = None) -> None:
+        """Take over a flush that a worker has run: the recovery point moves, unless the log was truncated meanwhile.
+
+        After one that failed the directory goes offline.
+        """
+        flush.release()
+        if not flush.is_done:
+            self.log_dir.go_offline(f"flush of {self.topic_partition} failed")
+            return
+        self.last_flush_ms = now_ms if now_ms is not None else self._now_ms
+        if flush.generation == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
+
+    def flush(self, end_offset: int | None = None) -> None:
+        """Make the log durable below `end_offset` (all of it, unless given). Blocks. Raises StorageError."""
+        flush = self.prepare_flush(end_offset)
+        try:
+            flush.run()
+        finally:
+            self.complete_flush(flush)
+
+    def close(self) -> None:
+        """Stop cleanly: producer snapshot at the end, indexes trimmed, all synced, files closed. Blocks.
+
+        Of a log in an offline directory only the files are closed.
+        """
+        if not self.is_offline:
+            with self._failures("closing"):
+                self._snapshots.maybe_take(self.producer_state)
+                self.segments.active.become_inactive()
+                self.flush()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files as they are."""
+        for segment in self.segments:
+            segment.close()
+
+    def rename_directory(self, directory: str) -> None:
+        """Move the log's directory, as when it waits for deletion; open files stay open."""
+        with self._failures("renaming the directory"):
+            self._disk.rename(self.directory, directory)
+        for segment in self.segments:
+            for handle in segment.handles():
+                handle.path = directory + handle.path[len(self.directory) :]
+        self._doomed.move(self.directory, directory)
+        self._snapshots.directory = self.directory = directory
+
+    def delete(self) -> None:
+        """Delete the directory and all in it; what is being sent stays readable until it is released."""
+        with self._failures("deleting"):
+            for segment in self.segments:
+                segment.delete()
+            self._disk.delete_tree(self.directory)
+
+
+def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
+    def sync() -> None:
+        if disk.exists(path):
+            file = disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    return sync

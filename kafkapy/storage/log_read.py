@@ -1,0 +1,168 @@
+"""Reading a log: from an offset to a region of whole batches, most often without touching index or file.
+
+A log remembers the positions of a few offsets: where recent appends and recent reads ended. A consumer that reads on,
+a follower at the tail, and a high watermark that follows the appends all ask for exactly those, so that a hot read is
+a dictionary lookup. Others cost an index lookup and a scan of about index.interval.bytes of headers.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kafkapy.storage.open_files import PinnedRegion
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.segments import Segments
+from kafkapy.storage.txn_index import AbortedTransaction
+
+MAX_KNOWN_POSITIONS: Final = 256
+"""Enough for a high watermark that lags by a few round trips, and for dozens of consumers at different places."""
+
+
+class FetchIsolation(Enum):
+    """How far a read may go."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    TXN_COMMITTED = "last stable offset"
+
+
+@dataclass(slots=True)
+class LogRead:
+    """What a read found. `region` is None where there is nothing to read; its holder releases it.
+
+    first_offset: of the first batch, which may lie below the offset asked for. next_offset: where to read on, -1 where
+    that is not known. aborted_transactions: of the range read, None unless asked for committed records. is_cut: the
+    first batch is larger than max_bytes, and min_one_batch was not given.
+    """
+
+    region: PinnedRegion | None
+    first_offset: int
+    next_offset: int
+    size_bytes: int
+    aborted_transactions: list[AbortedTransaction] | None
+    high_watermark: int
+    log_start_offset: int
+    last_stable_offset: int
+    is_cut: bool
+
+
+class KnownPositions:
+    """The segment and position of some offsets at which a batch starts or will start; the oldest is forgotten first."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self) -> None:
+        self._positions: dict[int, tuple[Segment, int]] = {}
+
+    def note(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._positions
+        positions[offset] = (segment, position)
+        if len(positions) > MAX_KNOWN_POSITIONS:
+            del positions[next(iter(positions))]
+
+    def get(self, offset: int) -> tuple[Segment, int] | None:
+        return self._positions.get(offset)
+
+    def clear(self) -> None:
+        """Forget all: segments were cut, deleted or replaced."""
+        self._positions.clear()
+
+
+class LogReader:
+    """Finds batches in the segments of one log. Raises NeedsWarming where that would block, unless `wait`."""
+
+    __slots__ = ("known", "segments")
+
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
+        self.known = KnownPositions()
+
+    def locate(self, offset: int, *, wait: bool = False) -> tuple[Segment, int, int] | None:
+        """Return segment, position and base offset of the first batch that ends at or behind `offset`; None at the end.
+
+        An offset at which the log ends is found only where it is known.
+        """
+        found = self.known.get(offset)
+        if found is not None:
+            return found[0], found[1], offset
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            batch = segment.find_batch(offset, wait=wait)
+            if batch is not None:
+                if batch.base_offset == offset:
+                    self.known.note(offset, segment, batch.position)
+                return segment, batch.position, batch.base_offset
+            segment = self.segments.after(segment)
+        return None
+
+    def fill(
+        self, read: LogRead, *, limit: int, log_end_offset: int, max_bytes: int, min_one_batch: bool, wait: bool = False
+    ) -> None:
+        """Find what `read`, which names its first offset, may have up to `limit`, and put it there."""
+        offset = read.first_offset
+        found = self.locate(offset, wait=wait)
+        if found is None:
+            return
+        segment, position, read.first_offset = found
+        available, end_offset = self._available(segment, position, limit, log_end_offset, wait=wait)
+        end_position = position + available
+        if available > max_bytes:
+            end_position, end_offset = segment.batches_within(position, position + max_bytes, wait=wait)
+            if end_position == position:
+                if not min_one_batch:
+                    read.is_cut = True
+                    return
+                end_position, end_offset = self._first_batch(segment, position, wait=wait)
+        if end_position <= position:
+            return
+        if end_offset >= 0:
+            self._note_end(segment, end_position, end_offset)
+        read.next_offset = end_offset
+        read.size_bytes = end_position - position
+        if read.aborted_transactions is not None:
+            upper = end_offset if end_offset >= 0 else self.segments.end_offset_of(segment, log_end_offset)
+            read.aborted_transactions = self.aborted_transactions(offset, upper, segment)
+        read.region = PinnedRegion(segment.log, position, end_position - position)
+
+    def _available(
+        self, segment: Segment, position: int, limit: int, log_end_offset: int, *, wait: bool
+    ) -> tuple[int, int]:
+        """Return how many bytes of `segment` lie before the limit, and the offset at which they end."""
+        if limit == log_end_offset:
+            if segment is self.segments.active:
+                return segment.size - position, limit
+        else:
+            end = self.locate(limit, wait=wait)
+            if end is not None and end[0] is segment:
+                return end[1] - position, limit
+        following = self.segments.after(segment)
+        return segment.size - position, following.base_offset if following is not None else limit
+
+    def _first_batch(self, segment: Segment, position: int, *, wait: bool) -> tuple[int, int]:
+        batch = next(segment.scan(position, wait=wait))
+        return batch.end_position, batch.last_offset + 1
+
+    def _note_end(self, segment: Segment, end_position: int, end_offset: int) -> None:
+        """Remember where the next read begins: here, or at the start of the next segment."""
+        if end_position == segment.size:
+            following = self.segments.after(segment)
+            if following is not None:
+                if following.base_offset == end_offset:
+                    self.known.note(end_offset, following, 0)
+                return
+        self.known.note(end_offset, segment, end_position)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int, segment: Segment) -> list[AbortedTransaction]:
+        """Return the aborted transactions that touch [start_offset, end_offset), from `segment` on.
+
+        Entries are read from disk when a segment is first asked; aborts are few, so that this does not count as cold.
+        """
+        aborted: list[AbortedTransaction] = []
+        following: Segment | None = segment
+        while following is not None:
+            found, is_complete = following.txn_index.overlapping(start_offset, end_offset)
+            aborted += found
+            if is_complete:
+                break
+            following = self.segments.after(following)
+        return aborted

@@ -1,0 +1,97 @@
+"""The `.snapshot` files of a log: producer state at an offset, so that recovery reads the log only from there on."""
+
+from kafkapy.seams import Disk
+from kafkapy.storage.errors import CorruptSnapshotError
+from kafkapy.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_file
+from kafkapy.storage.producer_state import ProducerEntry, ProducerState, decode_snapshot
+
+
+class ProducerSnapshots:
+    """Which snapshots there are. `unsynced` are paths that the next flush makes durable."""
+
+    __slots__ = ("_disk", "directory", "last_offset", "offsets", "unsynced")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.offsets: list[int] = []
+        self.last_offset = 0
+        self.unsynced: list[str] = []
+
+    def find(self) -> None:
+        """Look which files there are."""
+        found = (name for name in self._disk.list_directory(self.directory) if name.endswith(SNAPSHOT_SUFFIX))
+        self.offsets = sorted(offset for offset in map(offset_of, found) if offset is not None)
+
+    @property
+    def latest(self) -> int | None:
+        return self.offsets[-1] if self.offsets else None
+
+    def path(self, offset: int) -> str:
+        return segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
+
+    def maybe_take(self, state: ProducerState) -> bool:
+        """Write the state where it is ahead of the last snapshot; return whether it was. Raises OSError.
+
+        Not synced: a flush does that. The CRC tells a half one, and recovery then takes an older one.
+        """
+        offset = state.map_end_offset
+        if offset <= self.last_offset:
+            return False
+        path = self.path(offset)
+        data = state.encode_snapshot()
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(len(data))
+            file.pwrite((data,), 0)
+        finally:
+            file.close()
+        if offset not in self.offsets:
+            self.offsets.append(offset)
+            self.offsets.sort()
+        self.last_offset = offset
+        self.unsynced.append(path)
+        return True
+
+    def read_latest(self) -> tuple[int, list[ProducerEntry]] | None:
+        """Return the newest snapshot that can be read, and its offset; damaged ones are deleted on the way."""
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                return offset, decode_snapshot(self._disk.read_file(self.path(offset)))
+            except (CorruptSnapshotError, FileNotFoundError):
+                self.delete(offset)
+        return None
+
+    def delete(self, offset: int) -> None:
+        """Delete a snapshot; one that is not there is fine."""
+        if offset in self.offsets:
+            self.offsets.remove(offset)
+            path = self.path(offset)
+            if path in self.unsynced:
+                self.unsynced.remove(path)
+            self._disk.delete(path)
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """Rename a snapshot to .deleted, as the files of its segment are; return the path, None where there is none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.remove(offset)
+        path = self.path(offset)
+        if path in self.unsynced:
+            self.unsynced.remove(path)
+        self._disk.rename(path, path + DELETED_SUFFIX)
+        return path + DELETED_SUFFIX
+
+    def delete_outside(self, start_offset: int, end_offset: int) -> None:
+        """Delete the snapshots that are not in (start_offset, end_offset]."""
+        for offset in [offset for offset in self.offsets if not start_offset < offset <= end_offset]:
+            self.delete(offset)
+
+    def delete_strays(self, base_offsets: set[int]) -> None:
+        """Delete the snapshots that belong to no segment, but for the newest where it is newer than all segments."""
+        strays = [offset for offset in self.offsets if offset not in base_offsets]
+        if strays and strays[-1] >= max(base_offsets, default=0):
+            strays.pop()
+        for offset in strays:
+            self.delete(offset)

@@ -1,0 +1,502 @@
+"""What a partition knows of its producers: duplicates, gaps, fenced epochs, open transactions, the last stable offset.
+
+Of each producer the last five batches are kept, so a batch sent again is answered with the offset it had. Numbers must
+follow each other; a new epoch begins at sequence 0. A transaction is open from its first batch to its marker; the
+first unstable offset, where read_committed readers stop, is that of the oldest transaction that is open or whose marker
+is above the high watermark. KIP-98, KIP-360, KIP-890.
+
+Pure: `prepare` checks an append and leaves the state as it is, `commit` takes it over once the bytes are written. The
+log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
+
+    int16 version 1, uint32 CRC-32C of what follows, int32 count, then 46 bytes a producer: int64 producer id, int16
+    epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp ms, int32 coordinator epoch,
+    int64 first offset of its open transaction; -1 where there is none
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kafkapy.errors import ApiError
+from kafkapy.record.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.storage.errors import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED,
+    CorruptSnapshotError,
+)
+
+MAX_BATCHES_KEPT: Final = 5
+"""Idempotent clients keep at most five requests in flight."""
+MAX_INT16: Final = 0x7FFF
+NO_TRANSACTION: Final = -1
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_HEADER: Final = struct.Struct(">hI")
+SNAPSHOT_COUNT: Final = struct.Struct(">i")
+SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a transaction, as its control record says it."""
+
+    is_abort: bool
+    coordinator_epoch: int
+    timestamp_ms: int
+
+
+class ProducerBatch(NamedTuple):
+    """A batch of a producer with an id. marker: of a control batch; one whose record was cleaned away is not given."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    is_transactional: bool
+    marker: TransactionMarker | None = None
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that a producer wrote, as far as a duplicate of it needs."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_INT32 if self.last_sequence >= 0 else NO_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """The state of one producer. transaction_first_offset is NO_TRANSACTION where none is open."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp_ms: int = NO_TIMESTAMP
+    transaction_first_offset: int = NO_TRANSACTION
+    batches: list[BatchMetadata] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def move_to_epoch(self, producer_epoch: int) -> None:
+        """Forget the batches of another epoch."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+    def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
+        """Return the kept batch with exactly these sequence numbers."""
+        if batch.producer_epoch != self.producer_epoch:
+            return None
+        for kept in self.batches:
+            if kept.last_sequence == batch.last_sequence and kept.first_sequence == batch.base_sequence:
+                return kept
+        return None
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is in the log, at last_offset."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class VerificationGuard:
+    """Proof that the coordinator was asked about a transaction before its first batch here; compared by identity."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class VerificationState:
+    """A transaction that was asked about and has not begun here yet."""
+
+    guard: VerificationGuard
+    lowest_sequence: int
+    producer_epoch: int
+    supports_epoch_bump: bool
+    created_ms: int
+
+
+class _Staged:
+    """What an append in progress makes of one producer."""
+
+    __slots__ = ("batches", "coordinator_epoch", "entry", "last_timestamp_ms", "origin", "producer_epoch", "started",
+                 "transaction_first_offset", "verification")  # fmt: skip
+
+    def __init__(self, entry: ProducerEntry, origin: AppendOrigin, verification: VerificationState | None) -> None:
+        self.entry = entry
+        self.origin = origin
+        self.verification = verification
+        self.producer_epoch = entry.producer_epoch
+        self.coordinator_epoch = entry.coordinator_epoch
+        self.last_timestamp_ms = entry.last_timestamp_ms
+        self.transaction_first_offset = entry.transaction_first_offset
+        self.batches: list[BatchMetadata] = []
+        self.started: list[int] = []
+
+    def add_batch(self, batch: ProducerBatch) -> None:
+        """Take a batch with records. Raises ApiError where it may not follow."""
+        self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=0)
+        if self.origin is AppendOrigin.CLIENT:
+            self._check_sequence(batch)
+        if batch.producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = batch.producer_epoch
+        delta = batch.last_offset - batch.base_offset
+        self.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
+        self.last_timestamp_ms = batch.max_timestamp
+        if batch.is_transactional:
+            if self.transaction_first_offset == NO_TRANSACTION:
+                self.transaction_first_offset = batch.base_offset
+                self.started.append(batch.base_offset)
+        elif self.transaction_first_offset != NO_TRANSACTION:
+            raise ApiError(
+                INVALID_TXN_STATE, f"Producer {batch.producer_id} has an open transaction; this batch is none"
+            )
+
+    def add_marker(
+        self, batch: ProducerBatch, marker: TransactionMarker, transaction_version: int
+    ) -> CompletedTransaction | None:
+        """Take the end of a transaction; None where none was open. Raises ApiError where its writer is fenced."""
+        self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=transaction_version)
+        if self.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
+            raise ApiError(
+                TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {marker.coordinator_epoch} for producer {batch.producer_id} is older than "
+                f"{self.coordinator_epoch}",
+            )
+        first_offset, self.transaction_first_offset = self.transaction_first_offset, NO_TRANSACTION
+        if batch.producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = batch.producer_epoch
+        self.coordinator_epoch = marker.coordinator_epoch
+        self.last_timestamp_ms = marker.timestamp_ms
+        if first_offset == NO_TRANSACTION:
+            return None
+        return CompletedTransaction(batch.producer_id, first_offset, batch.base_offset, marker.is_abort)
+
+    def _check_epoch(self, producer_epoch: int, offset: int, *, transaction_version: int) -> None:
+        """Fence an older epoch; from transaction version 2 on a marker must come with a newer one (KIP-890).
+
+        A marker of the epoch that has just ended is let through: it is a retry, and does no harm.
+        """
+        current = self.producer_epoch
+        if producer_epoch > current or (transaction_version < 2 and producer_epoch == current):
+            return
+        is_retry = producer_epoch == current and (
+            self.transaction_first_offset == NO_TRANSACTION or producer_epoch == MAX_INT16
+        )
+        if is_retry or self.origin is AppendOrigin.REPLICATION:
+            return
+        raise ApiError(
+            INVALID_PRODUCER_EPOCH,
+            f"Epoch {producer_epoch} of producer {self.entry.producer_id} at offset {offset} is fenced by {current}",
+        )
+
+    def _check_sequence(self, batch: ProducerBatch) -> None:
+        """Raise OUT_OF_ORDER_SEQUENCE_NUMBER where a batch is missing before this one."""
+        first = batch.base_sequence
+        verification = self.verification
+        if verification is not None and (
+            first > verification.lowest_sequence
+            or (verification.supports_epoch_bump and first != 0 and not self.entry.batches)
+        ):
+            raise self._out_of_order(batch, verification.lowest_sequence)
+        if batch.producer_epoch != self.producer_epoch:
+            if first != 0 and self.producer_epoch != NO_PRODUCER_EPOCH:
+                raise self._out_of_order(batch, NO_SEQUENCE)
+            return
+        if self.entry.producer_epoch == NO_PRODUCER_EPOCH:
+            return  # its records are gone by retention or DeleteRecords: any number begins anew
+        last = self._last_sequence(batch.producer_epoch)
+        if first != last + 1 and not (first == 0 and last == MAX_INT32):
+            raise self._out_of_order(batch, last)
+
+    def _last_sequence(self, producer_epoch: int) -> int:
+        if self.batches:
+            return self.batches[-1].last_sequence
+        return self.entry.last_sequence if producer_epoch == self.entry.producer_epoch else NO_SEQUENCE
+
+    def _out_of_order(self, batch: ProducerBatch, last_sequence: int) -> ApiError:
+        return ApiError(
+            OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Sequence number {batch.base_sequence} of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+            f"at offset {batch.base_offset} does not follow {last_sequence} of epoch {self.producer_epoch}",
+        )
+
+
+@dataclass(slots=True)
+class PreparedAppend:
+    """An append that was checked: `commit` takes it over. With a duplicate nothing may be appended."""
+
+    duplicate: BatchMetadata | None = None
+    staged: dict[int, _Staged] = field(default_factory=dict)
+    completed: list[CompletedTransaction] = field(default_factory=list)
+
+
+class ProducerState:
+    """All producers of one partition, up to map_end_offset."""
+
+    def __init__(self, *, producer_id_expiration_ms: int = 86400000, is_verification_enabled: bool = True) -> None:
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.is_verification_enabled = is_verification_enabled
+        self.producers: dict[int, ProducerEntry] = {}
+        self.map_end_offset = 0
+        self._open: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+        self._verifications: dict[int, VerificationState] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.producers and not self._unreplicated
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open, or whose marker is above the high watermark."""
+        first_open = next(iter(self._open), None)
+        if not self._unreplicated:
+            return first_open
+        first_unreplicated = min(self._unreplicated)
+        return first_unreplicated if first_open is None else min(first_open, first_unreplicated)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return next(iter(self._open), None)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset != NO_TRANSACTION
+            and entry.producer_epoch == producer_epoch
+        )
+
+    def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
+        """Return whether the oldest open transaction has been silent for longer than any may take: it hangs."""
+        producer_id = next(iter(self._open.values()), None)
+        entry = self.producers.get(producer_id) if producer_id is not None else None
+        last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
+        return last_ms > 0 and now_ms - last_ms > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    def prepare(
+        self,
+        batches: Iterable[ProducerBatch],
+        origin: AppendOrigin,
+        *,
+        verification: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> PreparedAppend:
+        """Check batches that are about to be appended; nothing changes but verifications that they use up.
+
+        Raises ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+        TRANSACTION_COORDINATOR_FENCED.
+        """
+        prepared = PreparedAppend()
+        for batch in batches:
+            entry = self.producers.get(batch.producer_id)
+            if origin is AppendOrigin.CLIENT and entry is not None:
+                prepared.duplicate = entry.find_duplicate(batch)
+                if prepared.duplicate is not None:
+                    return prepared
+            if batch.is_transactional and origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
+                self._check_verified(batch, entry, verification)
+            staged = prepared.staged.get(batch.producer_id)
+            if staged is None:
+                entry = entry if entry is not None else ProducerEntry(batch.producer_id)
+                staged = _Staged(entry, origin, self._verifications.get(batch.producer_id))
+                prepared.staged[batch.producer_id] = staged
+            self._stage(prepared, staged, batch, transaction_version)
+        return prepared
+
+    def _stage(self, prepared: PreparedAppend, staged: _Staged, batch: ProducerBatch, transaction_version: int) -> None:
+        if batch.marker is None:
+            staged.add_batch(batch)
+        else:
+            completed = staged.add_marker(batch, batch.marker, transaction_version)
+            if completed is not None:
+                prepared.completed.append(completed)
+
+    def _check_verified(
+        self, batch: ProducerBatch, entry: ProducerEntry | None, verification: VerificationGuard | None
+    ) -> None:
+        """Raise where the first batch of a transaction comes without proof that the coordinator knows of it."""
+        if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if entry is not None and batch.producer_epoch < entry.producer_epoch:
+            raise ApiError(
+                INVALID_PRODUCER_EPOCH,
+                f"Epoch {batch.producer_epoch} of producer {batch.producer_id} is fenced by {entry.producer_epoch}",
+            )
+        if not self.is_verification_enabled or batch.marker is not None:
+            return
+        state = self._verifications.get(batch.producer_id)
+        if state is None or verification is not state.guard:
+            raise ApiError(INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+    def commit(self, prepared: PreparedAppend) -> None:
+        """Take over an append that was written; `complete` its transactions afterwards, one by one."""
+        for producer_id, staged in prepared.staged.items():
+            entry = self.producers.setdefault(producer_id, staged.entry)
+            entry.move_to_epoch(staged.producer_epoch)
+            entry.batches.extend(staged.batches)
+            del entry.batches[:-MAX_BATCHES_KEPT]
+            entry.coordinator_epoch = staged.coordinator_epoch
+            entry.last_timestamp_ms = staged.last_timestamp_ms
+            entry.transaction_first_offset = staged.transaction_first_offset
+            for first_offset in staged.started:
+                self._open[first_offset] = producer_id
+        self._use_up_verifications(prepared)
+
+    def _use_up_verifications(self, prepared: PreparedAppend) -> None:
+        """A transaction that has begun needs no proof any more.
+
+        Nor does one that ended, unless its producer has kept its epoch and may be waiting for proof of the next.
+        """
+        for producer_id, staged in prepared.staged.items() if self._verifications else ():
+            state = self._verifications.get(producer_id)
+            if state is None:
+                continue
+            is_next_one = (
+                state.supports_epoch_bump and not staged.batches and state.producer_epoch == staged.producer_epoch
+            )
+            if (staged.started or not staged.batches) and not is_next_one:
+                del self._verifications[producer_id]
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """Return where read_committed readers will stop once `completed` is complete: what .txnindex records."""
+        for first_offset, producer_id in self._open.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """Close a transaction; it stays unstable until the high watermark has passed its marker."""
+        assert completed.first_offset in self._open, f"{completed} was never begun"
+        del self._open[completed.first_offset]
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def on_high_watermark(self, high_watermark: int) -> bool:
+        """Let go of the transactions whose markers are below it; return whether there were any."""
+        if not self._unreplicated:
+            return False
+        passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
+        for first_offset in passed:
+            del self._unreplicated[first_offset]
+        return bool(passed)
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard that the first batch of a transaction must bring, None where one is open already.
+
+        Raises INVALID_PRODUCER_EPOCH. The guard of a verification that is under way is given again.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise ApiError(
+                INVALID_PRODUCER_EPOCH,
+                f"Epoch {producer_epoch} of producer {producer_id} is fenced by {entry.producer_epoch}",
+            )
+        if self.has_open_transaction(producer_id, producer_epoch):
+            return None
+        state = self._verifications.get(producer_id)
+        if state is None:
+            state = VerificationState(VerificationGuard(), sequence, producer_epoch, supports_epoch_bump, now_ms)
+            self._verifications[producer_id] = state
+        elif producer_epoch > state.producer_epoch:
+            state.producer_epoch, state.lowest_sequence = producer_epoch, sequence
+        elif producer_epoch == state.producer_epoch:
+            state.lowest_sequence = min(state.lowest_sequence, sequence)
+        return state.guard
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers that wrote nothing for producer.id.expiration.ms and have no open transaction."""
+        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        limit_ms = now_ms - self.producer_id_expiration_ms
+        self._verifications = {
+            producer_id: state for producer_id, state in self._verifications.items() if state.created_ms > limit_ms
+        }
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return (
+            entry.transaction_first_offset == NO_TRANSACTION
+            and now_ms - entry.last_timestamp_ms >= self.producer_id_expiration_ms
+        )
+
+    def clear(self, map_end_offset: int) -> None:
+        """Forget everything."""
+        self.producers.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = map_end_offset
+
+    def load(self, entries: Iterable[ProducerEntry], map_end_offset: int, now_ms: int) -> None:
+        """Start over from a snapshot taken at `map_end_offset`; expired producers are left out."""
+        self.clear(map_end_offset)
+        kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
+        self.producers = {entry.producer_id: entry for entry in kept}
+        opened = [entry for entry in kept if entry.transaction_first_offset != NO_TRANSACTION]
+        opened.sort(key=lambda entry: entry.transaction_first_offset)
+        self._open = {entry.transaction_first_offset: entry.producer_id for entry in opened}
+
+    def encode_snapshot(self) -> bytes:
+        """Return the bytes of a .snapshot file for map_end_offset."""
+        body = bytearray(SNAPSHOT_COUNT.pack(len(self.producers)))
+        for entry in self.producers.values():
+            last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
+            body += SNAPSHOT_ENTRY.pack(
+                entry.producer_id, entry.producer_epoch, last.last_sequence, last.last_offset, last.offset_delta,
+                entry.last_timestamp_ms, entry.coordinator_epoch, entry.transaction_first_offset,
+            )  # fmt: skip
+        return SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """Read a .snapshot file. Raises CorruptSnapshotError."""
+    header_bytes = SNAPSHOT_HEADER.size + SNAPSHOT_COUNT.size
+    if len(data) < header_bytes:
+        raise CorruptSnapshotError(f"a snapshot of {len(data)} bytes")
+    version, crc = SNAPSHOT_HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(f"a snapshot of version {version}")
+    if crc != crc32c(data[SNAPSHOT_HEADER.size :]):
+        raise CorruptSnapshotError("the CRC does not fit")
+    (count,) = SNAPSHOT_COUNT.unpack_from(data, SNAPSHOT_HEADER.size)
+    if count < 0 or len(data) != header_bytes + count * SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshotError(f"{count} producers in {len(data)} bytes")
+    return [_decode_entry(fields) for fields in SNAPSHOT_ENTRY.iter_unpack(data[header_bytes:])]
+
+
+def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, producer_epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, transaction = fields
+    batches = [BatchMetadata(sequence, offset, delta, timestamp_ms)] if offset >= 0 else []
+    transaction = transaction if transaction >= 0 else NO_TRANSACTION
+    return ProducerEntry(producer_id, producer_epoch, coordinator_epoch, timestamp_ms, transaction, batches)

@@ -1,0 +1,92 @@
+"""Which segments of a log are due to go: by age, by size, or because the log start offset has passed them.
+
+Pure: the log says what its segments are and deletes those named. Rules are Kafka's: always a run of the oldest
+segments; none that holds offsets at or above the high watermark; never an empty last one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkapy.config.log import LogConfig
+
+
+class SegmentFacts(NamedTuple):
+    """A segment as retention sees it. end_offset: the next one's base offset, of the last one the log end offset.
+
+    largest_timestamp_ms: of its records; where they have none, when the file was last written.
+    """
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+
+
+class DueSegments(NamedTuple):
+    """How many of the oldest segments are due, and why."""
+
+    segment_count: int
+    reason: str
+
+
+def due_segments(
+    segments: Sequence[SegmentFacts], config: LogConfig, *, high_watermark: int, log_start_offset: int, now_ms: int
+) -> DueSegments:
+    """Return the oldest segments that are due, under the rule that takes most of them.
+
+    A compacted topic keeps what retention.ms and retention.bytes would take, and loses only what lies below the log
+    start offset.
+    """
+    deletable = _below_high_watermark(segments, high_watermark)
+    due = DueSegments(_count_below_start(segments, deletable, log_start_offset), "log start offset breach")
+    if not config.is_deleted_by_retention:
+        return due
+    by_size = DueSegments(_count_over_size(segments, deletable, config.retention_bytes), "log retention size breach")
+    by_age = DueSegments(_count_too_old(segments, deletable, config.retention_ms, now_ms), "log retention time breach")
+    return max(due, by_size, by_age, key=lambda candidate: candidate.segment_count)
+
+
+def _count_while(deletable: Sequence[SegmentFacts], is_due: Callable[[SegmentFacts], bool]) -> int:
+    count = 0
+    for segment in deletable:
+        if not is_due(segment):
+            break
+        count += 1
+    return count
+
+
+def _below_high_watermark(segments: Sequence[SegmentFacts], high_watermark: int) -> Sequence[SegmentFacts]:
+    """Return the run of segments that may go at all; an empty last segment never does."""
+    count = _count_while(segments, lambda segment: segment.end_offset <= high_watermark)
+    if count == len(segments) and segments and segments[-1].size_bytes == 0:
+        count -= 1
+    return segments[:count]
+
+
+def _count_below_start(
+    segments: Sequence[SegmentFacts], deletable: Sequence[SegmentFacts], log_start_offset: int
+) -> int:
+    """The last segment stays: there is none behind it that could hold the log start offset."""
+    return _count_while(deletable[: len(segments) - 1], lambda segment: segment.end_offset <= log_start_offset)
+
+
+def _count_over_size(segments: Sequence[SegmentFacts], deletable: Sequence[SegmentFacts], retention_bytes: int) -> int:
+    """A segment goes as long as what remains is no less than retention.bytes."""
+    excess = sum(segment.size_bytes for segment in segments) - retention_bytes
+    if retention_bytes < 0 or excess < 0:
+        return 0
+    count = 0
+    for segment in deletable:
+        excess -= segment.size_bytes
+        if excess < 0:
+            break
+        count += 1
+    return count
+
+
+def _count_too_old(
+    segments: Sequence[SegmentFacts], deletable: Sequence[SegmentFacts], retention_ms: int, now_ms: int
+) -> int:
+    if retention_ms < 0:
+        return 0
+    return _count_while(deletable, lambda segment: now_ms - segment.largest_timestamp_ms > retention_ms)

@@ -1,0 +1,151 @@
+"""What the offset index and the time index share: fixed-size entries, preallocated, written and searched in place.
+
+A file of the active segment has its full size (segment.index.bytes, rounded down to whole entries) and zeros behind its
+entries; it is trimmed to its entries when the segment rolls or closes, so the size of any other file tells the count.
+
+Neither reads nor writes go through a mapping. A write through a sparse mapping on a full disk is SIGBUS, and a cold
+page of a mapping stops the event loop without a word, where pread_nowait says so. A lookup costs some ten preads of 0.7
+us; most reads do not come here at all (see log.py: known positions). This goes one step further than ARCHITECTURE.md's
+decision 4, which allowed a read-only mapping.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkapy.errors import CorruptIndexError
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.open_files import FileHandle, OpenFiles
+
+PAGE_BYTES: Final = 4096
+INT32_MAX: Final = 0x7FFFFFFF
+
+
+class SparseIndex:
+    """Entries in rising order in a file; `entry_count` of them are valid, the rest is preallocated zeros."""
+
+    __slots__ = ("_entry_count", "base_offset", "handle", "max_entries")
+
+    ENTRY_BYTES: int = 8
+
+    def __init__(self, files: OpenFiles, path: str, base_offset: int) -> None:
+        self.handle = FileHandle(files, path)
+        self.base_offset = base_offset
+        self.max_entries = 0
+        self._entry_count = -1
+
+    @property
+    def entry_count(self) -> int:
+        """The number of entries; of a file not yet looked at, what its size says. Raises CorruptIndexError, OSError."""
+        if self._entry_count < 0:
+            self._load()
+        return self._entry_count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.entry_count * self.ENTRY_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        return self.entry_count >= self.max_entries
+
+    def create(self, max_bytes: int) -> None:
+        """Make an empty index of full size."""
+        self.handle.create()
+        self.reset(max_bytes)
+
+    def reset(self, max_bytes: int) -> None:
+        """Forget all entries and preallocate again; whatever the file held reads as zeros."""
+        self._entry_count = 0
+        self._forget_last()
+        self.handle.create().truncate(0)
+        self.preallocate(max_bytes)
+
+    def preallocate(self, max_bytes: int) -> None:
+        """Give the file its full size, keeping its entries."""
+        count = self.entry_count
+        self.max_entries = max(max_bytes // self.ENTRY_BYTES, count)
+        self.handle.file.truncate(self.max_entries * self.ENTRY_BYTES)
+
+    def trim(self) -> None:
+        """Cut the file to its entries, as Kafka does when a segment rolls or closes."""
+        self.max_entries = self.entry_count
+        self.handle.file.truncate(self.size_bytes)
+
+    def truncate_to_entries(self, entry_count: int) -> None:
+        """Drop the entries from `entry_count` on; the file is zero behind them, which a crash then finds."""
+        if entry_count >= self.entry_count:
+            return
+        file = self.handle.file
+        size = file.size()
+        file.truncate(entry_count * self.ENTRY_BYTES)
+        file.truncate(size)
+        self._entry_count = entry_count
+        self._forget_last()
+
+    def read_all(self) -> bytes:
+        """Return the bytes of all entries. May block."""
+        return self.handle.file.pread(self.size_bytes, 0)
+
+    def _load(self) -> None:
+        """Take the count from the file's size. Raises CorruptIndexError when that is no whole number of entries."""
+        size = self.handle.file.size()
+        if size % self.ENTRY_BYTES:
+            raise CorruptIndexError(f"{self.handle.path}: {size} bytes are no whole number of entries")
+        self._entry_count = self.max_entries = size // self.ENTRY_BYTES
+        self._forget_last()
+
+    def _forget_last(self) -> None:
+        """Drop what is remembered of the last entry."""
+        raise NotImplementedError
+
+    def _write_entry(self, entry: bytes) -> None:
+        self.handle.file.pwrite((entry,), self._entry_count * self.ENTRY_BYTES)
+        self._entry_count += 1
+
+    def read_entry(self, slot: int, *, wait: bool) -> bytes:
+        return self._read(slot, 1, wait=wait)
+
+    def _read(self, slot: int, count: int, *, wait: bool) -> bytes:
+        """Return entries as they are on disk. Raises NeedsWarming unless `wait`; CorruptIndexError when cut short."""
+        width = self.ENTRY_BYTES
+        file = self.handle.file
+        if wait:
+            data: bytes | None = file.pread(count * width, slot * width)
+        else:
+            data = file.pread_nowait(count * width, slot * width)
+        if data is None:
+            raise NeedsWarming(file, slot * width, count * width)
+        if len(data) < count * width:
+            raise CorruptIndexError(f"{self.handle.path}: shorter than its {self.entry_count} entries")
+        return data
+
+    def floor_slot(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> int:
+        """Return the last slot whose key is at most `target`, -1 where none is; `key_at(entries, position)` reads one.
+
+        A binary search over pages, then within one. The last page is tried first: most lookups are near the end.
+        """
+        count = self.entry_count
+        if count == 0:
+            return -1
+        width = self.ENTRY_BYTES
+        per_page = PAGE_BYTES // width
+        low, high = 0, (count - 1) // per_page
+        page = high
+        while True:
+            first = page * per_page
+            in_page = min(per_page, count - first)
+            if page == high:  # the only candidate left, or the tail
+                data = self._read(first, in_page, wait=wait)
+                if key_at(data, 0) <= target:
+                    break
+                if page == low:
+                    return -1
+                high = page - 1
+            elif key_at(self._read(first, 1, wait=wait), 0) <= target:
+                low = page
+            else:
+                high = page - 1
+            page = high if high == low else (low + high + 1) // 2
+        slots = range(0, in_page * width, width)
+        return first + bisect_right(slots, target, key=lambda position: key_at(data, position)) - 1

@@ -1,0 +1,197 @@
+"""The Disk of production: kafkapy.seams.Disk over the operating system.
+
+With reactor/ the only importer of os. Linux: pwritev, and preadv with RWF_NOWAIT for reads that must not wait.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from kafkapy.seams import ReadableBuffer
+
+IOV_MAX: Final = 1024
+LOCK_FILE_NAME: Final = ".lock"
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+_locked_here: set[str] = set()
+"""Directories that this process holds: POSIX locks do not keep a process from itself."""
+
+
+class SystemFile:
+    """An open file of the operating system; see kafkapy.seams.File."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        return self._pread_rest(data, length, position)
+
+    def _pread_rest(self, data: bytes, length: int, position: int) -> bytes:
+        """Go on after a short read: Linux moves at most 2 GiB - 4 KiB at once, and a signal may cut it short."""
+        parts = [data]
+        got = len(data)
+        while got < length:
+            part = os.pread(self._descriptor, length - got, position + got)
+            if not part:
+                break
+            parts.append(part)
+            got += len(part)
+        return b"".join(parts)
+
+    def pread_nowait(self, length: int, position: int) -> bytes | None:
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, (buffer,), position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:  # a file system without it (tmpfs before 6.x, overlays): pages are near
+                return os.pread(self._descriptor, length, position)
+            raise
+        if count == length:
+            return bytes(buffer)
+        if position + count < os.fstat(self._descriptor).st_size:
+            return None
+        return bytes(memoryview(buffer)[:count])
+
+    def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        if len(buffers) == 1:
+            buffer = buffers[0]
+            expected = len(buffer)
+            count = os.pwrite(self._descriptor, buffer, position)
+        else:
+            expected = sum(map(len, buffers))
+            count = os.pwritev(self._descriptor, buffers[:IOV_MAX], position)
+        if count != expected:
+            self._pwrite_rest(b"".join(buffers)[count:], position + count)
+        return expected
+
+    def _pwrite_rest(self, rest: bytes, position: int) -> None:
+        """Finish a short write; the call that can write nothing more raises the reason (ENOSPC, EFBIG)."""
+        view = memoryview(rest)
+        while view:
+            count = os.pwrite(self._descriptor, view, position)
+            view = view[count:]
+            position += count
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class SystemDirectoryLock:
+    """A held `.lock`. The lock is fcntl's, as Java's FileLock takes it: we and Apache Kafka exclude each other."""
+
+    def __init__(self, descriptor: int, directory: str) -> None:
+        self._descriptor = descriptor
+        self._directory = directory
+
+    def release(self) -> None:
+        """Let go of the directory; a second call does nothing. The file itself stays, as Kafka leaves it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _locked_here.discard(self._directory)
+            os.close(descriptor)
+
+
+class SystemDisk:
+    """Directories and durable files of the operating system; see kafkapy.seams.Disk."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> SystemFile:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(os.open(path, flags, 0o644), path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def delete(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def delete_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path) or ".")
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock_directory(self, path: str) -> SystemDirectoryLock | None:
+        directory = os.path.realpath(path)
+        if directory in _locked_here:
+            return None
+        descriptor = os.open(f"{directory}/{LOCK_FILE_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise
+        _locked_here.add(directory)
+        return SystemDirectoryLock(descriptor, directory)
+
+    def free_bytes(self, path: str) -> int:
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        facts = os.statvfs(path)
+        return facts.f_blocks * facts.f_frsize

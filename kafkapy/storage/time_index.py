@@ -1,0 +1,102 @@
+"""The time index: from a timestamp to an offset before which all records are older. KIP-33.
+
+`.timeindex`, 12 bytes an entry, big-endian: int64 the largest timestamp so far in ms, int32 the last offset of the
+batch that has it, relative to the segment's base offset. Timestamps strictly rise, offsets never fall. Entries come
+with those of the offset index, and one more when the segment rolls or closes: its largest timestamp. With base offset
+50:
+
+    0000018BCFE56800 00000003    up to offset 53 no record is newer than 1,700,000,000,000
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from kafkapy.errors import CorruptIndexError
+from kafkapy.storage.sparse_index import SparseIndex
+
+ENTRY: Final = struct.Struct(">qi")
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+NO_TIMESTAMP: Final = -1
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp and the offset that has it; leader_epoch -1 where it is not known."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int = -1
+
+
+class TimeIndex(SparseIndex):
+    """See the module. Offsets in and out are absolute."""
+
+    __slots__ = ("_last_entry",)
+
+    _last_entry: TimestampOffset | None
+
+    ENTRY_BYTES = ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept back for the roll."""
+        return self.entry_count >= self.max_entries - 1
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) where there is none. May block."""
+        if self._entry_count < 0 or self._last_entry is None:
+            count = self.entry_count
+            self._last_entry = self._entry_at(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self._last_entry
+
+    def _forget_last(self) -> None:
+        self._last_entry = None
+
+    def check(self) -> None:
+        """Raise CorruptIndexError where the entries cannot be right, judged by the first and the last one."""
+        if not self.entry_count:
+            return
+        if self.last_entry.timestamp_ms < self._entry_at(0).timestamp_ms:
+            raise CorruptIndexError(f"{self.handle.path}: the last timestamp is below the first")
+        if self.last_entry.offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.handle.path}: last offset {self.last_entry.offset} is below the base offset"
+            )
+
+    def maybe_append(self, timestamp_ms: int, offset: int, *, use_last_slot: bool = False) -> bool:
+        """Add an entry where the timestamp is above the last one's; return whether it was."""
+        assert use_last_slot or not self.is_full, f"append to a full index {self.handle.path}"
+        last = self.last_entry
+        if timestamp_ms <= last.timestamp_ms:
+            return False
+        assert self._entry_count == 0 or offset >= last.offset, f"offset {offset} is below the last, {last.offset}"
+        self._write_entry(ENTRY.pack(timestamp_ms, offset - self.base_offset))
+        self._last_entry = TimestampOffset(timestamp_ms, offset)
+        return True
+
+    def lookup(self, timestamp_ms: int, *, wait: bool = False) -> TimestampOffset:
+        """Return the last entry at or before `timestamp_ms`, or (-1, base offset) if none is.
+
+        Raises NeedsWarming where that would block and `wait` is not given.
+        """
+        slot = self.floor_slot(timestamp_ms, _timestamp_at, wait=wait)
+        return self._entry_at(slot, wait=wait) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop entries at and above `offset`."""
+        self.truncate_to_entries(self.floor_slot(offset - 1 - self.base_offset, _relative_offset_at, wait=True) + 1)
+
+    def _entry_at(self, slot: int, *, wait: bool = True) -> TimestampOffset:
+        timestamp_ms, relative_offset = ENTRY.unpack(self.read_entry(slot, wait=wait))
+        return TimestampOffset(timestamp_ms, self.base_offset + relative_offset)
+
+
+def _timestamp_at(entries: bytes, position: int) -> int:
+    value: int = _INT64.unpack_from(entries, position)[0]
+    return value
+
+
+def _relative_offset_at(entries: bytes, position: int) -> int:
+    value: int = _INT32.unpack_from(entries, position + 8)[0]
+    return value
