@@ -82,6 +82,7 @@ class ControllerRuntime:
         self._has_appended = False
         self._committed_offset = -1
         self._tasks: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[None]] = set()
         quorum.add_listener(self)
         quorum.set_snapshot_source(self._snapshot)
 
@@ -114,6 +115,22 @@ class ControllerRuntime:
         await self._committed(controller.next_offset - 1)
         return decision.response
 
+    def write_soon(
+        self, decide: Callable[[Controller, int], Decision[Any, R]], on_done: Callable[[R | BaseException], None]
+    ) -> None:
+        """Do as `write` without waiting; `on_done` gets the response or the error. close() ends what still runs."""
+
+        async def run() -> None:
+            try:
+                result: R | BaseException = await self.write(decide)
+            except ApiError as error:
+                result = error
+            on_done(result)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     def start(self) -> None:
         """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
         loop = asyncio.get_running_loop()
@@ -130,9 +147,10 @@ class ControllerRuntime:
 
     async def close(self) -> None:
         """Stop what start() began; writes that wait fail. The quorum is closed by its owner, after this."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._background]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         self._end_term()
 

@@ -1,0 +1,81 @@
+"""Topics that come into being because somebody asked for them (auto.create.topics.enable; internal topics)."""
+
+import logging
+from collections.abc import Sequence
+
+from kafkapy.handlers.context import Services
+from kafkapy.metadata.topics import INTERNAL_TOPICS
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.create_topics_response import CreateTopicsResponse
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+
+log = logging.getLogger(__name__)
+
+
+def create_topics_soon(services: Services, names: Sequence[str]) -> None:
+    """Have the controller create the topics, without waiting for it; what fails is logged.
+
+    One that another request is already creating fails with TOPIC_ALREADY_EXISTS, which is no news.
+    """
+    # Kafka's brokers create __share_group_state themselves; here nothing uses it yet.
+    wanted = [name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL]
+    if wanted:
+        request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
+        services.controller.write_soon(lambda controller, _: controller.topics.decide_create(request), _log_failures)
+
+
+def creatable_topic(services: Services, name: str) -> CreatableTopic:
+    """Return how a topic is created when only its name is known."""
+    if name == GROUP_METADATA_TOPIC:
+        return _group_metadata_topic(services)
+    if name == TRANSACTION_STATE_TOPIC:
+        return _transaction_state_topic(services)
+    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+
+
+def _group_metadata_topic(services: Services) -> CreatableTopic:
+    config = services.config.group
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return CreatableTopic(
+        name=GROUP_METADATA_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+def _transaction_state_topic(services: Services) -> CreatableTopic:
+    config = services.config.transaction
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+    return CreatableTopic(
+        name=TRANSACTION_STATE_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+_INTERNAL = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
+
+
+def _log_failures(response: CreateTopicsResponse | BaseException) -> None:
+    if isinstance(response, BaseException):
+        log.warning("Topics were not created by themselves: %s", response)
+        return
+    for topic in response.topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            name = ErrorCode(topic.error_code).name
+            log.warning("Topic %s was not created by itself: %s (%s)", topic.name, name, topic.error_message)

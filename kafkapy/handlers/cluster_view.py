@@ -1,0 +1,64 @@
+"""How the cluster looks from one listener: what Metadata and DescribeTopicPartitions tell of brokers and partitions.
+
+A client is sent to endpoints of the listener name that it came on, never to another. Brokers that are fenced do not
+count as alive; a leader's endpoint is told even while it is fenced (as Apache Kafka does: it is the controller's matter
+to elect another).
+"""
+
+from kafkapy.metadata.image import ClusterImage
+from kafkapy.metadata.registrations import BrokerRegistration, PartitionRegistration
+from kafkapy.metadata.topics import INTERNAL_TOPICS, invalid_topic_name_reason
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.seams import Random
+
+NO_BROKER = -1
+
+
+class ClusterView:
+    """One cluster image seen from one listener."""
+
+    def __init__(self, cluster: ClusterImage, listener_name: str) -> None:
+        self._brokers = cluster.brokers
+        self.reachable = {broker.id: broker for broker in cluster.brokers.values() if listener_name in broker.endpoints}
+        """Registered brokers with an endpoint here, fenced ones included."""
+        self.alive = {broker.id: broker for broker in self.reachable.values() if not broker.fenced}
+
+    def leader_id(self, partition: PartitionRegistration) -> int:
+        return partition.leader if partition.leader in self.reachable else NO_BROKER
+
+    def leader_error(self, partition: PartitionRegistration, *, has_listener_error: bool) -> ErrorCode:
+        """Return why the leader cannot be told, NONE where it can; LISTENER_NOT_FOUND is known from Metadata 6 on."""
+        if partition.leader in self.reachable:
+            return ErrorCode.NONE
+        if partition.leader in self._brokers and has_listener_error:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
+        """Return the replicas that cannot be reached here, or lie in a directory that is offline."""
+        return [
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if replica not in self.alive or not self.alive[replica].has_online_directory(directory)
+        ]
+
+
+def random_alive_broker(cluster: ClusterImage, random: Random) -> int:
+    """Return what a KRaft broker calls the controller: any broker that is alive, since each passes requests on."""
+    alive = [broker.id for broker in cluster.brokers.values() if not broker.fenced]
+    return alive[random.randrange(0, len(alive))] if alive else NO_BROKER
+
+
+def endpoint_of(broker: BrokerRegistration, listener_name: str) -> tuple[str, int]:
+    endpoint = broker.endpoints[listener_name]
+    return endpoint.host, endpoint.port
+
+
+def missing_topic_error(name: str) -> ErrorCode:
+    """Return the error of a topic that does not exist: whether it could."""
+    is_valid = invalid_topic_name_reason(name) is None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS

@@ -1,0 +1,122 @@
+"""DescribeTopicPartitions 0: topics with their partitions, a page at a time, with eligible leader replicas (KIP-966).
+
+Topics are answered in order of name, at most response.partition.limit and max.request.partition.size.limit partitions
+in all; `next_cursor` says where to go on. No topics asked for means all. Cursor topics must be among those asked for.
+"""
+
+from collections.abc import Iterable
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.image import MetadataImage, TopicImage
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from kafkapy.protocol.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_operations
+
+
+async def handle(
+    services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = services.metadata.image
+    try:
+        names = _names(image, request)
+    except ApiError as error:
+        return _failed(request, ErrorCode(error.code))
+    allowed: list[str] = []
+    denied: list[str] = []
+    for name in names:
+        is_allowed = services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        (allowed if is_allowed else denied).append(name)
+    limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))
+    response = _page(image, ClusterView(image.cluster, context.listener_name), request, allowed, limit)
+    for topic in response.topics:
+        topic.topic_authorized_operations = authorized_operations(
+            services.authorizer, context, ResourceType.TOPIC, topic.name or ""
+        )
+    if request.topics:
+        response.topics += [_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied]
+    return response
+
+
+def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
+    """Return the names to answer, from the cursor's topic on. Raises ApiError INVALID_REQUEST for a bad cursor."""
+    asked = {topic.name for topic in request.topics} if request.topics else set(image.topics.by_name)
+    cursor = request.cursor
+    if cursor is None:
+        return sorted(asked)
+    if request.topics and cursor.topic_name not in asked:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "DescribeTopicPartitionsRequest topic list should contain the cursor topic: " + cursor.topic_name,
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
+    return sorted(name for name in asked if name >= cursor.topic_name)
+
+
+def _page(
+    image: MetadataImage, view: ClusterView, request: DescribeTopicPartitionsRequest, names: Iterable[str], limit: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    remaining = limit
+    for name in names:
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            if request.topics:
+                response.topics.append(_topic_error(name, missing_topic_error(name)))
+            continue
+        cursor = request.cursor
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        answer = _topic(view, topic, range(first, min(first + remaining, len(topic.partitions))))
+        response.topics.append(answer)
+        if first + remaining < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + remaining)
+            break
+        remaining -= len(answer.partitions)
+    return response
+
+
+def _topic(view: ClusterView, topic: TopicImage, partition_ids: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(view, index, topic.partitions[index]) for index in partition_ids],
+    )
+
+
+def _partition(
+    view: ClusterView, partition_id: int, partition: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=partition_id,
+        leader_id=view.leader_id(partition),
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=view.offline_replicas(partition),
+    )
+
+
+def _topic_error(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
+
+
+def _failed(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """The response has no place for an error of the whole: each topic asked for carries it."""
+    return DescribeTopicPartitionsResponse(topics=[_topic_error(topic.name, error) for topic in request.topics])

@@ -1,0 +1,195 @@
+"""Metadata 0-13: brokers, topics, partitions, leaders; may create topics that do not exist.
+
+v0: an empty list of topics means all; a replica that is down makes REPLICA_NOT_AVAILABLE. v1: null means all, empty
+none; controller id, internal flag. v4: allow_auto_topic_creation. v5: offline replicas. v6: LISTENER_NOT_FOUND. v7:
+leader epochs. v8-10: cluster authorized operations, v8: topic authorized operations. v9: flexible; clients trust leader
+epochs from here on. v10: topic ids in answers. v12: topics asked for by id (KIP-516). v13: top-level error code.
+
+A topic that is created on the way is answered UNKNOWN_TOPIC_OR_PARTITION meanwhile, as in Apache Kafka: clients retry.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.auto_create import create_topics_soon
+from kafkapy.handlers.cluster_view import (
+    ClusterView,
+    endpoint_of,
+    is_internal,
+    missing_topic_error,
+    random_alive_broker,
+)
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.image import MetadataImage, TopicImage
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType, authorized_operations
+from kafkapy.types import ZERO_UUID, Uuid
+
+
+async def handle(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    try:
+        _check(context, request)
+    except ApiError as error:
+        return _failed(request, ErrorCode(error.code))
+    image = services.metadata.image
+    view = ClusterView(image.cluster, context.listener_name)
+    response = MetadataResponse(
+        brokers=_brokers(view, context.listener_name),
+        cluster_id=services.cluster_id,
+        controller_id=random_alive_broker(image.cluster, services.random),
+        topics=_topics(services, context, request, image, view),
+    )
+    if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = _cluster_operations(services, context)
+    return response
+
+
+def _check(context: RequestContext, request: MetadataRequest) -> None:
+    """Names may be null, and ids given, from version 12 on; 10 and 11 have the fields but no meaning for them."""
+    if context.api_version >= 12:
+        return
+    for topic in request.topics or ():
+        if topic.name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {context.api_version}")
+        if topic.topic_id != ZERO_UUID:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {context.api_version}"
+            )
+
+
+def _failed(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+    topics = [_topic_error(topic.name or "", error, topic.topic_id) for topic in request.topics or ()]
+    return MetadataResponse(error_code=error, topics=topics)
+
+
+def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBroker]:
+    brokers = []
+    for broker in view.alive.values():
+        host, port = endpoint_of(broker, listener_name)
+        brokers.append(MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack))
+    return brokers
+
+
+def _topics(
+    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, view: ClusterView
+) -> list[MetadataResponseTopic]:
+    is_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
+    unknown: list[MetadataResponseTopic] = []
+    if is_all:
+        names: Iterable[str] = list(image.topics.by_name)
+    elif ids:
+        unknown = [_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in _unknown_ids(image, ids)]
+        names = [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]
+    else:
+        names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None)
+    allowed, denied = _authorized(services, context, names)
+    topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
+    topics += _missing(services, context, request, [name for name in allowed if name not in image.topics.by_name])
+    if request.include_topic_authorized_operations and context.api_version >= 8:
+        for topic in topics:
+            topic.topic_authorized_operations = authorized_operations(
+                services.authorizer, context, ResourceType.TOPIC, topic.name or ""
+            )
+    return [*unknown, *topics, *([] if is_all else _denied(image, denied, by_id=bool(ids)))]
+
+
+def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[Uuid]:
+    return [topic_id for topic_id in ids if topic_id not in image.topics.by_id]
+
+
+def _authorized(services: Services, context: RequestContext, names: Iterable[str]) -> tuple[list[str], list[str]]:
+    allowed: list[str] = []
+    denied: list[str] = []
+    for name in names:
+        is_allowed = services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        (allowed if is_allowed else denied).append(name)
+    return allowed, denied
+
+
+def _topic(view: ClusterView, topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _partition(view, partition_id, partition, context.api_version)
+            for partition_id, partition in topic.partitions.items()
+        ],
+    )
+
+
+def _partition(
+    view: ClusterView, partition_id: int, partition: PartitionRegistration, api_version: int
+) -> MetadataResponsePartition:
+    error = view.leader_error(partition, has_listener_error=api_version >= 6)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if api_version == 0:
+        replicas = [replica for replica in replicas if replica in view.alive]
+        isr = [replica for replica in isr if replica in view.alive]
+        has_all = len(replicas) == len(partition.replicas) and len(isr) == len(partition.isr)
+        if error == ErrorCode.NONE and not has_all:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=partition_id,
+        leader_id=view.leader_id(partition),
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=view.offline_replicas(partition),
+    )
+
+
+def _missing(
+    services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
+) -> list[MetadataResponseTopic]:
+    """Answer topics that do not exist, after having the ones created that may be."""
+    is_creation_allowed = request.allow_auto_topic_creation and services.config.node.auto_create_topics_enable
+    if not names or not is_creation_allowed or request.topics is None:
+        return [_topic_error(name, missing_topic_error(name)) for name in names]
+    creatable = [name for name in names if _may_create(services, context, name)]
+    create_topics_soon(
+        services, [name for name in creatable if missing_topic_error(name) != ErrorCode.INVALID_TOPIC_EXCEPTION]
+    )
+    denied = [name for name in names if name not in creatable]
+    return [
+        *(_topic_error(name, missing_topic_error(name)) for name in creatable),
+        *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied),
+    ]
+
+
+def _may_create(services: Services, context: RequestContext, name: str) -> bool:
+    authorize = services.authorizer.authorize
+    return authorize(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
+        context, AclOperation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def _denied(image: MetadataImage, names: Iterable[str], *, by_id: bool) -> list[MetadataResponseTopic]:
+    """A name that is not to be seen must not be confirmed by an id; an id asked for may be told again."""
+    if by_id:
+        ids = [image.topics.by_name[name].topic_id for name in names]
+        return [_topic_error(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id) for topic_id in ids]
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [MetadataResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID) for name in names]
+
+
+def _topic_error(name: str | None, error: ErrorCode, topic_id: Uuid = ZERO_UUID) -> MetadataResponseTopic:
+    internal = name is not None and is_internal(name)
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=internal)
+
+
+def _cluster_operations(services: Services, context: RequestContext) -> int:
+    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(services.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,191 @@
+"""A broker's life with its controller: registered, caught up, unfenced, heard of, and let go.
+
+    NOT_RUNNING -> register() -> REGISTERED (fenced) -> unfence() -> RUNNING -> shut_down() -> NOT_RUNNING
+
+The controller is asked through `ControllerRuntime.write`, in this process; a node whose controller is elsewhere gets
+NOT_CONTROLLER and tries again (asking over the network comes with clusters of more nodes). The broker epoch is the
+offset of its registration: what the controller tells incarnations apart by. Source: KIP-631, KIP-841.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkapy.errors import ApiError
+from kafkapy.metadata.brokers import registration_features
+from kafkapy.metadata.registrations import Endpoint
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.runtime.controller import ControllerRuntime
+
+R = TypeVar("R")
+
+RETRY_MS: Final = 100
+"""How long to wait before asking again a controller that could not answer."""
+SHUTDOWN_POLL_MS: Final = 20
+"""How often to ask whether the leaderships have moved away."""
+SHUTDOWN_TIMEOUT_MS: Final = 5000
+"""How long a controlled shutdown may take before the broker goes without leave."""
+RETRIED_ERRORS: Final = frozenset(
+    (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+)
+
+log = logging.getLogger(__name__)
+
+
+class LifecycleState(Enum):
+    NOT_RUNNING = auto()
+    REGISTERED = auto()
+    RUNNING = auto()
+    SHUTTING_DOWN = auto()
+
+
+class BrokerLifecycle:
+    """The local broker as the controller knows it."""
+
+    def __init__(
+        self,
+        *,
+        controller: "ControllerRuntime",
+        config: "BrokerConfig",
+        cluster_id: str,
+        incarnation_id: Uuid,
+        endpoints: Mapping[str, Endpoint],
+        directories: Sequence[Uuid],
+        previous_broker_epoch: int = -1,
+        applied_offset: Callable[[], int] | None = None,
+    ) -> None:
+        """`endpoints`: what is advertised, by listener name. `previous_broker_epoch`: of the last clean stop, else -1.
+
+        `applied_offset` says up to which metadata offset the broker has acted; as a rule that of the last image.
+        """
+        self._controller = controller
+        self._config = config
+        self._registration = BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=[
+                Listener(name=name, host=point.host, port=point.port, security_protocol=point.security_protocol)
+                for name, point in endpoints.items()
+            ],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in registration_features().items()
+            ],
+            rack=config.node.broker_rack,
+            log_dirs=sorted(directories),
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        self._applied_offset = applied_offset or (lambda: controller.image.provenance.last_offset)
+        self._offline_directories: list[Uuid] = []
+        self._heartbeats: asyncio.Task[None] | None = None
+        self.state = LifecycleState.NOT_RUNNING
+        self.broker_epoch = -1
+        """-1 until registered."""
+
+    async def register(self) -> int:
+        """Register with the controller and begin to send heartbeats; return the broker epoch.
+
+        Waits as long as there is no active controller or the last incarnation's session lives. Raises ApiError for what
+        waiting does not cure (another cluster's id, a feature level that we do not know).
+        """
+        response = await self._ask_until_answered(
+            lambda: self._controller.write(
+                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms)
+            )
+        )
+        self.broker_epoch = response.broker_epoch
+        self.state = LifecycleState.REGISTERED
+        self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
+        log.info("Registered broker %d with epoch %d", self._config.node_id, self.broker_epoch)
+        return self.broker_epoch
+
+    async def unfence(self) -> None:
+        """Ask to serve clients; returns once the image says so. To be called when the logs are loaded."""
+        assert self.state is LifecycleState.REGISTERED, f"cannot unfence a broker that is {self.state.name}"
+        self.state = LifecycleState.RUNNING
+        while (await self._ask_until_answered(self._heartbeat)).is_fenced:
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def shut_down(self) -> None:
+        """Leave in good order: hand over leaderships, become fenced, stop the heartbeats.
+
+        Gives up after SHUTDOWN_TIMEOUT_MS, or where the controller cannot answer: then the session runs out by itself.
+        """
+        was_known = self.state in (LifecycleState.REGISTERED, LifecycleState.RUNNING)
+        self.state = LifecycleState.SHUTTING_DOWN
+        await self._stop_heartbeats()
+        if was_known and self._config.node.controlled_shutdown_enable:
+            try:
+                await asyncio.wait_for(self._leave(), SHUTDOWN_TIMEOUT_MS / 1000)
+            except (ApiError, TimeoutError) as error:
+                log.warning("Controlled shutdown was not finished: %s", error or "it took too long")
+        self.state = LifecycleState.NOT_RUNNING
+
+    async def close(self) -> None:
+        """Stop the heartbeats, without a word to the controller."""
+        await self._stop_heartbeats()
+        self.state = LifecycleState.NOT_RUNNING
+
+    async def allocate_producer_ids(self) -> range:
+        """Return a block of producer ids that is this broker's alone. Raises ApiError."""
+        request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
+        response = await self._controller.write(lambda controller, _: controller.decide_allocate_producer_ids(request))
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+    def directory_failed(self, directory: Uuid) -> None:
+        """Tell the controller, with the next heartbeat, that a log directory went offline."""
+        if directory not in self._offline_directories:
+            self._offline_directories.append(directory)
+
+    async def _leave(self) -> None:
+        while not (await self._heartbeat()).should_shut_down:
+            await asyncio.sleep(SHUTDOWN_POLL_MS / 1000)
+
+    async def _stop_heartbeats(self) -> None:
+        task, self._heartbeats = self._heartbeats, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.quorum.broker_heartbeat_interval_ms / 1000)
+            try:
+                response = await self._heartbeat()
+            except ApiError as error:
+                log.warning("The controller did not take a heartbeat: %s", error)
+                continue
+            if response.is_fenced and self.state is LifecycleState.RUNNING:
+                log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._applied_offset(),
+            want_fence=self.state is LifecycleState.REGISTERED,
+            want_shut_down=self.state is LifecycleState.SHUTTING_DOWN,
+            offline_log_dirs=list(self._offline_directories),
+        )
+        return await self._controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
+
+    async def _ask_until_answered(self, ask: Callable[[], Awaitable[R]]) -> R:
+        while True:
+            try:
+                return await ask()
+            except ApiError as error:
+                if error.code not in RETRIED_ERRORS:
+                    raise
+                log.info("The controller cannot answer yet: %s", error)
+            await asyncio.sleep(RETRY_MS / 1000)
