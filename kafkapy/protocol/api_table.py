@@ -374,13 +374,9 @@ MESSAGE_MODULES: dict[str, str] = {
 
 METADATA_RECORDS: dict[int, str] = {
     0: "RegisterBrokerRecord",
-    0: "RemoteLogSegmentMetadataRecord",
-    1: "RemoteLogSegmentMetadataUpdateRecord",
     1: "UnregisterBrokerRecord",
-    2: "RemotePartitionDeleteMetadataRecord",
     2: "TopicRecord",
     3: "PartitionRecord",
-    3: "RemoteLogSegmentMetadataSnapshotRecord",
     4: "ConfigRecord",
     5: "PartitionChangeRecord",
     7: "FenceBrokerRecord",
@@ -404,7 +400,7 @@ METADATA_RECORDS: dict[int, str] = {
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
 }
-"""Message names of the metadata by key."""
+"""Message names of the metadata log by key."""
 
 GROUP_COORDINATOR_KEYS: dict[int, str] = {
     0: "LegacyOffsetCommitKey",

@@ -48,10 +48,10 @@ class EncodeError(ProtocolError):
     """A message that its version cannot carry, or with a value that its field's type cannot; the output is unusable."""
 
 
-class Record:
+class MessageStruct:
     """Base of the generated classes: equality and repr over their slots."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -65,7 +65,7 @@ class Record:
         return f"{type(self).__name__}({values})"
 
 
-class Message(Record):
+class Message(MessageStruct):
     """Base of the generated top-level classes: requests, responses, headers, records and values."""
 
     __slots__ = ()

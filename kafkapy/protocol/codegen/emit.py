@@ -69,9 +69,7 @@ class Body:
 
     def formats(self) -> list[str]:
         methods = {"pack": "pack", "unpack": "unpack_from"}
-        return [
-            f'{name} = Struct("{codes}").{methods[verb]}' for (name, verb), codes in sorted(self._formats.items())
-        ]
+        return [f'{name} = Struct("{codes}").{methods[verb]}' for (name, verb), codes in sorted(self._formats.items())]
 
 
 def _head(spec: MessageSpec, body: Body) -> list[str]:
@@ -89,7 +87,9 @@ def _head(spec: MessageSpec, body: Body) -> list[str]:
     if body.formats():
         lines.append("from struct import Struct")
     names = sorted(body.names, key=_import_order)
-    lines += ["", *_wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True), ""]
+    lines += ["", *_wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
+    if body.formats():
+        lines.append("")
     return lines
 
 
@@ -117,7 +117,7 @@ def _wrap(opening: str, items: list[str], closing: str, indent: str, *, bare: bo
 
 def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
     is_root = struct is spec.root
-    base = body.use("Message" if is_root else "Record")
+    base = body.use("Message" if is_root else "MessageStruct")
     names = [field.attribute for field in struct.fields] + ["unknown_tagged_fields"]
     lines = [
         "",
@@ -150,7 +150,13 @@ def _constructor(struct: StructSpec, body: Body) -> list[str]:
     for field in struct.fields:
         name = field.attribute
         if _argument_default(field, body) == "EMPTY":
-            lines.append(f"        self.{name} = {_default(field, body)} if {name} is EMPTY else {name}")
+            value = f"{_default(field, body)} if {name} is EMPTY else {name}"
+            line = f"        self.{name} = {value}"
+            lines += (
+                [line]
+                if len(line) <= LINE_LENGTH
+                else [f"        self.{name} = (", f"            {value}", "        )"]
+            )
         else:
             lines.append(f"        self.{name} = {name}")
     return [*lines, "        self.unknown_tagged_fields = unknown_tagged_fields"]
@@ -219,7 +225,8 @@ class _Reader:
     def function(self) -> list[str]:
         layout, name = self.layout, self.layout.spec.name
         self.body.names |= {"Data", "new"}
-        header = f"def {_function_name('read', self.layouts, layout)}(data: Data, position: int) -> tuple[{name}, int]:"
+        opening = f"def {_function_name('read', self.layouts, layout)}("
+        header = _wrap(opening, ["data: Data", "position: int"], f") -> tuple[{name}, int]:", "")
         self.emit(f"item = new({name})")
         for field in layout.in_order:
             self.field(field)
@@ -229,7 +236,7 @@ class _Reader:
         self.absent_fields()
         tags = self.tags() if layout.is_flexible else []
         self.emit("return item, position")
-        return [*tags, "", "", header, *self.lines]
+        return [*tags, "", "", *header, *self.lines]
 
     def emit(self, line: str) -> None:
         self.lines.append(self.indent + line)
@@ -404,8 +411,7 @@ class _Writer:
     def function(self) -> list[str]:
         layout = self.layout
         self.body.use("Writer")
-        name = _function_name("write", self.layouts, layout)
-        header = f"def {name}(out: Writer, item: {layout.spec.name}) -> None:"
+        header = self.header("write")
         for field in layout.missing:
             self.condition(_is_set(field, f"item.{field.attribute}", self.layouts.spec, self.body))
             self.emit(f'    raise {self.body.use("unwritable")}("{field.attribute}")')
@@ -413,7 +419,11 @@ class _Writer:
             self.field(field_layout)
         self.flush()
         tags = self.tags() if layout.is_flexible else self.no_tags()
-        return [*tags, "", "", header, *self.lines]
+        return [*tags, "", "", *header, *self.lines]
+
+    def header(self, verb: str) -> list[str]:
+        name = _function_name(verb, self.layouts, self.layout)
+        return _wrap(f"def {name}(", ["out: Writer", f"item: {self.layout.spec.name}"], ") -> None:", "")
 
     def emit(self, line: str) -> None:
         self.lines.append(self.indent + line)
@@ -443,7 +453,8 @@ class _Writer:
             self.pending.append((value, FIXED_CODES[spec.type]))
             return
         self.flush()
-        if spec.nullable != NONE and not field.is_nullable and spec.type != "records":
+        can_be_null = spec.nullable != NONE and not self.is_known_set(field)
+        if can_be_null and not field.is_nullable and spec.type != "records":
             self.emit(f"if {value} is None:")
             self.emit(f'    raise {self.body.use("null_value")}("{spec.attribute}")')
         if spec.is_array:
@@ -462,14 +473,22 @@ class _Writer:
         if not field.is_nullable:
             self.emit(call)
             return
+        if self.is_known_set(field):
+            self.emit(f"{self.out}.append(1)")
+            self.emit(call)
+            return
         self.emit(f"if {value} is None:")
         self.emit(f"    {self.out}.append(0xFF)")
         self.emit("else:")
         self.emit(f"    {self.out}.append(1)")
         self.emit(f"    {call}")
 
+    def is_known_set(self, field: FieldLayout) -> bool:
+        """Whether the lines before this one leave no doubt that the field is not null."""
+        return False
+
     def array(self, field: FieldLayout, value: str) -> None:
-        if not field.is_nullable:
+        if not field.is_nullable or self.is_known_set(field):
             self.elements(field, value)
             return
         self.emit(f"if {value} is None:")
@@ -532,12 +551,9 @@ class _TagWriter(_Writer):
         self.out = "value"
 
     def function(self) -> list[str]:
-        name = _function_name("write_tags_of", self.layouts, self.layout)
         self.emit("tags: dict[int, bytes] = {}")
         for field in self.layout.tagged:
-            self.condition(
-                _is_set(field.spec, f"item.{field.spec.attribute}", self.layouts.spec, self.body)
-            )
+            self.condition(_is_set(field.spec, f"item.{field.spec.attribute}", self.layouts.spec, self.body))
             outer, self.indent = self.indent, self.indent + "    "
             self.emit("value = Writer()")
             self.field(field)
@@ -545,7 +561,10 @@ class _TagWriter(_Writer):
             self.emit(f"tags[{field.spec.tag}] = value.joined()")
             self.indent = outer
         self.emit(f"{self.body.use('write_tag_section')}(out, tags, item.unknown_tagged_fields)")
-        return ["", "", f"def {name}(out: Writer, item: {self.layout.spec.name}) -> None:", *self.lines]
+        return ["", "", *self.header("write_tags_of"), *self.lines]
+
+    def is_known_set(self, field: FieldLayout) -> bool:
+        return field.spec.default is None
 
 
 def _is_set(field: FieldSpec, value: str, spec: MessageSpec, body: Body) -> list[str]:

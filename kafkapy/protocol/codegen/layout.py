@@ -114,7 +114,7 @@ def _field_layout(spec: MessageSpec, field: FieldSpec, version: int, is_flexible
 
 
 def _collect(layout: StructLayout, version: int, first_version: dict[StructLayout, int]) -> None:
-    for field in layout.fields:
-        if field.struct is not None:
-            _collect(field.struct, version, first_version)
+    for nested in layout.fields:
+        if nested.struct is not None:
+            _collect(nested.struct, version, first_version)
     first_version.setdefault(layout, version)

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ FIELD_KEYS = {
     "name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "ignorable", "mapKey",
     "entityType", "zeroCopy", "flexibleVersions", "fields", "about",
 }  # fmt: skip
+
+RESERVED_ATTRIBUTES = {"self", "read", "write", "decode", "encode", "unknown_tagged_fields"}
+RESERVED_STRUCTS = {"Message", "MessageStruct", "Records", "Data", "Writer", "Struct"}
 
 
 class SpecError(Exception):
@@ -72,7 +76,9 @@ class FieldSpec:
 
     @property
     def attribute(self) -> str:
-        return snake_case(self.name)
+        """The Python name: with an underscore after it where the plain one means something else."""
+        name = snake_case(self.name)
+        return f"{name}_" if iskeyword(name) or name in RESERVED_ATTRIBUTES else name
 
     @property
     def json_name(self) -> str:
@@ -191,6 +197,9 @@ class _StructParser:
         return StructSpec(name, parsed)
 
     def check_complete(self, root: StructSpec) -> None:
+        reserved = RESERVED_STRUCTS & {root.name, *self.structs}
+        if reserved:
+            raise SpecError(f"{self.message}: names of its own module: {sorted(reserved)}")
         if root.name in self.structs:
             raise SpecError(f"{root.name} names both the message and a struct")
         unused = self.common.keys() - self.structs.keys()

@@ -67,7 +67,7 @@ def emit_api_table(rows: list[dict[str, str]], specs: list[MessageSpec]) -> str:
     lines += [")", ""]
     lines += ["MESSAGE_MODULES: dict[str, str] = {", *(f'    "{spec.name}": "{spec.module}",' for spec in specs), "}"]
     lines += ['"""The module in kafkapy.protocol.messages of every message by name."""', ""]
-    lines += _record_keys("METADATA_RECORDS", "metadata", [spec for spec in specs if spec.type == "metadata"])
+    lines += _record_keys("METADATA_RECORDS", "metadata log", [spec for spec in specs if spec.group == "metadata"])
     for group in sorted({spec.group for spec in specs if spec.type.startswith("coordinator")}):
         for part in ("key", "value"):
             chosen = [spec for spec in specs if spec.group == group and spec.type == f"coordinator-{part}"]
@@ -97,13 +97,11 @@ def emit_field_table(specs: list[MessageSpec]) -> str:
     lines = [
         '"""The fields of every message, for conversion to and from JSON; nothing else should need it.',
         "",
+        "A line: JSON name, attribute, type, versions, versions that may be null, versions in which it is tagged.",
         GENERATED.format("*/*.json"),
         '"""',
         "",
-        "from typing import Any",
-        "",
-        "FIELDS: dict[str, dict[str, tuple[tuple[Any, ...], ...]]] = {",
-        "    # message: {struct: ((json name, attribute, type, is_array, versions, nullable versions, tagged versions), ...)}",
+        "FIELDS: dict[str, dict[str, list[str]]] = {",
     ]
     for spec in specs:
         lines.append(f'    "{spec.name}": {{')
@@ -115,13 +113,14 @@ def emit_field_table(specs: list[MessageSpec]) -> str:
 
 def _struct_rows(struct: StructSpec) -> list[str]:
     if not struct.fields:
-        return [f'        "{struct.name}": (),']
-    return [f'        "{struct.name}": (', *(f"            {_field_row(field)}," for field in struct.fields), "        ),"]
+        return [f'        "{struct.name}": [],']
+    rows = [f'            "{_field_row(field)}",' for field in struct.fields]
+    return [f'        "{struct.name}": [', *rows, "        ],"]
 
 
 def _field_row(field: FieldSpec) -> str:
-    ranges = ", ".join(
-        f"({versions.low}, {versions.high})" if versions != NONE else "None"
+    ranges = " ".join(
+        f"{versions.low}-{versions.high}" if versions != NONE else "none"
         for versions in (field.versions, field.nullable, field.tagged)
     )
-    return f'("{field.json_name}", "{field.attribute}", "{field.type}", {field.is_array}, {ranges})'
+    return f"{field.json_name} {field.attribute} {'[]' if field.is_array else ''}{field.type} {ranges}"

@@ -20,7 +20,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class AbortTransactionRecord(Message):
     __slots__ = ("reason", "unknown_tagged_fields")

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -40,7 +40,7 @@ _unpack_qhtB = Struct(">qh?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AddPartitionsToTxnTopic(Record):
+class AddPartitionsToTxnTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -59,7 +59,7 @@ class AddPartitionsToTxnTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AddPartitionsToTxnTransaction(Record):
+class AddPartitionsToTxnTransaction(MessageStruct):
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics", "unknown_tagged_fields")
 
     transactional_id: str

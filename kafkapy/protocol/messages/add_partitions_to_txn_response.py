@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AddPartitionsToTxnPartitionResult(Record):
+class AddPartitionsToTxnPartitionResult(MessageStruct):
     __slots__ = ("partition_index", "partition_error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -57,7 +57,7 @@ class AddPartitionsToTxnPartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AddPartitionsToTxnTopicResult(Record):
+class AddPartitionsToTxnTopicResult(MessageStruct):
     __slots__ = ("name", "results_by_partition", "unknown_tagged_fields")
 
     name: str
@@ -76,7 +76,7 @@ class AddPartitionsToTxnTopicResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AddPartitionsToTxnResult(Record):
+class AddPartitionsToTxnResult(MessageStruct):
     __slots__ = ("transactional_id", "topic_results", "unknown_tagged_fields")
 
     transactional_id: str
@@ -127,11 +127,16 @@ class AddPartitionsToTxnResponse(Message):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.results_by_transaction = [] if results_by_transaction is EMPTY else results_by_transaction
-        self.results_by_topic_v3_and_below = [] if results_by_topic_v3_and_below is EMPTY else results_by_topic_v3_and_below
+        self.results_by_topic_v3_and_below = (
+            [] if results_by_topic_v3_and_below is EMPTY else results_by_topic_v3_and_below
+        )
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_add_partitions_to_txn_partition_result_v0(data: Data, position: int) -> tuple[AddPartitionsToTxnPartitionResult, int]:
+def _read_add_partitions_to_txn_partition_result_v0(
+    data: Data,
+    position: int,
+) -> tuple[AddPartitionsToTxnPartitionResult, int]:
     item = new(AddPartitionsToTxnPartitionResult)
     item.partition_index, item.partition_error_code = _unpack_ih(data, position)
     position += 6
@@ -198,7 +203,10 @@ def _write_add_partitions_to_txn_response_v0(out: Writer, item: AddPartitionsToT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_partitions_to_txn_partition_result_v3(data: Data, position: int) -> tuple[AddPartitionsToTxnPartitionResult, int]:
+def _read_add_partitions_to_txn_partition_result_v3(
+    data: Data,
+    position: int,
+) -> tuple[AddPartitionsToTxnPartitionResult, int]:
     item = new(AddPartitionsToTxnPartitionResult)
     item.partition_index, item.partition_error_code, tag_count = _unpack_ihB(data, position)
     position += 7

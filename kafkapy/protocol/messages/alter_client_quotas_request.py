@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntityData(Record):
+class EntityData(MessageStruct):
     __slots__ = ("entity_type", "entity_name", "unknown_tagged_fields")
 
     entity_type: str
@@ -62,7 +62,7 @@ class EntityData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OpData(Record):
+class OpData(MessageStruct):
     __slots__ = ("key", "value", "remove", "unknown_tagged_fields")
 
     key: str
@@ -84,7 +84,7 @@ class OpData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntryData(Record):
+class EntryData(MessageStruct):
     __slots__ = ("entity", "ops", "unknown_tagged_fields")
 
     entity: list[EntityData]

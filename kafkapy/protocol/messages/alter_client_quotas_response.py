@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -42,7 +42,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntityData(Record):
+class EntityData(MessageStruct):
     __slots__ = ("entity_type", "entity_name", "unknown_tagged_fields")
 
     entity_type: str
@@ -61,7 +61,7 @@ class EntityData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntryData(Record):
+class EntryData(MessageStruct):
     __slots__ = ("error_code", "error_message", "entity", "unknown_tagged_fields")
 
     error_code: int

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterableConfig(Record):
+class AlterableConfig(MessageStruct):
     __slots__ = ("name", "value", "unknown_tagged_fields")
 
     name: str
@@ -62,7 +62,7 @@ class AlterableConfig(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterConfigsResource(Record):
+class AlterConfigsResource(MessageStruct):
     __slots__ = ("resource_type", "resource_name", "configs", "unknown_tagged_fields")
 
     resource_type: int

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterConfigsResourceResponse(Record):
+class AlterConfigsResourceResponse(MessageStruct):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "unknown_tagged_fields")
 
     error_code: int

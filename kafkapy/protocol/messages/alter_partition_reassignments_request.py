@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -33,7 +33,7 @@ _unpack_itB = Struct(">i?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReassignablePartition(Record):
+class ReassignablePartition(MessageStruct):
     __slots__ = ("partition_index", "replicas", "unknown_tagged_fields")
 
     partition_index: int
@@ -52,7 +52,7 @@ class ReassignablePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReassignableTopic(Record):
+class ReassignableTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -159,7 +159,10 @@ def _write_reassignable_topic_v0(out: Writer, item: ReassignableTopic) -> None:
         out.append(0)
 
 
-def _read_alter_partition_reassignments_request_v0(data: Data, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+def _read_alter_partition_reassignments_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterPartitionReassignmentsRequest, int]:
     item = new(AlterPartitionReassignmentsRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
     position += 5
@@ -191,7 +194,10 @@ def _write_alter_partition_reassignments_request_v0(out: Writer, item: AlterPart
         out.append(0)
 
 
-def _read_alter_partition_reassignments_request_v1(data: Data, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
+def _read_alter_partition_reassignments_request_v1(
+    data: Data,
+    position: int,
+) -> tuple[AlterPartitionReassignmentsRequest, int]:
     item = new(AlterPartitionReassignmentsRequest)
     item.timeout_ms, item.allow_replication_factor_change, count = _unpack_itB(data, position)
     position += 6

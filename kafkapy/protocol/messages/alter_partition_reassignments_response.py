@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -32,7 +32,7 @@ _unpack_ithB = Struct(">i?hB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReassignablePartitionResponse(Record):
+class ReassignablePartitionResponse(MessageStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "unknown_tagged_fields")
 
     partition_index: int
@@ -54,7 +54,7 @@ class ReassignablePartitionResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReassignableTopicResponse(Record):
+class ReassignableTopicResponse(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -165,7 +165,10 @@ def _write_reassignable_topic_response_v0(out: Writer, item: ReassignableTopicRe
         out.append(0)
 
 
-def _read_alter_partition_reassignments_response_v0(data: Data, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+def _read_alter_partition_reassignments_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterPartitionReassignmentsResponse, int]:
     item = new(AlterPartitionReassignmentsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -199,7 +202,10 @@ def _write_alter_partition_reassignments_response_v0(out: Writer, item: AlterPar
         out.append(0)
 
 
-def _read_alter_partition_reassignments_response_v1(data: Data, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
+def _read_alter_partition_reassignments_response_v1(
+    data: Data,
+    position: int,
+) -> tuple[AlterPartitionReassignmentsResponse, int]:
     item = new(AlterPartitionReassignmentsResponse)
     item.throttle_time_ms, item.allow_replication_factor_change, item.error_code, size = _unpack_ithB(data, position)
     position += 8

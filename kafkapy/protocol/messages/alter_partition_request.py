@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     int_list,
@@ -36,7 +36,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class BrokerState(Record):
+class BrokerState(MessageStruct):
     __slots__ = ("broker_id", "broker_epoch", "unknown_tagged_fields")
 
     broker_id: int
@@ -55,7 +55,7 @@ class BrokerState(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "leader_epoch",
@@ -94,7 +94,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes

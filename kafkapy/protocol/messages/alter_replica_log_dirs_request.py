@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -35,7 +35,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterReplicaLogDirTopic(Record):
+class AlterReplicaLogDirTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -54,7 +54,7 @@ class AlterReplicaLogDirTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterReplicaLogDir(Record):
+class AlterReplicaLogDir(MessageStruct):
     __slots__ = ("path", "topics", "unknown_tagged_fields")
 
     path: str

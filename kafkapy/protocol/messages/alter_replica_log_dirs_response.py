@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterReplicaLogDirPartitionResult(Record):
+class AlterReplicaLogDirPartitionResult(MessageStruct):
     __slots__ = ("partition_index", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -57,7 +57,7 @@ class AlterReplicaLogDirPartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterReplicaLogDirTopicResult(Record):
+class AlterReplicaLogDirTopicResult(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -100,7 +100,10 @@ class AlterReplicaLogDirsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_replica_log_dir_partition_result_v1(data: Data, position: int) -> tuple[AlterReplicaLogDirPartitionResult, int]:
+def _read_alter_replica_log_dir_partition_result_v1(
+    data: Data,
+    position: int,
+) -> tuple[AlterReplicaLogDirPartitionResult, int]:
     item = new(AlterReplicaLogDirPartitionResult)
     item.partition_index, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -163,7 +166,10 @@ def _write_alter_replica_log_dirs_response_v1(out: Writer, item: AlterReplicaLog
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dir_partition_result_v2(data: Data, position: int) -> tuple[AlterReplicaLogDirPartitionResult, int]:
+def _read_alter_replica_log_dir_partition_result_v2(
+    data: Data,
+    position: int,
+) -> tuple[AlterReplicaLogDirPartitionResult, int]:
     item = new(AlterReplicaLogDirPartitionResult)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -28,7 +28,7 @@ _unpack_iqB = Struct(">iqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterShareGroupOffsetsRequestPartition(Record):
+class AlterShareGroupOffsetsRequestPartition(MessageStruct):
     __slots__ = ("partition_index", "start_offset", "unknown_tagged_fields")
 
     partition_index: int
@@ -47,7 +47,7 @@ class AlterShareGroupOffsetsRequestPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterShareGroupOffsetsRequestTopic(Record):
+class AlterShareGroupOffsetsRequestTopic(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -90,7 +90,10 @@ class AlterShareGroupOffsetsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_share_group_offsets_request_partition_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
+def _read_alter_share_group_offsets_request_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
     item = new(AlterShareGroupOffsetsRequestPartition)
     item.partition_index, item.start_offset, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -100,7 +103,10 @@ def _read_alter_share_group_offsets_request_partition_v0(data: Data, position: i
     return item, position
 
 
-def _write_alter_share_group_offsets_request_partition_v0(out: Writer, item: AlterShareGroupOffsetsRequestPartition) -> None:
+def _write_alter_share_group_offsets_request_partition_v0(
+    out: Writer,
+    item: AlterShareGroupOffsetsRequestPartition,
+) -> None:
     out += _pack_iq(item.partition_index, item.start_offset)
     if item.unknown_tagged_fields:
         write_tag_section(out, {}, item.unknown_tagged_fields)
@@ -108,7 +114,10 @@ def _write_alter_share_group_offsets_request_partition_v0(out: Writer, item: Alt
         out.append(0)
 
 
-def _read_alter_share_group_offsets_request_topic_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
+def _read_alter_share_group_offsets_request_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
     item = new(AlterShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -33,7 +33,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterShareGroupOffsetsResponsePartition(Record):
+class AlterShareGroupOffsetsResponsePartition(MessageStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "unknown_tagged_fields")
 
     partition_index: int
@@ -55,7 +55,7 @@ class AlterShareGroupOffsetsResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterShareGroupOffsetsResponseTopic(Record):
+class AlterShareGroupOffsetsResponseTopic(MessageStruct):
     __slots__ = ("topic_name", "topic_id", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -107,7 +107,10 @@ class AlterShareGroupOffsetsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_share_group_offsets_response_partition_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
+def _read_alter_share_group_offsets_response_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
     item = new(AlterShareGroupOffsetsResponsePartition)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -120,7 +123,10 @@ def _read_alter_share_group_offsets_response_partition_v0(data: Data, position: 
     return item, position
 
 
-def _write_alter_share_group_offsets_response_partition_v0(out: Writer, item: AlterShareGroupOffsetsResponsePartition) -> None:
+def _write_alter_share_group_offsets_response_partition_v0(
+    out: Writer,
+    item: AlterShareGroupOffsetsResponsePartition,
+) -> None:
     out += _pack_ih(item.partition_index, item.error_code)
     write_compact_nullable_string(out, item.error_message)
     if item.unknown_tagged_fields:
@@ -129,7 +135,10 @@ def _write_alter_share_group_offsets_response_partition_v0(out: Writer, item: Al
         out.append(0)
 
 
-def _read_alter_share_group_offsets_response_topic_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
+def _read_alter_share_group_offsets_response_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
     item = new(AlterShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
@@ -160,7 +169,10 @@ def _write_alter_share_group_offsets_response_topic_v0(out: Writer, item: AlterS
         out.append(0)
 
 
-def _read_alter_share_group_offsets_response_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
+def _read_alter_share_group_offsets_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterShareGroupOffsetsResponse, int]:
     item = new(AlterShareGroupOffsetsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_byte_string,
     compact_count,
@@ -32,7 +32,7 @@ _unpack_biB = Struct(">biB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ScramCredentialDeletion(Record):
+class ScramCredentialDeletion(MessageStruct):
     __slots__ = ("name", "mechanism", "unknown_tagged_fields")
 
     name: str
@@ -51,7 +51,7 @@ class ScramCredentialDeletion(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ScramCredentialUpsertion(Record):
+class ScramCredentialUpsertion(MessageStruct):
     __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password", "unknown_tagged_fields")
 
     name: str
@@ -149,7 +149,10 @@ def _write_scram_credential_upsertion_v0(out: Writer, item: ScramCredentialUpser
         out.append(0)
 
 
-def _read_alter_user_scram_credentials_request_v0(data: Data, position: int) -> tuple[AlterUserScramCredentialsRequest, int]:
+def _read_alter_user_scram_credentials_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterUserScramCredentialsRequest, int]:
     item = new(AlterUserScramCredentialsRequest)
     count = data[position]
     position += 1

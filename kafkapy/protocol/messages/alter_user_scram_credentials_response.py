@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -32,7 +32,7 @@ _unpack_iB = Struct(">iB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterUserScramCredentialsResult(Record):
+class AlterUserScramCredentialsResult(MessageStruct):
     __slots__ = ("user", "error_code", "error_message", "unknown_tagged_fields")
 
     user: str
@@ -78,7 +78,10 @@ class AlterUserScramCredentialsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_user_scram_credentials_result_v0(data: Data, position: int) -> tuple[AlterUserScramCredentialsResult, int]:
+def _read_alter_user_scram_credentials_result_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterUserScramCredentialsResult, int]:
     item = new(AlterUserScramCredentialsResult)
     item.user, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -102,7 +105,10 @@ def _write_alter_user_scram_credentials_result_v0(out: Writer, item: AlterUserSc
         out.append(0)
 
 
-def _read_alter_user_scram_credentials_response_v0(data: Data, position: int) -> tuple[AlterUserScramCredentialsResponse, int]:
+def _read_alter_user_scram_credentials_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[AlterUserScramCredentialsResponse, int]:
     item = new(AlterUserScramCredentialsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5

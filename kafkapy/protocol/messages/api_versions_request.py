@@ -20,7 +20,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class ApiVersionsRequest(Message):
     __slots__ = ("client_software_name", "client_software_version", "unknown_tagged_fields")

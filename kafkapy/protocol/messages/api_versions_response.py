@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     check_tag_end,
@@ -44,7 +44,7 @@ _unpack_t = Struct(">?").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ApiVersion(Record):
+class ApiVersion(MessageStruct):
     __slots__ = ("api_key", "min_version", "max_version", "unknown_tagged_fields")
 
     api_key: int
@@ -66,7 +66,7 @@ class ApiVersion(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SupportedFeatureKey(Record):
+class SupportedFeatureKey(MessageStruct):
     __slots__ = ("name", "min_version", "max_version", "unknown_tagged_fields")
 
     name: str
@@ -88,7 +88,7 @@ class SupportedFeatureKey(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FinalizedFeatureKey(Record):
+class FinalizedFeatureKey(MessageStruct):
     __slots__ = ("name", "max_version_level", "min_version_level", "unknown_tagged_fields")
 
     name: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     new,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition_index", "unknown_tagged_fields")
 
     partition_index: int
@@ -43,7 +43,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -62,7 +62,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DirectoryData(Record):
+class DirectoryData(MessageStruct):
     __slots__ = ("id", "topics", "unknown_tagged_fields")
 
     id: bytes

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -45,7 +45,7 @@ _unpack_iuiiB = Struct(">i16siiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition_index", "voter_directory_id", "leader_id", "leader_epoch", "unknown_tagged_fields")
 
     partition_index: int
@@ -70,7 +70,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -89,7 +89,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderEndpoint(Record):
+class LeaderEndpoint(MessageStruct):
     __slots__ = ("name", "host", "port", "unknown_tagged_fields")
 
     name: str

@@ -20,7 +20,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class BeginTransactionRecord(Message):
     __slots__ = ("name", "unknown_tagged_fields")

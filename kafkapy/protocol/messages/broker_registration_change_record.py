@@ -350,12 +350,9 @@ def _write_tags_of_broker_registration_change_record_v3(out: Writer, item: Broke
         tags[2] = value.joined()
     if item.cordoned_log_dirs is not None:
         value = Writer()
-        if item.cordoned_log_dirs is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.cordoned_log_dirs) + 1)
-            for cordoned_log_dirs_item in item.cordoned_log_dirs:
-                value += _pack_u(cordoned_log_dirs_item)
+        write_uvarint(value, len(item.cordoned_log_dirs) + 1)
+        for cordoned_log_dirs_item in item.cordoned_log_dirs:
+            value += _pack_u(cordoned_log_dirs_item)
         tags[3] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 

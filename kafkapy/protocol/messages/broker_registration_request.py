@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -43,7 +43,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Listener(Record):
+class Listener(MessageStruct):
     __slots__ = ("name", "host", "port", "security_protocol", "unknown_tagged_fields")
 
     name: str
@@ -68,7 +68,7 @@ class Listener(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Feature(Record):
+class Feature(MessageStruct):
     __slots__ = ("name", "min_supported_version", "max_supported_version", "unknown_tagged_fields")
 
     name: str

@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class ClearElrRecord(Message):
     __slots__ = ("topic_name", "unknown_tagged_fields")

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -30,7 +30,7 @@ _unpack_dtB = Struct(">d?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntityData(Record):
+class EntityData(MessageStruct):
     __slots__ = ("entity_type", "entity_name", "unknown_tagged_fields")
 
     entity_type: str

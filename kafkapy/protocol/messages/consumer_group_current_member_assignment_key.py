@@ -38,7 +38,10 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_current_member_assignment_key_v0(data: Data, position: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
+def _read_consumer_group_current_member_assignment_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
     item = new(ConsumerGroupCurrentMemberAssignmentKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -50,7 +53,10 @@ def _read_consumer_group_current_member_assignment_key_v0(data: Data, position: 
     return item, position
 
 
-def _write_consumer_group_current_member_assignment_key_v0(out: Writer, item: ConsumerGroupCurrentMemberAssignmentKey) -> None:
+def _write_consumer_group_current_member_assignment_key_v0(
+    out: Writer,
+    item: ConsumerGroupCurrentMemberAssignmentKey,
+) -> None:
     write_string(out, item.group_id)
     write_string(out, item.member_id)
     if item.unknown_tagged_fields:

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -32,7 +32,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitions(Record):
+class TopicPartitions(MessageStruct):
     __slots__ = ("topic_id", "partitions", "assignment_epochs", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -90,7 +90,9 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.previous_member_epoch = previous_member_epoch
         self.state = state
         self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
-        self.partitions_pending_revocation = [] if partitions_pending_revocation is EMPTY else partitions_pending_revocation
+        self.partitions_pending_revocation = (
+            [] if partitions_pending_revocation is EMPTY else partitions_pending_revocation
+        )
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
@@ -153,7 +155,10 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_consumer_group_current_member_assignment_value_v0(data: Data, position: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
+def _read_consumer_group_current_member_assignment_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     item = new(ConsumerGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
@@ -179,7 +184,10 @@ def _read_consumer_group_current_member_assignment_value_v0(data: Data, position
     return item, position
 
 
-def _write_consumer_group_current_member_assignment_value_v0(out: Writer, item: ConsumerGroupCurrentMemberAssignmentValue) -> None:
+def _write_consumer_group_current_member_assignment_value_v0(
+    out: Writer,
+    item: ConsumerGroupCurrentMemberAssignmentValue,
+) -> None:
     out += _pack_iib(item.member_epoch, item.previous_member_epoch, item.state)
     write_uvarint(out, len(item.assigned_partitions) + 1)
     for assigned_partitions_item in item.assigned_partitions:

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -41,7 +41,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitions(Record):
+class TopicPartitions(MessageStruct):
     __slots__ = ("topic_id", "topic_name", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -63,7 +63,7 @@ class TopicPartitions(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Assignment(Record):
+class Assignment(MessageStruct):
     __slots__ = ("topic_partitions", "unknown_tagged_fields")
 
     topic_partitions: list[TopicPartitions]
@@ -79,7 +79,7 @@ class Assignment(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Member(Record):
+class Member(MessageStruct):
     __slots__ = (
         "member_id",
         "instance_id",
@@ -138,7 +138,7 @@ class Member(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedGroup(Record):
+class DescribedGroup(MessageStruct):
     __slots__ = (
         "error_code",
         "error_message",

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -35,7 +35,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitions(Record):
+class TopicPartitions(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -54,7 +54,7 @@ class TopicPartitions(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Assignment(Record):
+class Assignment(MessageStruct):
     __slots__ = ("topic_partitions", "unknown_tagged_fields")
 
     topic_partitions: list[TopicPartitions]

@@ -38,7 +38,10 @@ class ConsumerGroupMemberMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_member_metadata_key_v0(data: Data, position: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
+def _read_consumer_group_member_metadata_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupMemberMetadataKey, int]:
     item = new(ConsumerGroupMemberMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_byte_string,
@@ -34,7 +34,7 @@ _unpack_iB = Struct(">iB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ClassicProtocol(Record):
+class ClassicProtocol(MessageStruct):
     __slots__ = ("name", "metadata", "unknown_tagged_fields")
 
     name: str
@@ -53,7 +53,7 @@ class ClassicProtocol(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ClassicMemberMetadata(Record):
+class ClassicMemberMetadata(MessageStruct):
     __slots__ = ("session_timeout_ms", "supported_protocols", "unknown_tagged_fields")
 
     session_timeout_ms: int
@@ -124,7 +124,9 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
+        self.classic_member_metadata = (
+            ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
+        )
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
@@ -201,7 +203,10 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(
     return position
 
 
-def _read_consumer_group_member_metadata_value_v0(data: Data, position: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
+def _read_consumer_group_member_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupMemberMetadataValue, int]:
     item = new(ConsumerGroupMemberMetadataValue)
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
     item.rack_id, position = compact_nullable_string(data, position + 1, data[position])

@@ -31,7 +31,10 @@ class ConsumerGroupPartitionMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_partition_metadata_key_v0(data: Data, position: int) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
+def _read_consumer_group_partition_metadata_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupPartitionMetadataKey, int]:
     item = new(ConsumerGroupPartitionMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2

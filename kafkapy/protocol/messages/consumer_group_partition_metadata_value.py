@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionMetadata(Record):
+class PartitionMetadata(MessageStruct):
     __slots__ = ("partition", "racks", "unknown_tagged_fields")
 
     partition: int
@@ -50,7 +50,7 @@ class PartitionMetadata(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicMetadata(Record):
+class TopicMetadata(MessageStruct):
     __slots__ = ("topic_id", "topic_name", "num_partitions", "partition_metadata", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -159,7 +159,10 @@ def _write_topic_metadata_v0(out: Writer, item: TopicMetadata) -> None:
         out.append(0)
 
 
-def _read_consumer_group_partition_metadata_value_v0(data: Data, position: int) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
+def _read_consumer_group_partition_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
     item = new(ConsumerGroupPartitionMetadataValue)
     count = data[position]
     position += 1

@@ -38,7 +38,10 @@ class ConsumerGroupRegularExpressionKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_regular_expression_key_v0(data: Data, position: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
+def _read_consumer_group_regular_expression_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupRegularExpressionKey, int]:
     item = new(ConsumerGroupRegularExpressionKey)
     (size,) = _unpack_h(data, position)
     position += 2

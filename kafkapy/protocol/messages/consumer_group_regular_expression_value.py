@@ -54,7 +54,10 @@ class ConsumerGroupRegularExpressionValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_regular_expression_value_v0(data: Data, position: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
+def _read_consumer_group_regular_expression_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupRegularExpressionValue, int]:
     item = new(ConsumerGroupRegularExpressionValue)
     count = data[position]
     position += 1

@@ -38,7 +38,10 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_target_assignment_member_key_v0(data: Data, position: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
+def _read_consumer_group_target_assignment_member_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
     item = new(ConsumerGroupTargetAssignmentMemberKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -50,7 +53,10 @@ def _read_consumer_group_target_assignment_member_key_v0(data: Data, position: i
     return item, position
 
 
-def _write_consumer_group_target_assignment_member_key_v0(out: Writer, item: ConsumerGroupTargetAssignmentMemberKey) -> None:
+def _write_consumer_group_target_assignment_member_key_v0(
+    out: Writer,
+    item: ConsumerGroupTargetAssignmentMemberKey,
+) -> None:
     write_string(out, item.group_id)
     write_string(out, item.member_id)
     if item.unknown_tagged_fields:

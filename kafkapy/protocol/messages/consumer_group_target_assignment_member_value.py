@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     int_list,
@@ -29,7 +29,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartition(Record):
+class TopicPartition(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -94,7 +94,10 @@ def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
         out.append(0)
 
 
-def _read_consumer_group_target_assignment_member_value_v0(data: Data, position: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
+def _read_consumer_group_target_assignment_member_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
     item = new(ConsumerGroupTargetAssignmentMemberValue)
     count = data[position]
     position += 1
@@ -112,7 +115,10 @@ def _read_consumer_group_target_assignment_member_value_v0(data: Data, position:
     return item, position
 
 
-def _write_consumer_group_target_assignment_member_value_v0(out: Writer, item: ConsumerGroupTargetAssignmentMemberValue) -> None:
+def _write_consumer_group_target_assignment_member_value_v0(
+    out: Writer,
+    item: ConsumerGroupTargetAssignmentMemberValue,
+) -> None:
     write_uvarint(out, len(item.topic_partitions) + 1)
     for topic_partitions_item in item.topic_partitions:
         _write_topic_partition_v0(out, topic_partitions_item)

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     int_list,
@@ -34,7 +34,7 @@ _unpack_ih = Struct(">ih").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartition(Record):
+class TopicPartition(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -33,7 +33,7 @@ _unpack_iutB = Struct(">i16s?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Listener(Record):
+class Listener(MessageStruct):
     __slots__ = ("name", "host", "port", "security_protocol", "unknown_tagged_fields")
 
     name: str
@@ -58,7 +58,7 @@ class Listener(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Feature(Record):
+class Feature(MessageStruct):
     __slots__ = ("name", "min_supported_version", "max_supported_version", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_qB = Struct(">qB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableRenewers(Record):
+class CreatableRenewers(MessageStruct):
     __slots__ = ("principal_type", "principal_name", "unknown_tagged_fields")
 
     principal_type: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -40,7 +40,7 @@ _unpack_itB = Struct(">i?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatePartitionsAssignment(Record):
+class CreatePartitionsAssignment(MessageStruct):
     __slots__ = ("broker_ids", "unknown_tagged_fields")
 
     broker_ids: list[int]
@@ -52,7 +52,7 @@ class CreatePartitionsAssignment(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatePartitionsTopic(Record):
+class CreatePartitionsTopic(MessageStruct):
     __slots__ = ("name", "count", "assignments", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -41,7 +41,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatePartitionsTopicResult(Record):
+class CreatePartitionsTopicResult(MessageStruct):
     __slots__ = ("name", "error_code", "error_message", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -47,7 +47,7 @@ _unpack_itB = Struct(">i?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableReplicaAssignment(Record):
+class CreatableReplicaAssignment(MessageStruct):
     __slots__ = ("partition_index", "broker_ids", "unknown_tagged_fields")
 
     partition_index: int
@@ -66,7 +66,7 @@ class CreatableReplicaAssignment(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableTopicConfig(Record):
+class CreatableTopicConfig(MessageStruct):
     __slots__ = ("name", "value", "unknown_tagged_fields")
 
     name: str
@@ -85,7 +85,7 @@ class CreatableTopicConfig(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableTopic(Record):
+class CreatableTopic(MessageStruct):
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs", "unknown_tagged_fields")
 
     name: str

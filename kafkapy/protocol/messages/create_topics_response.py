@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     check_tag_end,
@@ -49,7 +49,7 @@ _unpack_uhB = Struct(">16shB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableTopicConfigs(Record):
+class CreatableTopicConfigs(MessageStruct):
     __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive", "unknown_tagged_fields")
 
     name: str
@@ -77,7 +77,7 @@ class CreatableTopicConfigs(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CreatableTopicResult(Record):
+class CreatableTopicResult(MessageStruct):
     __slots__ = (
         "name",
         "topic_id",

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -39,7 +39,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteAclsFilter(Record):
+class DeleteAclsFilter(MessageStruct):
     __slots__ = (
         "resource_type_filter",
         "resource_name_filter",

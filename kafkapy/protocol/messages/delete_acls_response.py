@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -48,7 +48,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteAclsMatchingAcl(Record):
+class DeleteAclsMatchingAcl(MessageStruct):
     __slots__ = (
         "error_code",
         "error_message",
@@ -99,7 +99,7 @@ class DeleteAclsMatchingAcl(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteAclsFilterResult(Record):
+class DeleteAclsFilterResult(MessageStruct):
     __slots__ = ("error_code", "error_message", "matching_acls", "unknown_tagged_fields")
 
     error_code: int

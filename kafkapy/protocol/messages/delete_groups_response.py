@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -36,7 +36,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeletableGroupResult(Record):
+class DeletableGroupResult(MessageStruct):
     __slots__ = ("group_id", "error_code", "unknown_tagged_fields")
 
     group_id: str

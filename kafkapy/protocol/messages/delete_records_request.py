@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -37,7 +37,7 @@ _unpack_iqB = Struct(">iqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteRecordsPartition(Record):
+class DeleteRecordsPartition(MessageStruct):
     __slots__ = ("partition_index", "offset", "unknown_tagged_fields")
 
     partition_index: int
@@ -56,7 +56,7 @@ class DeleteRecordsPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteRecordsTopic(Record):
+class DeleteRecordsTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_iqhB = Struct(">iqhB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteRecordsPartitionResult(Record):
+class DeleteRecordsPartitionResult(MessageStruct):
     __slots__ = ("partition_index", "low_watermark", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -60,7 +60,7 @@ class DeleteRecordsPartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteRecordsTopicResult(Record):
+class DeleteRecordsTopicResult(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

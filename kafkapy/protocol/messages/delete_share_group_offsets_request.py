@@ -11,7 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -23,9 +23,8 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
-class DeleteShareGroupOffsetsRequestTopic(Record):
+class DeleteShareGroupOffsetsRequestTopic(MessageStruct):
     __slots__ = ("topic_name", "unknown_tagged_fields")
 
     topic_name: str
@@ -61,7 +60,10 @@ class DeleteShareGroupOffsetsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_share_group_offsets_request_topic_v0(data: Data, position: int) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
+def _read_delete_share_group_offsets_request_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
     item = new(DeleteShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
@@ -80,7 +82,10 @@ def _write_delete_share_group_offsets_request_topic_v0(out: Writer, item: Delete
         out.append(0)
 
 
-def _read_delete_share_group_offsets_request_v0(data: Data, position: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
+def _read_delete_share_group_offsets_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[DeleteShareGroupOffsetsRequest, int]:
     item = new(DeleteShareGroupOffsetsRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -33,7 +33,7 @@ _unpack_uhB = Struct(">16shB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteShareGroupOffsetsResponseTopic(Record):
+class DeleteShareGroupOffsetsResponseTopic(MessageStruct):
     __slots__ = ("topic_name", "topic_id", "error_code", "error_message", "unknown_tagged_fields")
 
     topic_name: str
@@ -88,7 +88,10 @@ class DeleteShareGroupOffsetsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_share_group_offsets_response_topic_v0(data: Data, position: int) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
+def _read_delete_share_group_offsets_response_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
     item = new(DeleteShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, item.error_code, size = _unpack_uhB(data, position)
@@ -102,7 +105,10 @@ def _read_delete_share_group_offsets_response_topic_v0(data: Data, position: int
     return item, position
 
 
-def _write_delete_share_group_offsets_response_topic_v0(out: Writer, item: DeleteShareGroupOffsetsResponseTopic) -> None:
+def _write_delete_share_group_offsets_response_topic_v0(
+    out: Writer,
+    item: DeleteShareGroupOffsetsResponseTopic,
+) -> None:
     write_compact_string(out, item.topic_name)
     out += _pack_uh(item.topic_id, item.error_code)
     write_compact_nullable_string(out, item.error_message)
@@ -112,7 +118,10 @@ def _write_delete_share_group_offsets_response_topic_v0(out: Writer, item: Delet
         out.append(0)
 
 
-def _read_delete_share_group_offsets_response_v0(data: Data, position: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
+def _read_delete_share_group_offsets_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[DeleteShareGroupOffsetsResponse, int]:
     item = new(DeleteShareGroupOffsetsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7

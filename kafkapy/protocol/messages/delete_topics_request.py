@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -39,7 +39,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeleteTopicState(Record):
+class DeleteTopicState(MessageStruct):
     __slots__ = ("name", "topic_id", "unknown_tagged_fields")
 
     name: str | None

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -42,7 +42,7 @@ _unpack_uhB = Struct(">16shB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DeletableTopicResult(Record):
+class DeletableTopicResult(MessageStruct):
     __slots__ = ("name", "topic_id", "error_code", "error_message", "unknown_tagged_fields")
 
     name: str | None

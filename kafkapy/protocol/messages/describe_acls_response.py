@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -47,7 +47,7 @@ _unpack_ihh = Struct(">ihh").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AclDescription(Record):
+class AclDescription(MessageStruct):
     __slots__ = ("principal", "host", "operation", "permission_type", "unknown_tagged_fields")
 
     principal: str
@@ -72,7 +72,7 @@ class AclDescription(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeAclsResource(Record):
+class DescribeAclsResource(MessageStruct):
     __slots__ = ("resource_type", "resource_name", "pattern_type", "acls", "unknown_tagged_fields")
 
     resource_type: int

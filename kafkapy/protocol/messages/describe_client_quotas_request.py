@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ComponentData(Record):
+class ComponentData(MessageStruct):
     __slots__ = ("entity_type", "match_type", "match", "unknown_tagged_fields")
 
     entity_type: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_ihh = Struct(">ihh").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntityData(Record):
+class EntityData(MessageStruct):
     __slots__ = ("entity_type", "entity_name", "unknown_tagged_fields")
 
     entity_type: str
@@ -62,7 +62,7 @@ class EntityData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ValueData(Record):
+class ValueData(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str
@@ -81,7 +81,7 @@ class ValueData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EntryData(Record):
+class EntryData(MessageStruct):
     __slots__ = ("entity", "values", "unknown_tagged_fields")
 
     entity: list[EntityData]

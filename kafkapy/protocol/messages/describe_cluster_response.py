@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -37,7 +37,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeClusterBroker(Record):
+class DescribeClusterBroker(MessageStruct):
     __slots__ = ("broker_id", "host", "port", "rack", "is_fenced", "unknown_tagged_fields")
 
     broker_id: int

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -41,7 +41,7 @@ _unpack_ttB = Struct(">??B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeConfigsResource(Record):
+class DescribeConfigsResource(MessageStruct):
     __slots__ = ("resource_type", "resource_name", "configuration_keys", "unknown_tagged_fields")
 
     resource_type: int

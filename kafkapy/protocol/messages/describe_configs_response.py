@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -49,7 +49,7 @@ _unpack_tbti = Struct(">?b?i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeConfigsSynonym(Record):
+class DescribeConfigsSynonym(MessageStruct):
     __slots__ = ("name", "value", "source", "unknown_tagged_fields")
 
     name: str
@@ -71,7 +71,7 @@ class DescribeConfigsSynonym(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeConfigsResourceResult(Record):
+class DescribeConfigsResourceResult(MessageStruct):
     __slots__ = (
         "name",
         "value",
@@ -118,7 +118,7 @@ class DescribeConfigsResourceResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeConfigsResult(Record):
+class DescribeConfigsResult(MessageStruct):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs", "unknown_tagged_fields")
 
     error_code: int

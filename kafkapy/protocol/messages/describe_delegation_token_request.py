@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -33,7 +33,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeDelegationTokenOwner(Record):
+class DescribeDelegationTokenOwner(MessageStruct):
     __slots__ = ("principal_type", "principal_name", "unknown_tagged_fields")
 
     principal_type: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -44,7 +44,7 @@ _unpack_qqqh = Struct(">qqqh").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedDelegationTokenRenewer(Record):
+class DescribedDelegationTokenRenewer(MessageStruct):
     __slots__ = ("principal_type", "principal_name", "unknown_tagged_fields")
 
     principal_type: str
@@ -63,7 +63,7 @@ class DescribedDelegationTokenRenewer(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedDelegationToken(Record):
+class DescribedDelegationToken(MessageStruct):
     __slots__ = (
         "principal_type",
         "principal_name",
@@ -145,7 +145,10 @@ class DescribeDelegationTokenResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_described_delegation_token_renewer_v1(data: Data, position: int) -> tuple[DescribedDelegationTokenRenewer, int]:
+def _read_described_delegation_token_renewer_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribedDelegationTokenRenewer, int]:
     item = new(DescribedDelegationTokenRenewer)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -209,7 +212,10 @@ def _write_described_delegation_token_v1(out: Writer, item: DescribedDelegationT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_delegation_token_response_v1(data: Data, position: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def _read_describe_delegation_token_response_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
@@ -235,7 +241,10 @@ def _write_describe_delegation_token_response_v1(out: Writer, item: DescribeDele
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_delegation_token_renewer_v2(data: Data, position: int) -> tuple[DescribedDelegationTokenRenewer, int]:
+def _read_described_delegation_token_renewer_v2(
+    data: Data,
+    position: int,
+) -> tuple[DescribedDelegationTokenRenewer, int]:
     item = new(DescribedDelegationTokenRenewer)
     item.principal_type, position = compact_string(data, position + 1, data[position])
     item.principal_name, position = compact_string(data, position + 1, data[position])
@@ -301,7 +310,10 @@ def _write_described_delegation_token_v2(out: Writer, item: DescribedDelegationT
         out.append(0)
 
 
-def _read_describe_delegation_token_response_v2(data: Data, position: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def _read_describe_delegation_token_response_v2(
+    data: Data,
+    position: int,
+) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
@@ -374,7 +386,10 @@ def _write_described_delegation_token_v3(out: Writer, item: DescribedDelegationT
         out.append(0)
 
 
-def _read_describe_delegation_token_response_v3(data: Data, position: int) -> tuple[DescribeDelegationTokenResponse, int]:
+def _read_describe_delegation_token_response_v3(
+    data: Data,
+    position: int,
+) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -46,7 +46,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedGroupMember(Record):
+class DescribedGroupMember(MessageStruct):
     __slots__ = (
         "member_id",
         "group_instance_id",
@@ -85,7 +85,7 @@ class DescribedGroupMember(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedGroup(Record):
+class DescribedGroup(MessageStruct):
     __slots__ = (
         "error_code",
         "error_message",

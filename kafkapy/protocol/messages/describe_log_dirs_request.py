@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -35,7 +35,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribableLogDirTopic(Record):
+class DescribableLogDirTopic(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -47,7 +47,7 @@ _unpack_qqtB = Struct(">qq?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeLogDirsPartition(Record):
+class DescribeLogDirsPartition(MessageStruct):
     __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key", "unknown_tagged_fields")
 
     partition_index: int
@@ -72,7 +72,7 @@ class DescribeLogDirsPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeLogDirsTopic(Record):
+class DescribeLogDirsTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -91,7 +91,7 @@ class DescribeLogDirsTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeLogDirsResult(Record):
+class DescribeLogDirsResult(MessageStruct):
     __slots__ = (
         "error_code",
         "log_dir",

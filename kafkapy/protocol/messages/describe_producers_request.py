@@ -11,7 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -25,9 +25,8 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
-class TopicRequest(Record):
+class TopicRequest(MessageStruct):
     __slots__ = ("name", "partition_indexes", "unknown_tagged_fields")
 
     name: str

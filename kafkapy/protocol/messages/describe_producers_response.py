@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -34,7 +34,7 @@ _unpack_qiiqiqB = Struct(">qiiqiqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ProducerState(Record):
+class ProducerState(MessageStruct):
     __slots__ = (
         "producer_id",
         "producer_epoch",
@@ -73,7 +73,7 @@ class ProducerState(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionResponse(Record):
+class PartitionResponse(MessageStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "active_producers", "unknown_tagged_fields")
 
     partition_index: int
@@ -98,7 +98,7 @@ class PartitionResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicResponse(Record):
+class TopicResponse(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -48,7 +48,7 @@ _unpack_iuqqqB = Struct(">i16sqqqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReplicaState(Record):
+class ReplicaState(MessageStruct):
     __slots__ = (
         "replica_id",
         "replica_directory_id",
@@ -83,7 +83,7 @@ class ReplicaState(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "error_code",
@@ -130,7 +130,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -149,7 +149,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Listener(Record):
+class Listener(MessageStruct):
     __slots__ = ("name", "host", "port", "unknown_tagged_fields")
 
     name: str
@@ -171,7 +171,7 @@ class Listener(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Node(Record):
+class Node(MessageStruct):
     __slots__ = ("node_id", "listeners", "unknown_tagged_fields")
 
     node_id: int

@@ -11,7 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -25,9 +25,8 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
-class DescribeShareGroupOffsetsRequestTopic(Record):
+class DescribeShareGroupOffsetsRequestTopic(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -46,7 +45,7 @@ class DescribeShareGroupOffsetsRequestTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeShareGroupOffsetsRequestGroup(Record):
+class DescribeShareGroupOffsetsRequestGroup(MessageStruct):
     __slots__ = ("group_id", "topics", "unknown_tagged_fields")
 
     group_id: str
@@ -86,7 +85,10 @@ class DescribeShareGroupOffsetsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_share_group_offsets_request_topic_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
+def _read_describe_share_group_offsets_request_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
     item = new(DescribeShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -102,7 +104,10 @@ def _read_describe_share_group_offsets_request_topic_v0(data: Data, position: in
     return item, position
 
 
-def _write_describe_share_group_offsets_request_topic_v0(out: Writer, item: DescribeShareGroupOffsetsRequestTopic) -> None:
+def _write_describe_share_group_offsets_request_topic_v0(
+    out: Writer,
+    item: DescribeShareGroupOffsetsRequestTopic,
+) -> None:
     write_compact_string(out, item.topic_name)
     write_uvarint(out, len(item.partitions) + 1)
     write_ints(out, item.partitions, "i")
@@ -112,7 +117,10 @@ def _write_describe_share_group_offsets_request_topic_v0(out: Writer, item: Desc
         out.append(0)
 
 
-def _read_describe_share_group_offsets_request_group_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
+def _read_describe_share_group_offsets_request_group_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
     item = new(DescribeShareGroupOffsetsRequestGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -134,7 +142,10 @@ def _read_describe_share_group_offsets_request_group_v0(data: Data, position: in
     return item, position
 
 
-def _write_describe_share_group_offsets_request_group_v0(out: Writer, item: DescribeShareGroupOffsetsRequestGroup) -> None:
+def _write_describe_share_group_offsets_request_group_v0(
+    out: Writer,
+    item: DescribeShareGroupOffsetsRequestGroup,
+) -> None:
     write_compact_string(out, item.group_id)
     if item.topics is None:
         out.append(0)
@@ -148,7 +159,10 @@ def _write_describe_share_group_offsets_request_group_v0(out: Writer, item: Desc
         out.append(0)
 
 
-def _read_describe_share_group_offsets_request_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
+def _read_describe_share_group_offsets_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsRequest, int]:
     item = new(DescribeShareGroupOffsetsRequest)
     count = data[position]
     position += 1

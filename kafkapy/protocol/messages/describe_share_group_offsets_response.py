@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -39,7 +39,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeShareGroupOffsetsResponsePartition(Record):
+class DescribeShareGroupOffsetsResponsePartition(MessageStruct):
     __slots__ = (
         "partition_index",
         "start_offset",
@@ -78,7 +78,7 @@ class DescribeShareGroupOffsetsResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeShareGroupOffsetsResponseTopic(Record):
+class DescribeShareGroupOffsetsResponseTopic(MessageStruct):
     __slots__ = ("topic_name", "topic_id", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -100,7 +100,7 @@ class DescribeShareGroupOffsetsResponseTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeShareGroupOffsetsResponseGroup(Record):
+class DescribeShareGroupOffsetsResponseGroup(MessageStruct):
     __slots__ = ("group_id", "topics", "error_code", "error_message", "unknown_tagged_fields")
 
     group_id: str
@@ -149,7 +149,10 @@ class DescribeShareGroupOffsetsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_share_group_offsets_response_partition_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
+def _read_describe_share_group_offsets_response_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
     item = new(DescribeShareGroupOffsetsResponsePartition)
     item.partition_index, item.start_offset, item.leader_epoch, item.error_code, size = _unpack_iqihB(data, position)
     position += 19
@@ -163,7 +166,10 @@ def _read_describe_share_group_offsets_response_partition_v0(data: Data, positio
     return item, position
 
 
-def _write_describe_share_group_offsets_response_partition_v0(out: Writer, item: DescribeShareGroupOffsetsResponsePartition) -> None:
+def _write_describe_share_group_offsets_response_partition_v0(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponsePartition,
+) -> None:
     out += _pack_iqih(item.partition_index, item.start_offset, item.leader_epoch, item.error_code)
     write_compact_nullable_string(out, item.error_message)
     if item.unknown_tagged_fields:
@@ -172,7 +178,10 @@ def _write_describe_share_group_offsets_response_partition_v0(out: Writer, item:
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_topic_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
+def _read_describe_share_group_offsets_response_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
     item = new(DescribeShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
@@ -191,7 +200,10 @@ def _read_describe_share_group_offsets_response_topic_v0(data: Data, position: i
     return item, position
 
 
-def _write_describe_share_group_offsets_response_topic_v0(out: Writer, item: DescribeShareGroupOffsetsResponseTopic) -> None:
+def _write_describe_share_group_offsets_response_topic_v0(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponseTopic,
+) -> None:
     write_compact_string(out, item.topic_name)
     out += _pack_u(item.topic_id)
     write_uvarint(out, len(item.partitions) + 1)
@@ -203,7 +215,10 @@ def _write_describe_share_group_offsets_response_topic_v0(out: Writer, item: Des
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_group_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
+def _read_describe_share_group_offsets_response_group_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
     item = new(DescribeShareGroupOffsetsResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -225,7 +240,10 @@ def _read_describe_share_group_offsets_response_group_v0(data: Data, position: i
     return item, position
 
 
-def _write_describe_share_group_offsets_response_group_v0(out: Writer, item: DescribeShareGroupOffsetsResponseGroup) -> None:
+def _write_describe_share_group_offsets_response_group_v0(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponseGroup,
+) -> None:
     write_compact_string(out, item.group_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -238,7 +256,10 @@ def _write_describe_share_group_offsets_response_group_v0(out: Writer, item: Des
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_v0(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+def _read_describe_share_group_offsets_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     item = new(DescribeShareGroupOffsetsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
@@ -267,7 +288,10 @@ def _write_describe_share_group_offsets_response_v0(out: Writer, item: DescribeS
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_partition_v1(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
+def _read_describe_share_group_offsets_response_partition_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
     item = new(DescribeShareGroupOffsetsResponsePartition)
     (
         item.partition_index,
@@ -287,7 +311,10 @@ def _read_describe_share_group_offsets_response_partition_v1(data: Data, positio
     return item, position
 
 
-def _write_describe_share_group_offsets_response_partition_v1(out: Writer, item: DescribeShareGroupOffsetsResponsePartition) -> None:
+def _write_describe_share_group_offsets_response_partition_v1(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponsePartition,
+) -> None:
     out += _pack_iqiqh(item.partition_index, item.start_offset, item.leader_epoch, item.lag, item.error_code)
     write_compact_nullable_string(out, item.error_message)
     if item.unknown_tagged_fields:
@@ -296,7 +323,10 @@ def _write_describe_share_group_offsets_response_partition_v1(out: Writer, item:
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_topic_v1(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
+def _read_describe_share_group_offsets_response_topic_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
     item = new(DescribeShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
@@ -315,7 +345,10 @@ def _read_describe_share_group_offsets_response_topic_v1(data: Data, position: i
     return item, position
 
 
-def _write_describe_share_group_offsets_response_topic_v1(out: Writer, item: DescribeShareGroupOffsetsResponseTopic) -> None:
+def _write_describe_share_group_offsets_response_topic_v1(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponseTopic,
+) -> None:
     write_compact_string(out, item.topic_name)
     out += _pack_u(item.topic_id)
     write_uvarint(out, len(item.partitions) + 1)
@@ -327,7 +360,10 @@ def _write_describe_share_group_offsets_response_topic_v1(out: Writer, item: Des
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_group_v1(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
+def _read_describe_share_group_offsets_response_group_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
     item = new(DescribeShareGroupOffsetsResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -349,7 +385,10 @@ def _read_describe_share_group_offsets_response_group_v1(data: Data, position: i
     return item, position
 
 
-def _write_describe_share_group_offsets_response_group_v1(out: Writer, item: DescribeShareGroupOffsetsResponseGroup) -> None:
+def _write_describe_share_group_offsets_response_group_v1(
+    out: Writer,
+    item: DescribeShareGroupOffsetsResponseGroup,
+) -> None:
     write_compact_string(out, item.group_id)
     write_uvarint(out, len(item.topics) + 1)
     for topics_item in item.topics:
@@ -362,7 +401,10 @@ def _write_describe_share_group_offsets_response_group_v1(out: Writer, item: Des
         out.append(0)
 
 
-def _read_describe_share_group_offsets_response_v1(data: Data, position: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
+def _read_describe_share_group_offsets_response_v1(
+    data: Data,
+    position: int,
+) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     item = new(DescribeShareGroupOffsetsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5

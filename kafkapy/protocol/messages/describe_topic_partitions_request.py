@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -29,7 +29,7 @@ _unpack_ib = Struct(">ib").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicRequest(Record):
+class TopicRequest(MessageStruct):
     __slots__ = ("name", "unknown_tagged_fields")
 
     name: str
@@ -41,7 +41,7 @@ class TopicRequest(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Cursor(Record):
+class Cursor(MessageStruct):
     __slots__ = ("topic_name", "partition_index", "unknown_tagged_fields")
 
     topic_name: str

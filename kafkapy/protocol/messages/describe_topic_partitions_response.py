@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -40,7 +40,7 @@ _unpack_utB = Struct(">16s?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeTopicPartitionsResponsePartition(Record):
+class DescribeTopicPartitionsResponsePartition(MessageStruct):
     __slots__ = (
         "error_code",
         "partition_index",
@@ -91,7 +91,7 @@ class DescribeTopicPartitionsResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeTopicPartitionsResponseTopic(Record):
+class DescribeTopicPartitionsResponseTopic(MessageStruct):
     __slots__ = (
         "error_code",
         "name",
@@ -130,7 +130,7 @@ class DescribeTopicPartitionsResponseTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Cursor(Record):
+class Cursor(MessageStruct):
     __slots__ = ("topic_name", "partition_index", "unknown_tagged_fields")
 
     topic_name: str
@@ -176,7 +176,10 @@ class DescribeTopicPartitionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_topic_partitions_response_partition_v0(data: Data, position: int) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
+def _read_describe_topic_partitions_response_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
     item = new(DescribeTopicPartitionsResponsePartition)
     item.error_code, item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_hiiiB(data, position)
     position += 15
@@ -217,7 +220,10 @@ def _read_describe_topic_partitions_response_partition_v0(data: Data, position: 
     return item, position
 
 
-def _write_describe_topic_partitions_response_partition_v0(out: Writer, item: DescribeTopicPartitionsResponsePartition) -> None:
+def _write_describe_topic_partitions_response_partition_v0(
+    out: Writer,
+    item: DescribeTopicPartitionsResponsePartition,
+) -> None:
     out += _pack_hiii(item.error_code, item.partition_index, item.leader_id, item.leader_epoch)
     write_uvarint(out, len(item.replica_nodes) + 1)
     write_ints(out, item.replica_nodes, "i")
@@ -241,7 +247,10 @@ def _write_describe_topic_partitions_response_partition_v0(out: Writer, item: De
         out.append(0)
 
 
-def _read_describe_topic_partitions_response_topic_v0(data: Data, position: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+def _read_describe_topic_partitions_response_topic_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     item = new(DescribeTopicPartitionsResponseTopic)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -296,7 +305,10 @@ def _write_cursor_v0(out: Writer, item: Cursor) -> None:
         out.append(0)
 
 
-def _read_describe_topic_partitions_response_v0(data: Data, position: int) -> tuple[DescribeTopicPartitionsResponse, int]:
+def _read_describe_topic_partitions_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeTopicPartitionsResponse, int]:
     item = new(DescribeTopicPartitionsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5

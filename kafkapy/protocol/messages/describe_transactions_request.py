@@ -22,7 +22,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class DescribeTransactionsRequest(Message):
     __slots__ = ("transactional_ids", "unknown_tagged_fields")

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -34,7 +34,7 @@ _unpack_iqqhB = Struct(">iqqhB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str
@@ -53,7 +53,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TransactionState(Record):
+class TransactionState(MessageStruct):
     __slots__ = (
         "error_code",
         "transactional_id",

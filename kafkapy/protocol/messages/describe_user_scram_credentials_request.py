@@ -11,7 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -23,9 +23,8 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
-class UserName(Record):
+class UserName(MessageStruct):
     __slots__ = ("name", "unknown_tagged_fields")
 
     name: str
@@ -77,7 +76,10 @@ def _write_user_name_v0(out: Writer, item: UserName) -> None:
         out.append(0)
 
 
-def _read_describe_user_scram_credentials_request_v0(data: Data, position: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
+def _read_describe_user_scram_credentials_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeUserScramCredentialsRequest, int]:
     item = new(DescribeUserScramCredentialsRequest)
     count = data[position]
     position += 1

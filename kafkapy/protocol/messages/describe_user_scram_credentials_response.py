@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -34,7 +34,7 @@ _unpack_ihB = Struct(">ihB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CredentialInfo(Record):
+class CredentialInfo(MessageStruct):
     __slots__ = ("mechanism", "iterations", "unknown_tagged_fields")
 
     mechanism: int
@@ -53,7 +53,7 @@ class CredentialInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribeUserScramCredentialsResult(Record):
+class DescribeUserScramCredentialsResult(MessageStruct):
     __slots__ = ("user", "error_code", "error_message", "credential_infos", "unknown_tagged_fields")
 
     user: str
@@ -126,7 +126,10 @@ def _write_credential_info_v0(out: Writer, item: CredentialInfo) -> None:
         out.append(0)
 
 
-def _read_describe_user_scram_credentials_result_v0(data: Data, position: int) -> tuple[DescribeUserScramCredentialsResult, int]:
+def _read_describe_user_scram_credentials_result_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeUserScramCredentialsResult, int]:
     item = new(DescribeUserScramCredentialsResult)
     item.user, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -161,7 +164,10 @@ def _write_describe_user_scram_credentials_result_v0(out: Writer, item: Describe
         out.append(0)
 
 
-def _read_describe_user_scram_credentials_response_v0(data: Data, position: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
+def _read_describe_user_scram_credentials_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[DescribeUserScramCredentialsResponse, int]:
     item = new(DescribeUserScramCredentialsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -39,7 +39,7 @@ _unpack_iB = Struct(">iB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitions(Record):
+class TopicPartitions(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str

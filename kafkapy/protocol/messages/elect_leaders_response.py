@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -42,7 +42,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionResult(Record):
+class PartitionResult(MessageStruct):
     __slots__ = ("partition_id", "error_code", "error_message", "unknown_tagged_fields")
 
     partition_id: int
@@ -64,7 +64,7 @@ class PartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReplicaElectionResult(Record):
+class ReplicaElectionResult(MessageStruct):
     __slots__ = ("topic", "partition_result", "unknown_tagged_fields")
 
     topic: str

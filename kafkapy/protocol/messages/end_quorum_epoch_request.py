@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -47,7 +47,7 @@ _unpack_iuB = Struct(">i16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReplicaInfo(Record):
+class ReplicaInfo(MessageStruct):
     __slots__ = ("candidate_id", "candidate_directory_id", "unknown_tagged_fields")
 
     candidate_id: int
@@ -66,7 +66,7 @@ class ReplicaInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "leader_id",
@@ -101,7 +101,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -120,7 +120,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderEndpoint(Record):
+class LeaderEndpoint(MessageStruct):
     __slots__ = ("name", "host", "port", "unknown_tagged_fields")
 
     name: str

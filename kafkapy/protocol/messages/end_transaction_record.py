@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class EndTransactionRecord(Message):
     __slots__ = ("unknown_tagged_fields",)

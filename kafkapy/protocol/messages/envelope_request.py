@@ -21,7 +21,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class EnvelopeRequest(Message):
     __slots__ = ("request_data", "request_principal", "client_host_address", "unknown_tagged_fields")

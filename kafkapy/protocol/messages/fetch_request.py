@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     check_tag_end,
@@ -61,7 +61,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReplicaState(Record):
+class ReplicaState(MessageStruct):
     __slots__ = ("replica_id", "replica_epoch", "unknown_tagged_fields")
 
     replica_id: int
@@ -80,7 +80,7 @@ class ReplicaState(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FetchPartition(Record):
+class FetchPartition(MessageStruct):
     __slots__ = (
         "partition",
         "current_leader_epoch",
@@ -127,7 +127,7 @@ class FetchPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FetchTopic(Record):
+class FetchTopic(MessageStruct):
     __slots__ = ("topic", "topic_id", "partitions", "unknown_tagged_fields")
 
     topic: str
@@ -149,7 +149,7 @@ class FetchTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ForgottenTopic(Record):
+class ForgottenTopic(MessageStruct):
     __slots__ = ("topic", "topic_id", "partitions", "unknown_tagged_fields")
 
     topic: str

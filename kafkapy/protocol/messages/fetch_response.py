@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Records,
     Writer,
     check_count,
@@ -63,7 +63,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EpochEndOffset(Record):
+class EpochEndOffset(MessageStruct):
     __slots__ = ("epoch", "end_offset", "unknown_tagged_fields")
 
     epoch: int
@@ -82,7 +82,7 @@ class EpochEndOffset(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderIdAndEpoch(Record):
+class LeaderIdAndEpoch(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "unknown_tagged_fields")
 
     leader_id: int
@@ -101,7 +101,7 @@ class LeaderIdAndEpoch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SnapshotId(Record):
+class SnapshotId(MessageStruct):
     __slots__ = ("end_offset", "epoch", "unknown_tagged_fields")
 
     end_offset: int
@@ -120,7 +120,7 @@ class SnapshotId(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AbortedTransaction(Record):
+class AbortedTransaction(MessageStruct):
     __slots__ = ("producer_id", "first_offset", "unknown_tagged_fields")
 
     producer_id: int
@@ -139,7 +139,7 @@ class AbortedTransaction(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "error_code",
@@ -198,7 +198,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FetchableTopicResponse(Record):
+class FetchableTopicResponse(MessageStruct):
     __slots__ = ("topic", "topic_id", "partitions", "unknown_tagged_fields")
 
     topic: str
@@ -220,7 +220,7 @@ class FetchableTopicResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "rack", "unknown_tagged_fields")
 
     node_id: int

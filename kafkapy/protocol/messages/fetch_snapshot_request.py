@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -39,7 +39,7 @@ _unpack_u = Struct(">16s").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SnapshotId(Record):
+class SnapshotId(MessageStruct):
     __slots__ = ("end_offset", "epoch", "unknown_tagged_fields")
 
     end_offset: int
@@ -58,7 +58,7 @@ class SnapshotId(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionSnapshot(Record):
+class PartitionSnapshot(MessageStruct):
     __slots__ = (
         "partition",
         "current_leader_epoch",
@@ -93,7 +93,7 @@ class PartitionSnapshot(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicSnapshot(Record):
+class TopicSnapshot(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

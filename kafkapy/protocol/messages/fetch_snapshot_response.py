@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Records,
     Writer,
     check_tag_end,
@@ -44,7 +44,7 @@ _unpack_qqB = Struct(">qqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SnapshotId(Record):
+class SnapshotId(MessageStruct):
     __slots__ = ("end_offset", "epoch", "unknown_tagged_fields")
 
     end_offset: int
@@ -63,7 +63,7 @@ class SnapshotId(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderIdAndEpoch(Record):
+class LeaderIdAndEpoch(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "unknown_tagged_fields")
 
     leader_id: int
@@ -82,7 +82,7 @@ class LeaderIdAndEpoch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionSnapshot(Record):
+class PartitionSnapshot(MessageStruct):
     __slots__ = (
         "index",
         "error_code",
@@ -125,7 +125,7 @@ class PartitionSnapshot(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicSnapshot(Record):
+class TopicSnapshot(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -144,7 +144,7 @@ class TopicSnapshot(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "unknown_tagged_fields")
 
     node_id: int

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -42,7 +42,7 @@ _unpack_ihh = Struct(">ihh").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Coordinator(Record):
+class Coordinator(MessageStruct):
     __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message", "unknown_tagged_fields")
 
     key: str

@@ -36,7 +36,10 @@ class GetTelemetrySubscriptionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_get_telemetry_subscriptions_request_v0(data: Data, position: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
+def _read_get_telemetry_subscriptions_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[GetTelemetrySubscriptionsRequest, int]:
     item = new(GetTelemetrySubscriptionsRequest)
     item.client_instance_id, tag_count = _unpack_uB(data, position)
     position += 17

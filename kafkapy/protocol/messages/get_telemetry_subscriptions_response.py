@@ -88,7 +88,10 @@ class GetTelemetrySubscriptionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_get_telemetry_subscriptions_response_v0(data: Data, position: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
+def _read_get_telemetry_subscriptions_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     item = new(GetTelemetrySubscriptionsResponse)
     (
         item.throttle_time_ms,

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -50,7 +50,7 @@ _unpack_qi = Struct(">qi").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MemberMetadata(Record):
+class MemberMetadata(MessageStruct):
     __slots__ = (
         "member_id",
         "group_instance_id",

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlterConfigsResourceResponse(Record):
+class AlterConfigsResourceResponse(MessageStruct):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "unknown_tagged_fields")
 
     error_code: int
@@ -113,7 +113,10 @@ def _write_alter_configs_resource_response_v0(out: Writer, item: AlterConfigsRes
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_incremental_alter_configs_response_v0(data: Data, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+def _read_incremental_alter_configs_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[IncrementalAlterConfigsResponse, int]:
     item = new(IncrementalAlterConfigsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
@@ -163,7 +166,10 @@ def _write_alter_configs_resource_response_v1(out: Writer, item: AlterConfigsRes
         out.append(0)
 
 
-def _read_incremental_alter_configs_response_v1(data: Data, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
+def _read_incremental_alter_configs_response_v1(
+    data: Data,
+    position: int,
+) -> tuple[IncrementalAlterConfigsResponse, int]:
     item = new(IncrementalAlterConfigsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5

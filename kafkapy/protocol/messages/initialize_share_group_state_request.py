@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition", "state_epoch", "start_offset", "unknown_tagged_fields")
 
     partition: int
@@ -53,7 +53,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class InitializeStateData(Record):
+class InitializeStateData(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -143,7 +143,10 @@ def _write_initialize_state_data_v0(out: Writer, item: InitializeStateData) -> N
         out.append(0)
 
 
-def _read_initialize_share_group_state_request_v0(data: Data, position: int) -> tuple[InitializeShareGroupStateRequest, int]:
+def _read_initialize_share_group_state_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[InitializeShareGroupStateRequest, int]:
     item = new(InitializeShareGroupStateRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]

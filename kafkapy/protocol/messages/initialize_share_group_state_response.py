@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionResult(Record):
+class PartitionResult(MessageStruct):
     __slots__ = ("partition", "error_code", "error_message", "unknown_tagged_fields")
 
     partition: int
@@ -53,7 +53,7 @@ class PartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class InitializeStateResult(Record):
+class InitializeStateResult(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -144,7 +144,10 @@ def _write_initialize_state_result_v0(out: Writer, item: InitializeStateResult) 
         out.append(0)
 
 
-def _read_initialize_share_group_state_response_v0(data: Data, position: int) -> tuple[InitializeShareGroupStateResponse, int]:
+def _read_initialize_share_group_state_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[InitializeShareGroupStateResponse, int]:
     item = new(InitializeShareGroupStateResponse)
     count = data[position]
     position += 1

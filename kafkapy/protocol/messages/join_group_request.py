@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -45,7 +45,7 @@ _unpack_iih = Struct(">iih").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class JoinGroupRequestProtocol(Record):
+class JoinGroupRequestProtocol(MessageStruct):
     __slots__ = ("name", "metadata", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -49,7 +49,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class JoinGroupResponseMember(Record):
+class JoinGroupResponseMember(MessageStruct):
     __slots__ = ("member_id", "group_instance_id", "metadata", "unknown_tagged_fields")
 
     member_id: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     new,
@@ -32,7 +32,7 @@ _unpack_iuB = Struct(">i16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Voter(Record):
+class Voter(MessageStruct):
     __slots__ = ("voter_id", "voter_directory_id", "unknown_tagged_fields")
 
     voter_id: int

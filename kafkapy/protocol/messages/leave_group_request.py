@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -37,7 +37,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MemberIdentity(Record):
+class MemberIdentity(MessageStruct):
     __slots__ = ("member_id", "group_instance_id", "reason", "unknown_tagged_fields")
 
     member_id: str

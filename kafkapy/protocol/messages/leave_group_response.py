@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -42,7 +42,7 @@ _unpack_ihi = Struct(">ihi").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MemberResponse(Record):
+class MemberResponse(MessageStruct):
     __slots__ = ("member_id", "group_instance_id", "error_code", "unknown_tagged_fields")
 
     member_id: str

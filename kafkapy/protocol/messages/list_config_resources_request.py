@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class ListConfigResourcesRequest(Message):
     __slots__ = ("resource_types", "unknown_tagged_fields")

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -30,7 +30,7 @@ _unpack_ihB = Struct(">ihB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ConfigResource(Record):
+class ConfigResource(MessageStruct):
     __slots__ = ("resource_name", "resource_type", "unknown_tagged_fields")
 
     resource_name: str

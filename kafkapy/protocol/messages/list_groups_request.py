@@ -23,7 +23,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class ListGroupsRequest(Message):
     __slots__ = ("states_filter", "types_filter", "unknown_tagged_fields")

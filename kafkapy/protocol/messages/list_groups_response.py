@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -37,7 +37,7 @@ _unpack_ihi = Struct(">ihi").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListedGroup(Record):
+class ListedGroup(MessageStruct):
     __slots__ = ("group_id", "protocol_type", "group_state", "group_type", "unknown_tagged_fields")
 
     group_id: str

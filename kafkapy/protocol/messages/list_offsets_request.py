@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -43,7 +43,7 @@ _unpack_iq = Struct(">iq").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListOffsetsPartition(Record):
+class ListOffsetsPartition(MessageStruct):
     __slots__ = ("partition_index", "current_leader_epoch", "timestamp", "unknown_tagged_fields")
 
     partition_index: int
@@ -65,7 +65,7 @@ class ListOffsetsPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListOffsetsTopic(Record):
+class ListOffsetsTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

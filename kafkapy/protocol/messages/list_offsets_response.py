@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -40,7 +40,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListOffsetsPartitionResponse(Record):
+class ListOffsetsPartitionResponse(MessageStruct):
     __slots__ = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch", "unknown_tagged_fields")
 
     partition_index: int
@@ -68,7 +68,7 @@ class ListOffsetsPartitionResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListOffsetsTopicResponse(Record):
+class ListOffsetsTopicResponse(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -30,7 +30,7 @@ _unpack_iB = Struct(">iB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ListPartitionReassignmentsTopics(Record):
+class ListPartitionReassignmentsTopics(MessageStruct):
     __slots__ = ("name", "partition_indexes", "unknown_tagged_fields")
 
     name: str
@@ -73,7 +73,10 @@ class ListPartitionReassignmentsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_partition_reassignments_topics_v0(data: Data, position: int) -> tuple[ListPartitionReassignmentsTopics, int]:
+def _read_list_partition_reassignments_topics_v0(
+    data: Data,
+    position: int,
+) -> tuple[ListPartitionReassignmentsTopics, int]:
     item = new(ListPartitionReassignmentsTopics)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -99,7 +102,10 @@ def _write_list_partition_reassignments_topics_v0(out: Writer, item: ListPartiti
         out.append(0)
 
 
-def _read_list_partition_reassignments_request_v0(data: Data, position: int) -> tuple[ListPartitionReassignmentsRequest, int]:
+def _read_list_partition_reassignments_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[ListPartitionReassignmentsRequest, int]:
     item = new(ListPartitionReassignmentsRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
     position += 5

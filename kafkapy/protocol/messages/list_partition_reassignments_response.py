@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -34,7 +34,7 @@ _unpack_ihB = Struct(">ihB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OngoingPartitionReassignment(Record):
+class OngoingPartitionReassignment(MessageStruct):
     __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "unknown_tagged_fields")
 
     partition_index: int
@@ -59,7 +59,7 @@ class OngoingPartitionReassignment(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OngoingTopicReassignment(Record):
+class OngoingTopicReassignment(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -177,7 +177,10 @@ def _write_ongoing_topic_reassignment_v0(out: Writer, item: OngoingTopicReassign
         out.append(0)
 
 
-def _read_list_partition_reassignments_response_v0(data: Data, position: int) -> tuple[ListPartitionReassignmentsResponse, int]:
+def _read_list_partition_reassignments_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[ListPartitionReassignmentsResponse, int]:
     item = new(ListPartitionReassignmentsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -30,7 +30,7 @@ _unpack_qB = Struct(">qB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TransactionState(Record):
+class TransactionState(MessageStruct):
     __slots__ = ("transactional_id", "producer_id", "transaction_state", "unknown_tagged_fields")
 
     transactional_id: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -46,7 +46,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MetadataRequestTopic(Record):
+class MetadataRequestTopic(MessageStruct):
     __slots__ = ("topic_id", "name", "unknown_tagged_fields")
 
     topic_id: bytes

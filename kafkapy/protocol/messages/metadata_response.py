@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -57,7 +57,7 @@ _unpack_utB = Struct(">16s?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MetadataResponseBroker(Record):
+class MetadataResponseBroker(MessageStruct):
     __slots__ = ("node_id", "host", "port", "rack", "unknown_tagged_fields")
 
     node_id: int
@@ -82,7 +82,7 @@ class MetadataResponseBroker(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MetadataResponsePartition(Record):
+class MetadataResponsePartition(MessageStruct):
     __slots__ = (
         "error_code",
         "partition_index",
@@ -125,7 +125,7 @@ class MetadataResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class MetadataResponseTopic(Record):
+class MetadataResponseTopic(MessageStruct):
     __slots__ = (
         "error_code",
         "name",

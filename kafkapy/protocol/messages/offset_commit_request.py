@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -49,7 +49,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetCommitRequestPartition(Record):
+class OffsetCommitRequestPartition(MessageStruct):
     __slots__ = (
         "partition_index",
         "committed_offset",
@@ -80,7 +80,7 @@ class OffsetCommitRequestPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetCommitRequestTopic(Record):
+class OffsetCommitRequestTopic(MessageStruct):
     __slots__ = ("name", "topic_id", "partitions", "unknown_tagged_fields")
 
     name: str

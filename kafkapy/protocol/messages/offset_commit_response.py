@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -41,7 +41,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetCommitResponsePartition(Record):
+class OffsetCommitResponsePartition(MessageStruct):
     __slots__ = ("partition_index", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -60,7 +60,7 @@ class OffsetCommitResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetCommitResponseTopic(Record):
+class OffsetCommitResponseTopic(MessageStruct):
     __slots__ = ("name", "topic_id", "partitions", "unknown_tagged_fields")
 
     name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     new,
@@ -27,7 +27,7 @@ _unpack_i = Struct(">i").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetDeleteRequestPartition(Record):
+class OffsetDeleteRequestPartition(MessageStruct):
     __slots__ = ("partition_index", "unknown_tagged_fields")
 
     partition_index: int
@@ -39,7 +39,7 @@ class OffsetDeleteRequestPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetDeleteRequestTopic(Record):
+class OffsetDeleteRequestTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

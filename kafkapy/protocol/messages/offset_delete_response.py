@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     new,
@@ -31,7 +31,7 @@ _unpack_ih = Struct(">ih").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetDeleteResponsePartition(Record):
+class OffsetDeleteResponsePartition(MessageStruct):
     __slots__ = ("partition_index", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -50,7 +50,7 @@ class OffsetDeleteResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetDeleteResponseTopic(Record):
+class OffsetDeleteResponseTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -44,7 +44,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchRequestTopic(Record):
+class OffsetFetchRequestTopic(MessageStruct):
     __slots__ = ("name", "partition_indexes", "unknown_tagged_fields")
 
     name: str
@@ -63,7 +63,7 @@ class OffsetFetchRequestTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchRequestTopics(Record):
+class OffsetFetchRequestTopics(MessageStruct):
     __slots__ = ("name", "topic_id", "partition_indexes", "unknown_tagged_fields")
 
     name: str
@@ -85,7 +85,7 @@ class OffsetFetchRequestTopics(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchRequestGroup(Record):
+class OffsetFetchRequestGroup(MessageStruct):
     __slots__ = ("group_id", "member_id", "member_epoch", "topics", "unknown_tagged_fields")
 
     group_id: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -49,7 +49,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchResponsePartition(Record):
+class OffsetFetchResponsePartition(MessageStruct):
     __slots__ = (
         "partition_index",
         "committed_offset",
@@ -84,7 +84,7 @@ class OffsetFetchResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchResponseTopic(Record):
+class OffsetFetchResponseTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -103,7 +103,7 @@ class OffsetFetchResponseTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchResponsePartitions(Record):
+class OffsetFetchResponsePartitions(MessageStruct):
     __slots__ = (
         "partition_index",
         "committed_offset",
@@ -138,7 +138,7 @@ class OffsetFetchResponsePartitions(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchResponseTopics(Record):
+class OffsetFetchResponseTopics(MessageStruct):
     __slots__ = ("name", "topic_id", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -160,7 +160,7 @@ class OffsetFetchResponseTopics(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetFetchResponseGroup(Record):
+class OffsetFetchResponseGroup(MessageStruct):
     __slots__ = ("group_id", "topics", "error_code", "unknown_tagged_fields")
 
     group_id: str

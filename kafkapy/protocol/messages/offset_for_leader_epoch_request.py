@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_iiiB = Struct(">iiiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetForLeaderPartition(Record):
+class OffsetForLeaderPartition(MessageStruct):
     __slots__ = ("partition", "current_leader_epoch", "leader_epoch", "unknown_tagged_fields")
 
     partition: int
@@ -60,7 +60,7 @@ class OffsetForLeaderPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetForLeaderTopic(Record):
+class OffsetForLeaderTopic(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EpochEndOffset(Record):
+class EpochEndOffset(MessageStruct):
     __slots__ = ("error_code", "partition", "leader_epoch", "end_offset", "unknown_tagged_fields")
 
     error_code: int
@@ -63,7 +63,7 @@ class EpochEndOffset(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class OffsetForLeaderTopicResult(Record):
+class OffsetForLeaderTopicResult(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str

@@ -195,11 +195,8 @@ def _write_tags_of_partition_change_record_v0(out: Writer, item: PartitionChange
     tags: dict[int, bytes] = {}
     if item.isr is not None:
         value = Writer()
-        if item.isr is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.isr) + 1)
-            write_ints(value, item.isr, "i")
+        write_uvarint(value, len(item.isr) + 1)
+        write_ints(value, item.isr, "i")
         tags[0] = value.joined()
     if item.leader != -2:
         value = Writer()
@@ -207,27 +204,18 @@ def _write_tags_of_partition_change_record_v0(out: Writer, item: PartitionChange
         tags[1] = value.joined()
     if item.replicas is not None:
         value = Writer()
-        if item.replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.replicas) + 1)
-            write_ints(value, item.replicas, "i")
+        write_uvarint(value, len(item.replicas) + 1)
+        write_ints(value, item.replicas, "i")
         tags[2] = value.joined()
     if item.removing_replicas is not None:
         value = Writer()
-        if item.removing_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.removing_replicas) + 1)
-            write_ints(value, item.removing_replicas, "i")
+        write_uvarint(value, len(item.removing_replicas) + 1)
+        write_ints(value, item.removing_replicas, "i")
         tags[3] = value.joined()
     if item.adding_replicas is not None:
         value = Writer()
-        if item.adding_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.adding_replicas) + 1)
-            write_ints(value, item.adding_replicas, "i")
+        write_uvarint(value, len(item.adding_replicas) + 1)
+        write_ints(value, item.adding_replicas, "i")
         tags[4] = value.joined()
     if item.leader_recovery_state != -1:
         value = Writer()
@@ -366,11 +354,8 @@ def _write_tags_of_partition_change_record_v1(out: Writer, item: PartitionChange
     tags: dict[int, bytes] = {}
     if item.isr is not None:
         value = Writer()
-        if item.isr is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.isr) + 1)
-            write_ints(value, item.isr, "i")
+        write_uvarint(value, len(item.isr) + 1)
+        write_ints(value, item.isr, "i")
         tags[0] = value.joined()
     if item.leader != -2:
         value = Writer()
@@ -378,27 +363,18 @@ def _write_tags_of_partition_change_record_v1(out: Writer, item: PartitionChange
         tags[1] = value.joined()
     if item.replicas is not None:
         value = Writer()
-        if item.replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.replicas) + 1)
-            write_ints(value, item.replicas, "i")
+        write_uvarint(value, len(item.replicas) + 1)
+        write_ints(value, item.replicas, "i")
         tags[2] = value.joined()
     if item.removing_replicas is not None:
         value = Writer()
-        if item.removing_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.removing_replicas) + 1)
-            write_ints(value, item.removing_replicas, "i")
+        write_uvarint(value, len(item.removing_replicas) + 1)
+        write_ints(value, item.removing_replicas, "i")
         tags[3] = value.joined()
     if item.adding_replicas is not None:
         value = Writer()
-        if item.adding_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.adding_replicas) + 1)
-            write_ints(value, item.adding_replicas, "i")
+        write_uvarint(value, len(item.adding_replicas) + 1)
+        write_ints(value, item.adding_replicas, "i")
         tags[4] = value.joined()
     if item.leader_recovery_state != -1:
         value = Writer()
@@ -406,12 +382,9 @@ def _write_tags_of_partition_change_record_v1(out: Writer, item: PartitionChange
         tags[5] = value.joined()
     if item.directories is not None:
         value = Writer()
-        if item.directories is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.directories) + 1)
-            for directories_item in item.directories:
-                value += _pack_u(directories_item)
+        write_uvarint(value, len(item.directories) + 1)
+        for directories_item in item.directories:
+            value += _pack_u(directories_item)
         tags[8] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
@@ -569,11 +542,8 @@ def _write_tags_of_partition_change_record_v2(out: Writer, item: PartitionChange
     tags: dict[int, bytes] = {}
     if item.isr is not None:
         value = Writer()
-        if item.isr is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.isr) + 1)
-            write_ints(value, item.isr, "i")
+        write_uvarint(value, len(item.isr) + 1)
+        write_ints(value, item.isr, "i")
         tags[0] = value.joined()
     if item.leader != -2:
         value = Writer()
@@ -581,27 +551,18 @@ def _write_tags_of_partition_change_record_v2(out: Writer, item: PartitionChange
         tags[1] = value.joined()
     if item.replicas is not None:
         value = Writer()
-        if item.replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.replicas) + 1)
-            write_ints(value, item.replicas, "i")
+        write_uvarint(value, len(item.replicas) + 1)
+        write_ints(value, item.replicas, "i")
         tags[2] = value.joined()
     if item.removing_replicas is not None:
         value = Writer()
-        if item.removing_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.removing_replicas) + 1)
-            write_ints(value, item.removing_replicas, "i")
+        write_uvarint(value, len(item.removing_replicas) + 1)
+        write_ints(value, item.removing_replicas, "i")
         tags[3] = value.joined()
     if item.adding_replicas is not None:
         value = Writer()
-        if item.adding_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.adding_replicas) + 1)
-            write_ints(value, item.adding_replicas, "i")
+        write_uvarint(value, len(item.adding_replicas) + 1)
+        write_ints(value, item.adding_replicas, "i")
         tags[4] = value.joined()
     if item.leader_recovery_state != -1:
         value = Writer()
@@ -609,28 +570,19 @@ def _write_tags_of_partition_change_record_v2(out: Writer, item: PartitionChange
         tags[5] = value.joined()
     if item.eligible_leader_replicas is not None:
         value = Writer()
-        if item.eligible_leader_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.eligible_leader_replicas) + 1)
-            write_ints(value, item.eligible_leader_replicas, "i")
+        write_uvarint(value, len(item.eligible_leader_replicas) + 1)
+        write_ints(value, item.eligible_leader_replicas, "i")
         tags[6] = value.joined()
     if item.last_known_elr is not None:
         value = Writer()
-        if item.last_known_elr is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.last_known_elr) + 1)
-            write_ints(value, item.last_known_elr, "i")
+        write_uvarint(value, len(item.last_known_elr) + 1)
+        write_ints(value, item.last_known_elr, "i")
         tags[7] = value.joined()
     if item.directories is not None:
         value = Writer()
-        if item.directories is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.directories) + 1)
-            for directories_item in item.directories:
-                value += _pack_u(directories_item)
+        write_uvarint(value, len(item.directories) + 1)
+        for directories_item in item.directories:
+            value += _pack_u(directories_item)
         tags[8] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 

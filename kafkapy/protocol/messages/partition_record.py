@@ -357,19 +357,13 @@ def _write_tags_of_partition_record_v2(out: Writer, item: PartitionRecord) -> No
         tags[0] = value.joined()
     if item.eligible_leader_replicas is not None:
         value = Writer()
-        if item.eligible_leader_replicas is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.eligible_leader_replicas) + 1)
-            write_ints(value, item.eligible_leader_replicas, "i")
+        write_uvarint(value, len(item.eligible_leader_replicas) + 1)
+        write_ints(value, item.eligible_leader_replicas, "i")
         tags[1] = value.joined()
     if item.last_known_elr is not None:
         value = Writer()
-        if item.last_known_elr is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.last_known_elr) + 1)
-            write_ints(value, item.last_known_elr, "i")
+        write_uvarint(value, len(item.last_known_elr) + 1)
+        write_ints(value, item.last_known_elr, "i")
         tags[2] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 

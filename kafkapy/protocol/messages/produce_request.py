@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Records,
     Writer,
     check_count,
@@ -50,7 +50,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionProduceData(Record):
+class PartitionProduceData(MessageStruct):
     __slots__ = ("index", "records", "unknown_tagged_fields")
 
     index: int
@@ -69,7 +69,7 @@ class PartitionProduceData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicProduceData(Record):
+class TopicProduceData(MessageStruct):
     __slots__ = ("name", "topic_id", "partition_data", "unknown_tagged_fields")
 
     name: str

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     check_tag_end,
@@ -51,7 +51,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class BatchIndexAndErrorMessage(Record):
+class BatchIndexAndErrorMessage(MessageStruct):
     __slots__ = ("batch_index", "batch_index_error_message", "unknown_tagged_fields")
 
     batch_index: int
@@ -70,7 +70,7 @@ class BatchIndexAndErrorMessage(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderIdAndEpoch(Record):
+class LeaderIdAndEpoch(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "unknown_tagged_fields")
 
     leader_id: int
@@ -89,7 +89,7 @@ class LeaderIdAndEpoch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionProduceResponse(Record):
+class PartitionProduceResponse(MessageStruct):
     __slots__ = (
         "index",
         "error_code",
@@ -136,7 +136,7 @@ class PartitionProduceResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicProduceResponse(Record):
+class TopicProduceResponse(MessageStruct):
     __slots__ = ("name", "topic_id", "partition_responses", "unknown_tagged_fields")
 
     name: str
@@ -158,7 +158,7 @@ class TopicProduceResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "rack", "unknown_tagged_fields")
 
     node_id: int

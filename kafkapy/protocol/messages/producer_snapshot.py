@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
-from kafkapy.protocol.primitives import EMPTY, Data, Message, Record, Writer, check_count, new, unwritable
+from kafkapy.protocol.primitives import EMPTY, Data, Message, MessageStruct, Writer, check_count, new, unwritable
 
 _pack_I = Struct(">I").pack
 _pack_i = Struct(">i").pack
@@ -18,7 +18,7 @@ _unpack_qhiqiqiq = Struct(">qhiqiqiq").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ProducerEntry(Record):
+class ProducerEntry(MessageStruct):
     __slots__ = (
         "producer_id",
         "epoch",

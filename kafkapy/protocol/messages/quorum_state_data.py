@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -34,7 +34,7 @@ _unpack_iiiuB = Struct(">iii16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Voter(Record):
+class Voter(MessageStruct):
     __slots__ = ("voter_id", "unknown_tagged_fields")
 
     voter_id: int

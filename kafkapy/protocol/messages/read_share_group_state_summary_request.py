@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition", "leader_epoch", "unknown_tagged_fields")
 
     partition: int
@@ -50,7 +50,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReadStateSummaryData(Record):
+class ReadStateSummaryData(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -140,7 +140,10 @@ def _write_read_state_summary_data_v0(out: Writer, item: ReadStateSummaryData) -
         out.append(0)
 
 
-def _read_read_share_group_state_summary_request_v0(data: Data, position: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
+def _read_read_share_group_state_summary_request_v0(
+    data: Data,
+    position: int,
+) -> tuple[ReadShareGroupStateSummaryRequest, int]:
     item = new(ReadShareGroupStateSummaryRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -35,7 +35,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionResult(Record):
+class PartitionResult(MessageStruct):
     __slots__ = (
         "partition",
         "error_code",
@@ -78,7 +78,7 @@ class PartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ReadStateSummaryResult(Record):
+class ReadStateSummaryResult(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -171,7 +171,10 @@ def _write_read_state_summary_result_v0(out: Writer, item: ReadStateSummaryResul
         out.append(0)
 
 
-def _read_read_share_group_state_summary_response_v0(data: Data, position: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+def _read_read_share_group_state_summary_response_v0(
+    data: Data,
+    position: int,
+) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     item = new(ReadShareGroupStateSummaryResponse)
     count = data[position]
     position += 1
@@ -257,7 +260,10 @@ def _write_read_state_summary_result_v1(out: Writer, item: ReadStateSummaryResul
         out.append(0)
 
 
-def _read_read_share_group_state_summary_response_v1(data: Data, position: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
+def _read_read_share_group_state_summary_response_v1(
+    data: Data,
+    position: int,
+) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     item = new(ReadShareGroupStateSummaryResponse)
     count = data[position]
     position += 1

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -45,7 +45,7 @@ _unpack_ttB = Struct(">??B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class BrokerEndpoint(Record):
+class BrokerEndpoint(MessageStruct):
     __slots__ = ("name", "host", "port", "security_protocol", "unknown_tagged_fields")
 
     name: str
@@ -70,7 +70,7 @@ class BrokerEndpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class BrokerFeature(Record):
+class BrokerFeature(MessageStruct):
     __slots__ = ("name", "min_supported_version", "max_supported_version", "unknown_tagged_fields")
 
     name: str
@@ -525,12 +525,9 @@ def _write_tags_of_register_broker_record_v4(out: Writer, item: RegisterBrokerRe
         tags[0] = value.joined()
     if item.cordoned_log_dirs is not None:
         value = Writer()
-        if item.cordoned_log_dirs is None:
-            value.append(0)
-        else:
-            write_uvarint(value, len(item.cordoned_log_dirs) + 1)
-            for cordoned_log_dirs_item in item.cordoned_log_dirs:
-                value += _pack_u(cordoned_log_dirs_item)
+        write_uvarint(value, len(item.cordoned_log_dirs) + 1)
+        for cordoned_log_dirs_item in item.cordoned_log_dirs:
+            value += _pack_u(cordoned_log_dirs_item)
         tags[1] = value.joined()
     write_tag_section(out, tags, item.unknown_tagged_fields)
 

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -44,7 +44,7 @@ _unpack_uiB = Struct(">16siB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicIdPartitionEntry(Record):
+class TopicIdPartitionEntry(MessageStruct):
     __slots__ = ("name", "id", "partition", "unknown_tagged_fields")
 
     name: str
@@ -66,7 +66,7 @@ class TopicIdPartitionEntry(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class RemoteLogSegmentIdEntry(Record):
+class RemoteLogSegmentIdEntry(MessageStruct):
     __slots__ = ("topic_id_partition", "id", "unknown_tagged_fields")
 
     topic_id_partition: TopicIdPartitionEntry
@@ -85,7 +85,7 @@ class RemoteLogSegmentIdEntry(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SegmentLeaderEpochEntry(Record):
+class SegmentLeaderEpochEntry(MessageStruct):
     __slots__ = ("leader_epoch", "offset", "unknown_tagged_fields")
 
     leader_epoch: int
@@ -154,7 +154,9 @@ class RemoteLogSegmentMetadataRecord(Message):
         txn_index_empty: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
-        self.remote_log_segment_id = RemoteLogSegmentIdEntry() if remote_log_segment_id is EMPTY else remote_log_segment_id
+        self.remote_log_segment_id = (
+            RemoteLogSegmentIdEntry() if remote_log_segment_id is EMPTY else remote_log_segment_id
+        )
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.broker_id = broker_id
@@ -245,7 +247,10 @@ def _read_tags_of_remote_log_segment_metadata_record_v0(
     return position
 
 
-def _read_remote_log_segment_metadata_record_v0(data: Data, position: int) -> tuple[RemoteLogSegmentMetadataRecord, int]:
+def _read_remote_log_segment_metadata_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemoteLogSegmentMetadataRecord, int]:
     item = new(RemoteLogSegmentMetadataRecord)
     item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position)
     (

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_uqqiqqB = Struct(">16sqqiqqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SegmentLeaderEpochEntry(Record):
+class SegmentLeaderEpochEntry(MessageStruct):
     __slots__ = ("leader_epoch", "offset", "unknown_tagged_fields")
 
     leader_epoch: int
@@ -158,7 +158,10 @@ def _read_tags_of_remote_log_segment_metadata_snapshot_record_v0(
     return position
 
 
-def _read_remote_log_segment_metadata_snapshot_record_v0(data: Data, position: int) -> tuple[RemoteLogSegmentMetadataSnapshotRecord, int]:
+def _read_remote_log_segment_metadata_snapshot_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemoteLogSegmentMetadataSnapshotRecord, int]:
     item = new(RemoteLogSegmentMetadataSnapshotRecord)
     (
         item.segment_id,
@@ -188,7 +191,10 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(data: Data, position: i
     return item, position
 
 
-def _write_tags_of_remote_log_segment_metadata_snapshot_record_v0(out: Writer, item: RemoteLogSegmentMetadataSnapshotRecord) -> None:
+def _write_tags_of_remote_log_segment_metadata_snapshot_record_v0(
+    out: Writer,
+    item: RemoteLogSegmentMetadataSnapshotRecord,
+) -> None:
     tags: dict[int, bytes] = {}
     if item.txn_index_empty:
         value = Writer()
@@ -197,7 +203,10 @@ def _write_tags_of_remote_log_segment_metadata_snapshot_record_v0(out: Writer, i
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
-def _write_remote_log_segment_metadata_snapshot_record_v0(out: Writer, item: RemoteLogSegmentMetadataSnapshotRecord) -> None:
+def _write_remote_log_segment_metadata_snapshot_record_v0(
+    out: Writer,
+    item: RemoteLogSegmentMetadataSnapshotRecord,
+) -> None:
     out += _pack_uqqiqq(
         item.segment_id,
         item.start_offset,

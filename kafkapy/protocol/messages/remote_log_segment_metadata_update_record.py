@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_nullable_byte_string,
     compact_string,
@@ -35,7 +35,7 @@ _unpack_uiB = Struct(">16siB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicIdPartitionEntry(Record):
+class TopicIdPartitionEntry(MessageStruct):
     __slots__ = ("name", "id", "partition", "unknown_tagged_fields")
 
     name: str
@@ -57,7 +57,7 @@ class TopicIdPartitionEntry(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class RemoteLogSegmentIdEntry(Record):
+class RemoteLogSegmentIdEntry(MessageStruct):
     __slots__ = ("topic_id_partition", "id", "unknown_tagged_fields")
 
     topic_id_partition: TopicIdPartitionEntry
@@ -108,7 +108,9 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
         remote_log_segment_state: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
-        self.remote_log_segment_id = RemoteLogSegmentIdEntry() if remote_log_segment_id is EMPTY else remote_log_segment_id
+        self.remote_log_segment_id = (
+            RemoteLogSegmentIdEntry() if remote_log_segment_id is EMPTY else remote_log_segment_id
+        )
         self.broker_id = broker_id
         self.event_timestamp_ms = event_timestamp_ms
         self.custom_metadata = custom_metadata
@@ -156,7 +158,10 @@ def _write_remote_log_segment_id_entry_v0(out: Writer, item: RemoteLogSegmentIdE
         out.append(0)
 
 
-def _read_remote_log_segment_metadata_update_record_v0(data: Data, position: int) -> tuple[RemoteLogSegmentMetadataUpdateRecord, int]:
+def _read_remote_log_segment_metadata_update_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemoteLogSegmentMetadataUpdateRecord, int]:
     item = new(RemoteLogSegmentMetadataUpdateRecord)
     item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position)
     item.broker_id, item.event_timestamp_ms, size = _unpack_iqB(data, position)
@@ -170,7 +175,10 @@ def _read_remote_log_segment_metadata_update_record_v0(data: Data, position: int
     return item, position
 
 
-def _write_remote_log_segment_metadata_update_record_v0(out: Writer, item: RemoteLogSegmentMetadataUpdateRecord) -> None:
+def _write_remote_log_segment_metadata_update_record_v0(
+    out: Writer,
+    item: RemoteLogSegmentMetadataUpdateRecord,
+) -> None:
     _write_remote_log_segment_id_entry_v0(out, item.remote_log_segment_id)
     out += _pack_iq(item.broker_id, item.event_timestamp_ms)
     write_compact_nullable_byte_string(out, item.custom_metadata)

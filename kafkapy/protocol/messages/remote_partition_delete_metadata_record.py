@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_string,
     new,
@@ -29,7 +29,7 @@ _unpack_uiB = Struct(">16siB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicIdPartitionEntry(Record):
+class TopicIdPartitionEntry(MessageStruct):
     __slots__ = ("name", "id", "partition", "unknown_tagged_fields")
 
     name: str
@@ -107,7 +107,10 @@ def _write_topic_id_partition_entry_v0(out: Writer, item: TopicIdPartitionEntry)
         out.append(0)
 
 
-def _read_remote_partition_delete_metadata_record_v0(data: Data, position: int) -> tuple[RemotePartitionDeleteMetadataRecord, int]:
+def _read_remote_partition_delete_metadata_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemotePartitionDeleteMetadataRecord, int]:
     item = new(RemotePartitionDeleteMetadataRecord)
     item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position)
     (

@@ -32,7 +32,10 @@ class RemoveAccessControlEntryRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_remove_access_control_entry_record_v0(data: Data, position: int) -> tuple[RemoveAccessControlEntryRecord, int]:
+def _read_remove_access_control_entry_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemoveAccessControlEntryRecord, int]:
     item = new(RemoveAccessControlEntryRecord)
     item.id, tag_count = _unpack_uB(data, position)
     position += 17

@@ -19,7 +19,6 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
 class RemoveDelegationTokenRecord(Message):
     __slots__ = ("token_id", "unknown_tagged_fields")

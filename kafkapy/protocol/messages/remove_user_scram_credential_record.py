@@ -48,7 +48,10 @@ class RemoveUserScramCredentialRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_remove_user_scram_credential_record_v0(data: Data, position: int) -> tuple[RemoveUserScramCredentialRecord, int]:
+def _read_remove_user_scram_credential_record_v0(
+    data: Data,
+    position: int,
+) -> tuple[RemoveUserScramCredentialRecord, int]:
     item = new(RemoveUserScramCredentialRecord)
     item.name, position = compact_string(data, position + 1, data[position])
     item.mechanism, tag_count = _unpack_bB(data, position)

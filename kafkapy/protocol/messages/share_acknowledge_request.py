@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -38,7 +38,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AcknowledgementBatch(Record):
+class AcknowledgementBatch(MessageStruct):
     __slots__ = ("first_offset", "last_offset", "acknowledge_types", "unknown_tagged_fields")
 
     first_offset: int
@@ -60,7 +60,7 @@ class AcknowledgementBatch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AcknowledgePartition(Record):
+class AcknowledgePartition(MessageStruct):
     __slots__ = ("partition_index", "acknowledgement_batches", "unknown_tagged_fields")
 
     partition_index: int
@@ -79,7 +79,7 @@ class AcknowledgePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AcknowledgeTopic(Record):
+class AcknowledgeTopic(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes

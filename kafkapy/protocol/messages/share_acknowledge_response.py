@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -37,7 +37,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderIdAndEpoch(Record):
+class LeaderIdAndEpoch(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "unknown_tagged_fields")
 
     leader_id: int
@@ -56,7 +56,7 @@ class LeaderIdAndEpoch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition_index", "error_code", "error_message", "current_leader", "unknown_tagged_fields")
 
     partition_index: int
@@ -81,7 +81,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ShareAcknowledgeTopicResponse(Record):
+class ShareAcknowledgeTopicResponse(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -100,7 +100,7 @@ class ShareAcknowledgeTopicResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "rack", "unknown_tagged_fields")
 
     node_id: int

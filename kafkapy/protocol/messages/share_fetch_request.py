@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -40,7 +40,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AcknowledgementBatch(Record):
+class AcknowledgementBatch(MessageStruct):
     __slots__ = ("first_offset", "last_offset", "acknowledge_types", "unknown_tagged_fields")
 
     first_offset: int
@@ -62,7 +62,7 @@ class AcknowledgementBatch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FetchPartition(Record):
+class FetchPartition(MessageStruct):
     __slots__ = ("partition_index", "partition_max_bytes", "acknowledgement_batches", "unknown_tagged_fields")
 
     partition_index: int
@@ -84,7 +84,7 @@ class FetchPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FetchTopic(Record):
+class FetchTopic(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -103,7 +103,7 @@ class FetchTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ForgottenTopic(Record):
+class ForgottenTopic(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Records,
     Writer,
     compact_count,
@@ -44,7 +44,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LeaderIdAndEpoch(Record):
+class LeaderIdAndEpoch(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "unknown_tagged_fields")
 
     leader_id: int
@@ -63,7 +63,7 @@ class LeaderIdAndEpoch(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AcquiredRecords(Record):
+class AcquiredRecords(MessageStruct):
     __slots__ = ("first_offset", "last_offset", "delivery_count", "unknown_tagged_fields")
 
     first_offset: int
@@ -85,7 +85,7 @@ class AcquiredRecords(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "error_code",
@@ -132,7 +132,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class ShareFetchableTopicResponse(Record):
+class ShareFetchableTopicResponse(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -151,7 +151,7 @@ class ShareFetchableTopicResponse(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "rack", "unknown_tagged_fields")
 
     node_id: int

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     int_list,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitions(Record):
+class TopicPartitions(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -105,7 +105,10 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_share_group_current_member_assignment_value_v0(data: Data, position: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
+def _read_share_group_current_member_assignment_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     item = new(ShareGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
@@ -123,7 +126,10 @@ def _read_share_group_current_member_assignment_value_v0(data: Data, position: i
     return item, position
 
 
-def _write_share_group_current_member_assignment_value_v0(out: Writer, item: ShareGroupCurrentMemberAssignmentValue) -> None:
+def _write_share_group_current_member_assignment_value_v0(
+    out: Writer,
+    item: ShareGroupCurrentMemberAssignmentValue,
+) -> None:
     out += _pack_iib(item.member_epoch, item.previous_member_epoch, item.state)
     write_uvarint(out, len(item.assigned_partitions) + 1)
     for assigned_partitions_item in item.assigned_partitions:

@@ -31,7 +31,10 @@ class ShareGroupStatePartitionMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_state_partition_metadata_key_v0(data: Data, position: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
+def _read_share_group_state_partition_metadata_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
     item = new(ShareGroupStatePartitionMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartitionsInfo(Record):
+class TopicPartitionsInfo(MessageStruct):
     __slots__ = ("topic_id", "topic_name", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -53,7 +53,7 @@ class TopicPartitionsInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicInfo(Record):
+class TopicInfo(MessageStruct):
     __slots__ = ("topic_id", "topic_name", "unknown_tagged_fields")
 
     topic_id: bytes
@@ -150,7 +150,10 @@ def _write_topic_info_v0(out: Writer, item: TopicInfo) -> None:
         out.append(0)
 
 
-def _read_share_group_state_partition_metadata_value_v0(data: Data, position: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
+def _read_share_group_state_partition_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     item = new(ShareGroupStatePartitionMetadataValue)
     count = data[position]
     position += 1
@@ -184,7 +187,10 @@ def _read_share_group_state_partition_metadata_value_v0(data: Data, position: in
     return item, position
 
 
-def _write_share_group_state_partition_metadata_value_v0(out: Writer, item: ShareGroupStatePartitionMetadataValue) -> None:
+def _write_share_group_state_partition_metadata_value_v0(
+    out: Writer,
+    item: ShareGroupStatePartitionMetadataValue,
+) -> None:
     write_uvarint(out, len(item.initializing_topics) + 1)
     for initializing_topics_item in item.initializing_topics:
         _write_topic_partitions_info_v0(out, initializing_topics_item)

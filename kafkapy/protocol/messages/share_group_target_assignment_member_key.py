@@ -38,7 +38,10 @@ class ShareGroupTargetAssignmentMemberKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_target_assignment_member_key_v0(data: Data, position: int) -> tuple[ShareGroupTargetAssignmentMemberKey, int]:
+def _read_share_group_target_assignment_member_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupTargetAssignmentMemberKey, int]:
     item = new(ShareGroupTargetAssignmentMemberKey)
     (size,) = _unpack_h(data, position)
     position += 2

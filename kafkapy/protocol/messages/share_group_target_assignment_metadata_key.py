@@ -31,7 +31,10 @@ class ShareGroupTargetAssignmentMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_target_assignment_metadata_key_v0(data: Data, position: int) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
+def _read_share_group_target_assignment_metadata_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
     item = new(ShareGroupTargetAssignmentMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -40,7 +43,10 @@ def _read_share_group_target_assignment_metadata_key_v0(data: Data, position: in
     return item, position
 
 
-def _write_share_group_target_assignment_metadata_key_v0(out: Writer, item: ShareGroupTargetAssignmentMetadataKey) -> None:
+def _write_share_group_target_assignment_metadata_key_v0(
+    out: Writer,
+    item: ShareGroupTargetAssignmentMetadataKey,
+) -> None:
     write_string(out, item.group_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")

@@ -60,7 +60,10 @@ def _read_tags_of_share_group_target_assignment_metadata_value_v0(
     return position
 
 
-def _read_share_group_target_assignment_metadata_value_v0(data: Data, position: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
+def _read_share_group_target_assignment_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
     item = new(ShareGroupTargetAssignmentMetadataValue)
     item.assignment_epoch, tag_count = _unpack_iB(data, position)
     position += 5
@@ -71,7 +74,10 @@ def _read_share_group_target_assignment_metadata_value_v0(data: Data, position: 
     return item, position
 
 
-def _write_tags_of_share_group_target_assignment_metadata_value_v0(out: Writer, item: ShareGroupTargetAssignmentMetadataValue) -> None:
+def _write_tags_of_share_group_target_assignment_metadata_value_v0(
+    out: Writer,
+    item: ShareGroupTargetAssignmentMetadataValue,
+) -> None:
     tags: dict[int, bytes] = {}
     if item.assignment_timestamp != 0:
         value = Writer()
@@ -80,7 +86,10 @@ def _write_tags_of_share_group_target_assignment_metadata_value_v0(out: Writer, 
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
-def _write_share_group_target_assignment_metadata_value_v0(out: Writer, item: ShareGroupTargetAssignmentMetadataValue) -> None:
+def _write_share_group_target_assignment_metadata_value_v0(
+    out: Writer,
+    item: ShareGroupTargetAssignmentMetadataValue,
+) -> None:
     out += _pack_i(item.assignment_epoch)
     if item.unknown_tagged_fields or item.assignment_timestamp != 0:
         _write_tags_of_share_group_target_assignment_metadata_value_v0(out, item)

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -31,7 +31,7 @@ _unpack_qqbhB = Struct(">qqbhB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class StateBatch(Record):
+class StateBatch(MessageStruct):
     __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "unknown_tagged_fields")
 
     first_offset: int

@@ -38,7 +38,10 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_streams_group_current_member_assignment_key_v0(data: Data, position: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
+def _read_streams_group_current_member_assignment_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
     item = new(StreamsGroupCurrentMemberAssignmentKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -50,7 +53,10 @@ def _read_streams_group_current_member_assignment_key_v0(data: Data, position: i
     return item, position
 
 
-def _write_streams_group_current_member_assignment_key_v0(out: Writer, item: StreamsGroupCurrentMemberAssignmentKey) -> None:
+def _write_streams_group_current_member_assignment_key_v0(
+    out: Writer,
+    item: StreamsGroupCurrentMemberAssignmentKey,
+) -> None:
     write_string(out, item.group_id)
     write_string(out, item.member_id)
     if item.unknown_tagged_fields:

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -31,7 +31,7 @@ _unpack_iibB = Struct(">iibB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskIds(Record):
+class TaskIds(MessageStruct):
     __slots__ = ("subtopology_id", "partitions", "assignment_epochs", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -103,9 +103,15 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self.active_tasks = [] if active_tasks is EMPTY else active_tasks
         self.standby_tasks = [] if standby_tasks is EMPTY else standby_tasks
         self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
-        self.active_tasks_pending_revocation = [] if active_tasks_pending_revocation is EMPTY else active_tasks_pending_revocation
-        self.standby_tasks_pending_revocation = [] if standby_tasks_pending_revocation is EMPTY else standby_tasks_pending_revocation
-        self.warmup_tasks_pending_revocation = [] if warmup_tasks_pending_revocation is EMPTY else warmup_tasks_pending_revocation
+        self.active_tasks_pending_revocation = (
+            [] if active_tasks_pending_revocation is EMPTY else active_tasks_pending_revocation
+        )
+        self.standby_tasks_pending_revocation = (
+            [] if standby_tasks_pending_revocation is EMPTY else standby_tasks_pending_revocation
+        )
+        self.warmup_tasks_pending_revocation = (
+            [] if warmup_tasks_pending_revocation is EMPTY else warmup_tasks_pending_revocation
+        )
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
@@ -169,7 +175,10 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
         out.append(0)
 
 
-def _read_streams_group_current_member_assignment_value_v0(data: Data, position: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
+def _read_streams_group_current_member_assignment_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     item = new(StreamsGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
@@ -227,7 +236,10 @@ def _read_streams_group_current_member_assignment_value_v0(data: Data, position:
     return item, position
 
 
-def _write_streams_group_current_member_assignment_value_v0(out: Writer, item: StreamsGroupCurrentMemberAssignmentValue) -> None:
+def _write_streams_group_current_member_assignment_value_v0(
+    out: Writer,
+    item: StreamsGroupCurrentMemberAssignmentValue,
+) -> None:
     out += _pack_iib(item.member_epoch, item.previous_member_epoch, item.state)
     write_uvarint(out, len(item.active_tasks) + 1)
     for active_tasks_item in item.active_tasks:

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -45,7 +45,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KeyValue(Record):
+class KeyValue(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str
@@ -59,7 +59,7 @@ class KeyValue(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicInfo(Record):
+class TopicInfo(MessageStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs", "unknown_tagged_fields")
 
     name: str
@@ -84,7 +84,7 @@ class TopicInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Subtopology(Record):
+class Subtopology(MessageStruct):
     __slots__ = (
         "subtopology_id",
         "source_topics",
@@ -119,7 +119,7 @@ class Subtopology(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Topology(Record):
+class Topology(MessageStruct):
     __slots__ = ("epoch", "subtopologies", "unknown_tagged_fields")
 
     epoch: int
@@ -138,7 +138,7 @@ class Topology(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Endpoint(Record):
+class Endpoint(MessageStruct):
     __slots__ = ("host", "port", "unknown_tagged_fields")
 
     host: str
@@ -152,7 +152,7 @@ class Endpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskOffset(Record):
+class TaskOffset(MessageStruct):
     __slots__ = ("subtopology_id", "partition", "offset", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -174,7 +174,7 @@ class TaskOffset(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskIds(Record):
+class TaskIds(MessageStruct):
     __slots__ = ("subtopology_id", "partitions", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -193,7 +193,7 @@ class TaskIds(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Assignment(Record):
+class Assignment(MessageStruct):
     __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks", "unknown_tagged_fields")
 
     active_tasks: list[TaskIds]
@@ -215,7 +215,7 @@ class Assignment(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Member(Record):
+class Member(MessageStruct):
     __slots__ = (
         "member_id",
         "member_epoch",
@@ -290,7 +290,7 @@ class Member(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DescribedGroup(Record):
+class DescribedGroup(MessageStruct):
     __slots__ = (
         "error_code",
         "error_message",

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -44,7 +44,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KeyValue(Record):
+class KeyValue(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str
@@ -58,7 +58,7 @@ class KeyValue(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicInfo(Record):
+class TopicInfo(MessageStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs", "unknown_tagged_fields")
 
     name: str
@@ -83,7 +83,7 @@ class TopicInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CopartitionGroup(Record):
+class CopartitionGroup(MessageStruct):
     __slots__ = ("source_topics", "source_topic_regex", "repartition_source_topics", "unknown_tagged_fields")
 
     source_topics: list[int]
@@ -105,7 +105,7 @@ class CopartitionGroup(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Subtopology(Record):
+class Subtopology(MessageStruct):
     __slots__ = (
         "subtopology_id",
         "source_topics",
@@ -148,7 +148,7 @@ class Subtopology(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Topology(Record):
+class Topology(MessageStruct):
     __slots__ = ("epoch", "subtopologies", "unknown_tagged_fields")
 
     epoch: int
@@ -167,7 +167,7 @@ class Topology(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskIds(Record):
+class TaskIds(MessageStruct):
     __slots__ = ("subtopology_id", "partitions", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -186,7 +186,7 @@ class TaskIds(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Endpoint(Record):
+class Endpoint(MessageStruct):
     __slots__ = ("host", "port", "unknown_tagged_fields")
 
     host: str
@@ -200,7 +200,7 @@ class Endpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskOffset(Record):
+class TaskOffset(MessageStruct):
     __slots__ = ("subtopology_id", "partition", "offset", "unknown_tagged_fields")
 
     subtopology_id: str

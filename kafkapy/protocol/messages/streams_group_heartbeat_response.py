@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -40,7 +40,7 @@ _unpack_iiiiB = Struct(">iiiiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Status(Record):
+class Status(MessageStruct):
     __slots__ = ("status_code", "status_detail", "unknown_tagged_fields")
 
     status_code: int
@@ -59,7 +59,7 @@ class Status(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TaskIds(Record):
+class TaskIds(MessageStruct):
     __slots__ = ("subtopology_id", "partitions", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -78,7 +78,7 @@ class TaskIds(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Endpoint(Record):
+class Endpoint(MessageStruct):
     __slots__ = ("host", "port", "unknown_tagged_fields")
 
     host: str
@@ -92,7 +92,7 @@ class Endpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicPartition(Record):
+class TopicPartition(MessageStruct):
     __slots__ = ("topic", "partitions", "unknown_tagged_fields")
 
     topic: str
@@ -111,7 +111,7 @@ class TopicPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class EndpointToPartitions(Record):
+class EndpointToPartitions(MessageStruct):
     __slots__ = ("user_endpoint", "active_partitions", "standby_partitions", "unknown_tagged_fields")
 
     user_endpoint: Endpoint

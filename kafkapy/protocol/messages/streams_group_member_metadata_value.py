@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -33,7 +33,7 @@ _unpack_iiB = Struct(">iiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Endpoint(Record):
+class Endpoint(MessageStruct):
     __slots__ = ("host", "port", "unknown_tagged_fields")
 
     host: str
@@ -47,7 +47,7 @@ class Endpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KeyValue(Record):
+class KeyValue(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str
@@ -158,7 +158,10 @@ def _write_key_value_v0(out: Writer, item: KeyValue) -> None:
         out.append(0)
 
 
-def _read_streams_group_member_metadata_value_v0(data: Data, position: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
+def _read_streams_group_member_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupMemberMetadataValue, int]:
     item = new(StreamsGroupMemberMetadataValue)
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
     item.rack_id, position = compact_nullable_string(data, position + 1, data[position])

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -31,7 +31,7 @@ _unpack_iqB = Struct(">iqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class LastAssignmentConfig(Record):
+class LastAssignmentConfig(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str

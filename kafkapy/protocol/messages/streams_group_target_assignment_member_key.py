@@ -38,7 +38,10 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_streams_group_target_assignment_member_key_v0(data: Data, position: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
+def _read_streams_group_target_assignment_member_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
     item = new(StreamsGroupTargetAssignmentMemberKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -50,7 +53,10 @@ def _read_streams_group_target_assignment_member_key_v0(data: Data, position: in
     return item, position
 
 
-def _write_streams_group_target_assignment_member_key_v0(out: Writer, item: StreamsGroupTargetAssignmentMemberKey) -> None:
+def _write_streams_group_target_assignment_member_key_v0(
+    out: Writer,
+    item: StreamsGroupTargetAssignmentMemberKey,
+) -> None:
     write_string(out, item.group_id)
     write_string(out, item.member_id)
     if item.unknown_tagged_fields:

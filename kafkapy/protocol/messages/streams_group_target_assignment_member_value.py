@@ -11,7 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -25,9 +25,8 @@ from kafkapy.protocol.primitives import (
 )
 
 
-
 @dataclass(init=False, repr=False, eq=False)
-class TaskIds(Record):
+class TaskIds(MessageStruct):
     __slots__ = ("subtopology_id", "partitions", "unknown_tagged_fields")
 
     subtopology_id: str
@@ -99,7 +98,10 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
         out.append(0)
 
 
-def _read_streams_group_target_assignment_member_value_v0(data: Data, position: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
+def _read_streams_group_target_assignment_member_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     item = new(StreamsGroupTargetAssignmentMemberValue)
     count = data[position]
     position += 1
@@ -133,7 +135,10 @@ def _read_streams_group_target_assignment_member_value_v0(data: Data, position: 
     return item, position
 
 
-def _write_streams_group_target_assignment_member_value_v0(out: Writer, item: StreamsGroupTargetAssignmentMemberValue) -> None:
+def _write_streams_group_target_assignment_member_value_v0(
+    out: Writer,
+    item: StreamsGroupTargetAssignmentMemberValue,
+) -> None:
     write_uvarint(out, len(item.active_tasks) + 1)
     for active_tasks_item in item.active_tasks:
         _write_task_ids_v0(out, active_tasks_item)

@@ -31,7 +31,10 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_streams_group_target_assignment_metadata_key_v0(data: Data, position: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
+def _read_streams_group_target_assignment_metadata_key_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
     item = new(StreamsGroupTargetAssignmentMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -40,7 +43,10 @@ def _read_streams_group_target_assignment_metadata_key_v0(data: Data, position: 
     return item, position
 
 
-def _write_streams_group_target_assignment_metadata_key_v0(out: Writer, item: StreamsGroupTargetAssignmentMetadataKey) -> None:
+def _write_streams_group_target_assignment_metadata_key_v0(
+    out: Writer,
+    item: StreamsGroupTargetAssignmentMetadataKey,
+) -> None:
     write_string(out, item.group_id)
     if item.unknown_tagged_fields:
         raise unwritable("unknown_tagged_fields")

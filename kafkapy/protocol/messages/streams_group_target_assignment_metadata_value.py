@@ -60,7 +60,10 @@ def _read_tags_of_streams_group_target_assignment_metadata_value_v0(
     return position
 
 
-def _read_streams_group_target_assignment_metadata_value_v0(data: Data, position: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
+def _read_streams_group_target_assignment_metadata_value_v0(
+    data: Data,
+    position: int,
+) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
     item = new(StreamsGroupTargetAssignmentMetadataValue)
     item.assignment_epoch, tag_count = _unpack_iB(data, position)
     position += 5
@@ -71,7 +74,10 @@ def _read_streams_group_target_assignment_metadata_value_v0(data: Data, position
     return item, position
 
 
-def _write_tags_of_streams_group_target_assignment_metadata_value_v0(out: Writer, item: StreamsGroupTargetAssignmentMetadataValue) -> None:
+def _write_tags_of_streams_group_target_assignment_metadata_value_v0(
+    out: Writer,
+    item: StreamsGroupTargetAssignmentMetadataValue,
+) -> None:
     tags: dict[int, bytes] = {}
     if item.assignment_timestamp != 0:
         value = Writer()
@@ -80,7 +86,10 @@ def _write_tags_of_streams_group_target_assignment_metadata_value_v0(out: Writer
     write_tag_section(out, tags, item.unknown_tagged_fields)
 
 
-def _write_streams_group_target_assignment_metadata_value_v0(out: Writer, item: StreamsGroupTargetAssignmentMetadataValue) -> None:
+def _write_streams_group_target_assignment_metadata_value_v0(
+    out: Writer,
+    item: StreamsGroupTargetAssignmentMetadataValue,
+) -> None:
     out += _pack_i(item.assignment_epoch)
     if item.unknown_tagged_fields or item.assignment_timestamp != 0:
         _write_tags_of_streams_group_target_assignment_metadata_value_v0(out, item)

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -32,7 +32,7 @@ _unpack_ihB = Struct(">ihB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicConfig(Record):
+class TopicConfig(MessageStruct):
     __slots__ = ("key", "value", "unknown_tagged_fields")
 
     key: str
@@ -46,7 +46,7 @@ class TopicConfig(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicInfo(Record):
+class TopicInfo(MessageStruct):
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs", "unknown_tagged_fields")
 
     name: str
@@ -71,7 +71,7 @@ class TopicInfo(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CopartitionGroup(Record):
+class CopartitionGroup(MessageStruct):
     __slots__ = ("source_topics", "source_topic_regex", "repartition_source_topics", "unknown_tagged_fields")
 
     source_topics: list[int]
@@ -93,7 +93,7 @@ class CopartitionGroup(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Subtopology(Record):
+class Subtopology(MessageStruct):
     __slots__ = (
         "subtopology_id",
         "source_topics",

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     byte_string,
     check_count,
@@ -43,7 +43,7 @@ _unpack_ih = Struct(">ih").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class SyncGroupRequestAssignment(Record):
+class SyncGroupRequestAssignment(MessageStruct):
     __slots__ = ("member_id", "assignment", "unknown_tagged_fields")
 
     member_id: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     check_tag_end,
@@ -45,7 +45,7 @@ _unpack_qqB = Struct(">qqB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionsSchema(Record):
+class PartitionsSchema(MessageStruct):
     __slots__ = ("topic", "partition_ids", "unknown_tagged_fields")
 
     topic: str

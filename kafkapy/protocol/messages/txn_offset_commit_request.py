@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -46,7 +46,7 @@ _unpack_qhiB = Struct(">qhiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TxnOffsetCommitRequestPartition(Record):
+class TxnOffsetCommitRequestPartition(MessageStruct):
     __slots__ = (
         "partition_index",
         "committed_offset",
@@ -77,7 +77,7 @@ class TxnOffsetCommitRequestPartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TxnOffsetCommitRequestTopic(Record):
+class TxnOffsetCommitRequestTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -148,7 +148,10 @@ class TxnOffsetCommitRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_txn_offset_commit_request_partition_v0(data: Data, position: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
+def _read_txn_offset_commit_request_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, size = _unpack_iqh(data, position)
     position += 14
@@ -231,7 +234,10 @@ def _write_txn_offset_commit_request_v0(out: Writer, item: TxnOffsetCommitReques
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_partition_v2(data: Data, position: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
+def _read_txn_offset_commit_request_partition_v2(
+    data: Data,
+    position: int,
+) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqih(data, position)
     position += 18
@@ -313,7 +319,10 @@ def _write_txn_offset_commit_request_v2(out: Writer, item: TxnOffsetCommitReques
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_partition_v3(data: Data, position: int) -> tuple[TxnOffsetCommitRequestPartition, int]:
+def _read_txn_offset_commit_request_partition_v3(
+    data: Data,
+    position: int,
+) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqiB(data, position)
     position += 17

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_count,
     compact_count,
@@ -38,7 +38,7 @@ _unpack_ii = Struct(">ii").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TxnOffsetCommitResponsePartition(Record):
+class TxnOffsetCommitResponsePartition(MessageStruct):
     __slots__ = ("partition_index", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -57,7 +57,7 @@ class TxnOffsetCommitResponsePartition(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TxnOffsetCommitResponseTopic(Record):
+class TxnOffsetCommitResponseTopic(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -100,7 +100,10 @@ class TxnOffsetCommitResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_txn_offset_commit_response_partition_v0(data: Data, position: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
+def _read_txn_offset_commit_response_partition_v0(
+    data: Data,
+    position: int,
+) -> tuple[TxnOffsetCommitResponsePartition, int]:
     item = new(TxnOffsetCommitResponsePartition)
     item.partition_index, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -163,7 +166,10 @@ def _write_txn_offset_commit_response_v0(out: Writer, item: TxnOffsetCommitRespo
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_response_partition_v3(data: Data, position: int) -> tuple[TxnOffsetCommitResponsePartition, int]:
+def _read_txn_offset_commit_response_partition_v3(
+    data: Data,
+    position: int,
+) -> tuple[TxnOffsetCommitResponsePartition, int]:
     item = new(TxnOffsetCommitResponsePartition)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7

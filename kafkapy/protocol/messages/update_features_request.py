@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -35,7 +35,7 @@ _unpack_tB = Struct(">?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class FeatureUpdateKey(Record):
+class FeatureUpdateKey(MessageStruct):
     __slots__ = ("feature", "max_version_level", "allow_downgrade", "upgrade_type", "unknown_tagged_fields")
 
     feature: str

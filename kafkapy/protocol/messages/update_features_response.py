@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -32,7 +32,7 @@ _unpack_ihB = Struct(">ihB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class UpdatableFeatureResult(Record):
+class UpdatableFeatureResult(MessageStruct):
     __slots__ = ("feature", "error_code", "error_message", "unknown_tagged_fields")
 
     feature: str

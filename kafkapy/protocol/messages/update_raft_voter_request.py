@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -35,7 +35,7 @@ _unpack_iiuB = Struct(">ii16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Listener(Record):
+class Listener(MessageStruct):
     __slots__ = ("name", "host", "port", "unknown_tagged_fields")
 
     name: str
@@ -57,7 +57,7 @@ class Listener(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KRaftVersionFeature(Record):
+class KRaftVersionFeature(MessageStruct):
     __slots__ = ("min_supported_version", "max_supported_version", "unknown_tagged_fields")
 
     min_supported_version: int

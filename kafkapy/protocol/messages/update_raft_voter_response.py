@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_string,
@@ -31,7 +31,7 @@ _unpack_iiB = Struct(">iiB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CurrentLeader(Record):
+class CurrentLeader(MessageStruct):
     __slots__ = ("leader_id", "leader_epoch", "host", "port", "unknown_tagged_fields")
 
     leader_id: int

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -38,7 +38,7 @@ _unpack_iiiuuiqtB = Struct(">iii16s16siq?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = (
         "partition_index",
         "replica_epoch",
@@ -85,7 +85,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     check_tag_end,
     compact_count,
@@ -36,7 +36,7 @@ _unpack_ihiitB = Struct(">ihii?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionData(Record):
+class PartitionData(MessageStruct):
     __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "vote_granted", "unknown_tagged_fields")
 
     partition_index: int
@@ -64,7 +64,7 @@ class PartitionData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class TopicData(Record):
+class TopicData(MessageStruct):
     __slots__ = ("topic_name", "partitions", "unknown_tagged_fields")
 
     topic_name: str
@@ -83,7 +83,7 @@ class TopicData(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class NodeEndpoint(Record):
+class NodeEndpoint(MessageStruct):
     __slots__ = ("node_id", "host", "port", "unknown_tagged_fields")
 
     node_id: int

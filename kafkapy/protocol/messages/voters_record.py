@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -35,7 +35,7 @@ _unpack_iuB = Struct(">i16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Endpoint(Record):
+class Endpoint(MessageStruct):
     __slots__ = ("name", "host", "port", "unknown_tagged_fields")
 
     name: str
@@ -57,7 +57,7 @@ class Endpoint(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class KRaftVersionFeature(Record):
+class KRaftVersionFeature(MessageStruct):
     __slots__ = ("min_supported_version", "max_supported_version", "unknown_tagged_fields")
 
     min_supported_version: int
@@ -76,7 +76,7 @@ class KRaftVersionFeature(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class Voter(Record):
+class Voter(MessageStruct):
     __slots__ = ("voter_id", "voter_directory_id", "endpoints", "kraft_version_feature", "unknown_tagged_fields")
 
     voter_id: int

@@ -13,7 +13,7 @@ from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_nullable_string,
@@ -31,7 +31,7 @@ _unpack_uB = Struct(">16sB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class PartitionResult(Record):
+class PartitionResult(MessageStruct):
     __slots__ = ("partition", "error_code", "error_message", "unknown_tagged_fields")
 
     partition: int
@@ -53,7 +53,7 @@ class PartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WriteStateResult(Record):
+class WriteStateResult(MessageStruct):
     __slots__ = ("topic_id", "partitions", "unknown_tagged_fields")
 
     topic_id: bytes

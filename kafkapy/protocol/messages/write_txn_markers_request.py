@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -34,7 +34,7 @@ _unpack_qhtB = Struct(">qh?B").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WritableTxnMarkerTopic(Record):
+class WritableTxnMarkerTopic(MessageStruct):
     __slots__ = ("name", "partition_indexes", "unknown_tagged_fields")
 
     name: str
@@ -53,7 +53,7 @@ class WritableTxnMarkerTopic(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WritableTxnMarker(Record):
+class WritableTxnMarker(MessageStruct):
     __slots__ = (
         "producer_id",
         "producer_epoch",

@@ -12,7 +12,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
     Message,
-    Record,
+    MessageStruct,
     Writer,
     compact_count,
     compact_string,
@@ -30,7 +30,7 @@ _unpack_qB = Struct(">qB").unpack_from
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WritableTxnMarkerPartitionResult(Record):
+class WritableTxnMarkerPartitionResult(MessageStruct):
     __slots__ = ("partition_index", "error_code", "unknown_tagged_fields")
 
     partition_index: int
@@ -49,7 +49,7 @@ class WritableTxnMarkerPartitionResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WritableTxnMarkerTopicResult(Record):
+class WritableTxnMarkerTopicResult(MessageStruct):
     __slots__ = ("name", "partitions", "unknown_tagged_fields")
 
     name: str
@@ -68,7 +68,7 @@ class WritableTxnMarkerTopicResult(Record):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WritableTxnMarkerResult(Record):
+class WritableTxnMarkerResult(MessageStruct):
     __slots__ = ("producer_id", "topics", "unknown_tagged_fields")
 
     producer_id: int
@@ -108,7 +108,10 @@ class WriteTxnMarkersResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_writable_txn_marker_partition_result_v1(data: Data, position: int) -> tuple[WritableTxnMarkerPartitionResult, int]:
+def _read_writable_txn_marker_partition_result_v1(
+    data: Data,
+    position: int,
+) -> tuple[WritableTxnMarkerPartitionResult, int]:
     item = new(WritableTxnMarkerPartitionResult)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
