@@ -1,0 +1,46 @@
+"""The configuration of a node that nobody configured: `kafkapy start` without a file, and `kafkapy.Broker`.
+
+One node that is broker and controller, on loopback. Internal topics have one replica, because there is one broker, and
+a consumer group's first rebalance waits for nobody. Every key may be overridden.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+EMBEDDED_NODE_ID: Final = 1
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+
+ONE_NODE_DEFAULTS: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": CONTROLLER_LISTENER,
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def embedded_properties(
+    data_dir: str,
+    port: int = 9092,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    node_id: int = EMBEDDED_NODE_ID,
+    has_static_voters: bool = False,
+) -> dict[str, str]:
+    """Return the properties of an embedded node whose log directory is `data_dir`; `overrides` win.
+
+    Port 0 stands for a free one, and is what the controller listener has: nobody else needs to find it. A directory
+    whose quorum was formatted with static voters (kraft.version 0) needs them named in the configuration, too.
+    """
+    quorum_key = "controller.quorum.voters" if has_static_voters else "controller.quorum.bootstrap.servers"
+    return {
+        **ONE_NODE_DEFAULTS,
+        "node.id": str(node_id),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{CONTROLLER_LISTENER}://127.0.0.1:0",
+        quorum_key: f"{node_id}@127.0.0.1:0" if has_static_voters else "127.0.0.1:0",
+        "log.dirs": data_dir,
+        **(overrides or {}),
+    }

@@ -1,0 +1,351 @@
+"""Formatting log directories, as kafka-storage.sh does: what must lie in a directory before a node may start on it.
+
+Every directory gets meta.properties (cluster, node, its own id) and bootstrap.checkpoint, the first records of the
+metadata log: a snapshot file with the feature levels. In the metadata directory of a quorum whose voters lie in the log
+(kraft.version 1) __cluster_metadata-0/00000000000000000000-0000000000.checkpoint names them.
+A directory that holds meta.properties is formatted, so that file is written last. Source: KIP-631, KIP-853.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
+from kafkapy.config.load import load
+from kafkapy.errors import KafkapyError
+from kafkapy.seams import Clock, Disk, Random
+from kafkapy.storage.checkpoint import MetaProperties, decode_meta_properties
+from kafkapy.storage.errors import CheckpointError
+from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+
+META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+CONTROL_SNAPSHOT_HEADER: Final = 3
+CONTROL_SNAPSHOT_FOOTER: Final = 4
+CONTROL_KRAFT_VERSION: Final = 5
+CONTROL_KRAFT_VOTERS: Final = 6
+
+
+class FormatError(KafkapyError):
+    """Directories that cannot be formatted, or not like that; the message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A controller that the quorum begins with (`id@host:port:directory` of --initial-controllers)."""
+
+    node_id: int
+    host: str
+    port: int
+    directory_id: Uuid
+
+    @classmethod
+    def parse(cls, text: str) -> "Voter":
+        """Raises FormatError."""
+        try:
+            node_id, address = text.strip().split("@")
+            host_and_port, directory = address.rsplit(":", 1)
+            host, port = host_and_port.rsplit(":", 1)
+            voter = cls(int(node_id), host.strip("[]"), int(port), uuid_from_string(directory))
+        except ValueError as error:
+            raise FormatError(f"Expected a voter in the form id@hostname:port:directory, not {text}") from error
+        if voter.node_id < 0 or not voter.host or not 0 <= voter.port <= 65535:
+            raise FormatError(f"Invalid voter {text}: its node id must not be negative, its port within 0 and 65535")
+        return voter
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRequest:
+    """What to format. `voters` is None for a quorum with static voters or one that this node joins later."""
+
+    config: BrokerConfig
+    cluster_id: str
+    is_standalone: bool = False
+    has_no_initial_controllers: bool = False
+    voters: Sequence[Voter] | None = None
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+    ignore_formatted: bool = False
+
+
+def format_directories(
+    request: FormatRequest, disk: Disk, random: Random, clock: Clock, say: Callable[[str], None]
+) -> None:
+    """Format the directories of a configuration; `say` hears what is done. Raises FormatError, OSError."""
+    voters = _initial_voters(request, random)
+    features = _feature_levels(request)
+    formatted = {path: read_meta_properties(disk, path) for path in directories_of(request.config)}
+    _check_formatted(request, formatted)
+    for path in (path for path, properties in formatted.items() if properties is None):
+        _format_directory(path, request, voters, features, disk=disk, random=random, clock=clock, say=say)
+    if None not in formatted.values():
+        say("All of the log directories are already formatted.")
+
+
+def directories_of(config: BrokerConfig) -> list[str]:
+    return sorted({*config.log_dirs, config.metadata_log_dir})
+
+
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """Return what a directory says of itself, None when it is not formatted. Raises CheckpointError, OSError."""
+    path = f"{directory}/{META_PROPERTIES}"
+    return decode_meta_properties(disk.read_file(path), path) if disk.exists(path) else None
+
+
+# -- an embedded node ---------------------------------------------------------------------------------------------
+
+
+def embedded_config(
+    disk: Disk, data_dir: str, port: int, overrides: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, list[str]]:
+    """Return the configuration of an embedded node, and warnings; a formatted directory keeps its node id.
+
+    Raises ConfigError, FormatError, OSError.
+    """
+    try:
+        found = read_meta_properties(disk, data_dir)
+    except CheckpointError as error:
+        raise FormatError(str(error)) from error
+    properties = embedded_properties(
+        data_dir,
+        port,
+        overrides,
+        node_id=found.node_id if found is not None else EMBEDDED_NODE_ID,
+        has_static_voters=found is not None and has_static_voters(disk, data_dir),
+    )
+    return load(properties)
+
+
+def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clock) -> None:
+    """Format those of an embedded node's directories that are not, with a quorum of this one node.
+
+    Raises FormatError, OSError.
+    """
+    found = [read_meta_properties(disk, path) for path in directories_of(config)]
+    if None not in found:
+        return
+    cluster_id = next((each.cluster_id for each in found if each is not None), None)
+    request = FormatRequest(
+        config=config,
+        cluster_id=cluster_id or uuid_to_string(random.uuid()),
+        is_standalone=not config.quorum_voters,
+        ignore_formatted=True,
+    )
+    format_directories(request, disk, random, clock, say=lambda line: None)
+
+
+def has_static_voters(disk: Disk, metadata_log_dir: str) -> bool:
+    """Whether a formatted directory's quorum has its voters in the configuration (kraft.version 0), not in the log.
+
+    The state of the quorum tells by its version; before a first start, the voters' checkpoint by being there.
+    """
+    directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    state_path = f"{directory}/quorum-state"
+    if not disk.exists(state_path):
+        return not disk.exists(f"{directory}/{VOTERS_CHECKPOINT}")
+    import json
+
+    return bool(json.loads(disk.read_file(state_path)).get("data_version") == 0)
+
+
+# -- what is checked ----------------------------------------------------------------------------------------------
+
+
+def _initial_voters(request: FormatRequest, random: Random) -> Sequence[Voter] | None:
+    config = request.config
+    has_dynamic_quorum = not config.quorum_voters
+    if not has_dynamic_quorum and (request.voters is not None or request.is_standalone):
+        raise FormatError(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+            "controller.quorum.bootstrap.servers instead."
+        )
+    if request.is_standalone:
+        return [_standalone_voter(config, random)]
+    if (
+        request.voters is None
+        and not request.has_no_initial_controllers
+        and config.is_controller
+        and has_dynamic_quorum
+    ):
+        raise FormatError(
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+            "--standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    if request.voters is not None and len({voter.node_id for voter in request.voters}) != len(request.voters):
+        raise FormatError("Each node id may be named once in --initial-controllers.")
+    return request.voters
+
+
+def _standalone_voter(config: BrokerConfig, random: Random) -> Voter:
+    if not config.is_controller:
+        raise FormatError("You can only use --standalone on a controller.")
+    endpoint = config.advertised_controller_listeners[0]
+    return Voter(config.node_id, endpoint.host or "localhost", endpoint.port, random.uuid())
+
+
+def _feature_levels(request: FormatRequest) -> dict[str, int]:
+    """Return every feature's level, those asked for and the highest of the others. Raises FormatError."""
+    from kafkapy.metadata.features import KNOWN_FEATURES
+
+    levels = {name: known.max_version for name, known in KNOWN_FEATURES.items()}
+    has_dynamic_quorum = not request.config.quorum_voters
+    levels[KRAFT_VERSION] = 1 if has_dynamic_quorum else 0
+    for name, level in request.feature_levels.items():
+        if name not in levels:
+            raise FormatError(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(levels))}")
+        known = KNOWN_FEATURES[name]
+        if not known.min_version <= level <= known.max_version:
+            raise FormatError(
+                f"Feature {name} has no level {level}: it must be within {known.min_version} and {known.max_version}."
+            )
+        levels[name] = level
+    if bool(levels[KRAFT_VERSION]) != has_dynamic_quorum:
+        raise FormatError(
+            f"Cannot set kraft.version to {levels[KRAFT_VERSION]} "
+            f"{'if' if has_dynamic_quorum else 'unless'} controller.quorum.voters is empty."
+        )
+    return levels
+
+
+def _check_formatted(request: FormatRequest, formatted: Mapping[str, MetaProperties | None]) -> None:
+    for path, properties in formatted.items():
+        if properties is None:
+            continue
+        if not request.ignore_formatted:
+            raise FormatError(
+                f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory and "
+                "format the others."
+            )
+        if properties.cluster_id != request.cluster_id:
+            raise FormatError(
+                f"Invalid cluster.id in: {path}/{META_PROPERTIES}. Expected {request.cluster_id}, but read "
+                f"{properties.cluster_id}"
+            )
+        if properties.node_id != request.config.node_id:
+            raise FormatError(
+                f"Stored node id {properties.node_id} doesn't match previous node id {request.config.node_id} in "
+                f"{path}/{META_PROPERTIES}"
+            )
+
+
+# -- what is written ----------------------------------------------------------------------------------------------
+
+
+def _format_directory(
+    path: str,
+    request: FormatRequest,
+    voters: Sequence[Voter] | None,
+    features: Mapping[str, int],
+    *,
+    disk: Disk,
+    random: Random,
+    clock: Clock,
+    say: Callable[[str], None],
+) -> None:
+    config = request.config
+    own_voter = None
+    if path == config.metadata_log_dir and voters is not None:
+        own_voter = next((voter for voter in voters if voter.node_id == config.node_id), None)
+    say(f"Formatting {_description(path, config, voters)} {path} with metadata.version {features[METADATA_VERSION]}.")
+    disk.make_directory(path)
+    now_ms = clock.wall_ms()
+    disk.write_file_atomically(f"{path}/{BOOTSTRAP_CHECKPOINT}", bootstrap_checkpoint(features, now_ms=now_ms))
+    if path == config.metadata_log_dir and voters is not None:
+        disk.make_directory(f"{path}/{METADATA_DIRECTORY}")
+        disk.sync_directory(path)
+        checkpoint = voters_checkpoint(
+            voters, config.controller_listener_names[0], kraft_version=features[KRAFT_VERSION], now_ms=now_ms
+        )
+        disk.write_file_atomically(f"{path}/{METADATA_DIRECTORY}/{VOTERS_CHECKPOINT}", checkpoint)
+    properties = MetaProperties(
+        cluster_id=request.cluster_id,
+        node_id=config.node_id,
+        directory_id=own_voter.directory_id if own_voter is not None else random.uuid(),
+    )
+    disk.write_file_atomically(f"{path}/{META_PROPERTIES}", properties.encode())
+
+
+def _description(path: str, config: BrokerConfig, voters: Sequence[Voter] | None) -> str:
+    if path != config.metadata_log_dir:
+        return "data directory"
+    if voters is None:
+        return "metadata directory"
+    is_voter = any(voter.node_id == config.node_id for voter in voters)
+    return "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
+
+
+def bootstrap_checkpoint(features: Mapping[str, int], *, now_ms: int) -> bytes:
+    """Return bootstrap.checkpoint: snapshot header, the feature levels above 0 but kraft.version, snapshot footer."""
+    from kafkapy.metadata.record_serde import encode_record
+    from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
+    from kafkapy.record.builder import build_batch
+
+    values = [encode_record(record, 0) for record in _feature_records(features)]
+    header = _control_batch([(CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord().encode(0))], base_offset=0, now_ms=now_ms)
+    data = build_batch([(now_ms, None, value, ()) for value in values], base_offset=1, leader_epoch=0)
+    footer = _control_batch([_snapshot_footer()], base_offset=1 + len(values), now_ms=now_ms)
+    return header + data + footer
+
+
+def _feature_records(features: Mapping[str, int]) -> "list[FeatureLevelRecord]":
+    from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+
+    others = sorted(name for name in features if name not in (METADATA_VERSION, KRAFT_VERSION) and features[name] > 0)
+    return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in (METADATA_VERSION, *others)]
+
+
+def voters_checkpoint(voters: Iterable[Voter], listener: str, *, kraft_version: int, now_ms: int) -> bytes:
+    """Return the metadata log's snapshot 0-0: header, kraft.version and voters in one batch, then the footer."""
+    from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
+    from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
+
+    records = [
+        (CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord(last_contained_log_timestamp=now_ms).encode(0)),
+        (CONTROL_KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(0)),
+        (CONTROL_KRAFT_VOTERS, _voters_value(voters, listener)),
+    ]
+    head = _control_batch(records, base_offset=0, now_ms=now_ms)
+    return head + _control_batch([_snapshot_footer()], base_offset=len(records), now_ms=now_ms)
+
+
+def _voters_value(voters: Iterable[Voter], listener: str) -> bytes:
+    from kafkapy.protocol.messages.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
+    from kafkapy.protocol.messages.voters_record import Voter as RecordedVoter
+
+    supported = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+    recorded = [
+        RecordedVoter(
+            voter_id=voter.node_id,
+            voter_directory_id=voter.directory_id,
+            endpoints=[Endpoint(name=listener, host=voter.host, port=voter.port)],
+            kraft_version_feature=supported,
+        )
+        for voter in voters
+    ]
+    return VotersRecord(voters=recorded).encode(0)
+
+
+def _snapshot_footer() -> tuple[int, bytes]:
+    from kafkapy.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
+
+    return CONTROL_SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(0)
+
+
+def _control_batch(records: Iterable[tuple[int, bytes]], *, base_offset: int, now_ms: int) -> bytes:
+    """Return a batch of control records (type, value); a control record's key is int16 version 0, int16 type."""
+    from kafkapy.record.builder import build_batch
+
+    return build_batch(
+        [(now_ms, b"\0\0" + control_type.to_bytes(2, "big"), value, ()) for control_type, value in records],
+        base_offset=base_offset,
+        leader_epoch=0,
+        is_control=True,
+    )
