@@ -101,8 +101,8 @@ def without_times_and_crcs(data: bytes) -> bytes:
         batch = bytearray(data[position : position + size])
         batch[17:21] = bytes(4)
         batch[27:43] = bytes(16)
-        if batch[72:74] == b"\x16\x00":
-            batch[75:83] = bytes(8)
+        if batch[70] == 0x16:  # a snapshot header's value: int16 version, int64 time
+            batch[73:81] = bytes(8)
         batches.append(bytes(batch))
         position += size
     return b"".join(batches)
