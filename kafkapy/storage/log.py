@@ -663,11 +663,10 @@ class Log:
         self.log_dir.check_online()
         end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         with self._failures("preparing a flush"):
-            handles = [
-                handle
-                for segment in self.segments.between(self.recovery_point, end_offset)
-                for handle in segment.handles()
-            ]
+            segments = self.segments.between(self.recovery_point, end_offset)
+            if end_offset == self.log_end_offset and self.segments.active not in segments:
+                segments.append(self.segments.active)  # its indexes' sizes may have changed
+            handles = [handle for segment in segments for handle in segment.handles()]
             return Flush(self, end_offset, self._truncations, handles, self._other_syncs())
 
     def _other_syncs(self) -> list[Callable[[], None]]:

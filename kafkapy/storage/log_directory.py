@@ -1,0 +1,105 @@
+"""One of log.dirs: its lock, its identity (meta.properties), whether the last stop was clean, its checkpoints."""
+
+import logging
+from collections.abc import Mapping
+
+from kafkapy.errors import StorageError
+from kafkapy.seams import DirectoryLock, Disk
+from kafkapy.storage import checkpoint
+from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.errors import CheckpointError
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.types import TopicPartition, Uuid
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+class LogDirectory:
+    """A directory with partition directories in it. `state` is shared with the logs."""
+
+    def __init__(self, disk: Disk, path: str, state: LogDirState) -> None:
+        self.path = path
+        self.state = state
+        self.meta: MetaProperties | None = None
+        self.was_clean_shutdown = False
+        self.is_loaded = False
+        self._disk = disk
+        self._lock: DirectoryLock | None = None
+        self._written: dict[str, bytes] = {}
+
+    @property
+    def directory_id(self) -> Uuid | None:
+        return self.meta.directory_id if self.meta is not None else None
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def lock(self) -> None:
+        """Take the directory for this process, making it where it is missing. Raises StorageError."""
+        try:
+            self._disk.make_directory(self.path)
+            self._lock = self._disk.lock_directory(self.path)
+        except OSError as error:
+            raise StorageError(self.path, f"cannot be used: {error.strerror or error}") from error
+        if self._lock is None:
+            raise StorageError(self.path, "is locked: another Kafka or kafkapy process uses it (file .lock)")
+
+    def unlock(self) -> None:
+        """Let go of the directory; a second call does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def read_meta(self) -> MetaProperties | None:
+        """Return what meta.properties says, None where there is none. Raises CheckpointError, StorageError."""
+        path = self.file(checkpoint.META_PROPERTIES_FILE)
+        try:
+            if self._disk.exists(path):
+                self.meta = checkpoint.decode_meta_properties(self._disk.read_file(path), path)
+        except OSError as error:
+            raise StorageError(self.path, f"reading meta.properties: {error}") from error
+        return self.meta
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Give the directory its identity. Raises OSError."""
+        self._disk.write_file_atomically(self.file(checkpoint.META_PROPERTIES_FILE), meta.encode())
+        self.meta = meta
+
+    def last_broker_epoch(self) -> int | None:
+        """Return the broker epoch of the last clean stop; None where there was none, or it is not known."""
+        path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
+        return checkpoint.decode_clean_shutdown(self._disk.read_file(path)) if self._disk.exists(path) else None
+
+    def take_clean_shutdown(self) -> bool:
+        """Return whether the last stop was clean, and forget it: a crash while loading is not a clean stop."""
+        path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
+        self.was_clean_shutdown = self._disk.exists(path)
+        if self.was_clean_shutdown:
+            self._disk.delete(path)
+            self._disk.sync_directory(self.path)
+        return self.was_clean_shutdown
+
+    def write_clean_shutdown(self, broker_epoch: int) -> None:
+        """Say that the stop was clean: all is durable and every index trimmed. Raises OSError."""
+        data = checkpoint.encode_clean_shutdown(broker_epoch)
+        self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
+
+    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Read an offset checkpoint; one that is damaged counts as empty, as in Kafka. Raises OSError."""
+        try:
+            return checkpoint.read_offsets(self._disk, self.file(name))
+        except CheckpointError as error:
+            logger.warning("%s; going on without it", error)
+            return {}
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write an offset checkpoint where it changed. Syncs, so fit for a worker. Raises StorageError."""
+        data = checkpoint.encode_offsets(offsets)
+        if self._written.get(name) == data:
+            return
+        try:
+            self._disk.write_file_atomically(self.file(name), data)
+        except OSError as error:
+            self._written.pop(name, None)
+            raise StorageError(self.path, f"writing {name}: {error}") from error
+        self._written[name] = data

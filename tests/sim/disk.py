@@ -1,0 +1,371 @@
+"""SimDisk: kafkapy.seams.Disk in memory, with a page cache and a platter that differ until something is synced.
+
+`crash(keep)` is the power going off, or the process being killed:
+
+    "all"         the page cache survives (kill -9)
+    "none"        only what was synced survives: contents by File.sync, names by sync_directory
+    "torn"        a prefix of the unsynced writes of each file survives, the last one cut at a multiple of 512 bytes
+    "reordered"   any subset of the unsynced writes of each file survives
+
+Names (create, rename, delete) survive as a prefix of what was done in their directory. A write that is not there reads
+as zeros where a later one extended the file. Chance comes from `seed`.
+
+Faults: `capacity_bytes` (ENOSPC, with part of the write done), `fail(operation, errno, ...)`, `chill()` (pread_nowait
+finds nothing until somebody has waited for a pread), `hook` (called before each operation: stalls, counting),
+`crash_after` (SimCrash is raised in place of the n-th change).
+"""
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from kafkapy.seams import ReadableBuffer
+
+Keep = Literal["all", "none", "torn", "reordered"]
+SECTOR_BYTES = 512
+CHANGES = ("create", "write", "truncate", "rename", "delete", "make_directory", "sync", "sync_directory")
+
+
+class SimCrash(BaseException):
+    """The process dies here; a BaseException, so that no handler of errors goes on."""
+
+
+class _Inode:
+    """A file's contents. `pending` are changes since the last sync: (position, bytes), or (size, None) to truncate."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.platter = b""
+        self.pending: list[tuple[int, bytes | None]] = []
+        self.is_cold = False
+        self.modified_ms = 0
+
+    def apply(self, change: tuple[int, bytes | None]) -> None:
+        position, content = change
+        if content is None:
+            del self.data[position:]
+            self.data.extend(bytes(position - len(self.data)))
+        else:
+            if position > len(self.data):
+                self.data.extend(bytes(position - len(self.data)))
+            self.data[position : position + len(content)] = content
+
+    def sync(self) -> None:
+        self.platter = bytes(self.data)
+        self.pending.clear()
+
+    def crash(self, keep: Keep, chance: random.Random) -> None:
+        if keep != "all":
+            pending = self.pending
+            self.data = bytearray(self.platter)
+            for change in _surviving(pending, keep, chance):
+                self.apply(change)
+        self.sync()
+
+
+def _surviving(
+    pending: list[tuple[int, bytes | None]], keep: Keep, chance: random.Random
+) -> list[tuple[int, bytes | None]]:
+    if keep == "none" or not pending:
+        return []
+    if keep == "reordered":
+        return [change for change in pending if chance.random() < 0.5]
+    count = chance.randrange(len(pending) + 1)
+    kept = pending[:count]
+    if kept and kept[-1][1] is not None:
+        position, content = kept[-1]
+        sectors = (len(content) + SECTOR_BYTES - 1) // SECTOR_BYTES
+        kept[-1] = (position, content[: SECTOR_BYTES * chance.randrange(sectors + 1)])
+    return kept
+
+
+class _Directory:
+    """Names in the page cache, and as of the last sync; `pending` are the states in between, oldest first."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.platter: dict[str, _Inode | _Directory] = {}
+        self.pending: list[dict[str, _Inode | _Directory]] = []
+
+    def changed(self) -> None:
+        self.pending.append(dict(self.entries))
+
+    def sync(self) -> None:
+        self.platter = dict(self.entries)
+        self.pending.clear()
+
+    def crash(self, keep: Keep, chance: random.Random) -> None:
+        if keep != "all":
+            states = [self.platter, *(self.pending if keep != "none" else ())]
+            self.entries = dict(chance.choice(states))
+        self.sync()
+        for node in self.entries.values():
+            node.crash(keep, chance)
+
+
+class SimFile:
+    """An open file of a SimDisk; unusable after a crash."""
+
+    def __init__(self, disk: "SimDisk", inode: _Inode, path: str) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._boot = disk.boot
+        self._is_closed = False
+        self.path = path
+
+    def _check(self) -> _Inode:
+        assert not self._is_closed, f"{self.path} is closed"
+        assert self._boot == self._disk.boot, f"{self.path} was opened before the crash"
+        return self._inode
+
+    def pread(self, length: int, position: int) -> bytes:
+        inode = self._check()
+        self._disk.step("read", self.path)
+        inode.is_cold = False
+        return bytes(inode.data[position : position + length])
+
+    def pread_nowait(self, length: int, position: int) -> bytes | None:
+        inode = self._check()
+        return None if inode.is_cold else bytes(inode.data[position : position + length])
+
+    def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        inode = self._check()
+        content = b"".join(bytes(buffer) for buffer in buffers)
+        self._disk.step("write", self.path)
+        room = self._disk.room_for(inode, position + len(content))
+        if room < len(content):
+            self._change(inode, (position, content[:room]))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        self._change(inode, (position, content))
+        return len(content)
+
+    def _change(self, inode: _Inode, change: tuple[int, bytes | None]) -> None:
+        inode.apply(change)
+        inode.pending.append(change)
+        inode.modified_ms = self._disk.now_ms
+
+    def size(self) -> int:
+        return len(self._check().data)
+
+    def truncate(self, size: int) -> None:
+        inode = self._check()
+        self._disk.step("truncate", self.path)
+        self._change(inode, (size, None))
+
+    def sync(self) -> None:
+        inode = self._check()
+        self._disk.step("sync", self.path)
+        inode.sync()
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
+class SimDirectoryLock:
+    def __init__(self, disk: "SimDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class SimDisk:
+    """See the module. Paths are absolute; "/" is there from the start."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.root = _Directory()
+        self.boot = 0
+        self.now_ms = 0
+        self.locked: set[str] = set()
+        self.capacity_bytes: int | None = None
+        self.hook: Callable[[str, str], None] | None = None
+        self.changes = 0
+        self.crash_after: int | None = None
+        self._chance = random.Random(seed)
+        self._faults: list[tuple[str, int, str, int]] = []
+
+    # Faults
+
+    def crash(self, keep: Keep = "none") -> None:
+        """Lose what the mode loses; files that were open are gone, locks too."""
+        self.root.crash(keep, self._chance)
+        self.boot += 1
+        self.locked.clear()
+        self.crash_after = None
+
+    def fail(self, operation: str, code: int = errno.EIO, *, path: str = "", times: int = 1) -> None:
+        """Let the next `times` operations (read, write, truncate, sync, ...) on paths that contain `path` fail."""
+        self._faults.append((operation, code, path, times))
+
+    def heal(self) -> None:
+        """Let nothing fail any more."""
+        self._faults.clear()
+        self.capacity_bytes = None
+
+    def chill(self) -> None:
+        """Drop the page cache: pread_nowait finds nothing in a file until a pread has waited for it."""
+        for inode in self._inodes(self.root):
+            inode.is_cold = True
+
+    def settle(self) -> None:
+        """Make everything durable, as `sync` does."""
+        self._settle(self.root)
+
+    def _settle(self, directory: _Directory) -> None:
+        directory.sync()
+        for node in directory.entries.values():
+            if isinstance(node, _Inode):
+                node.sync()
+            else:
+                self._settle(node)
+
+    def step(self, operation: str, path: str) -> None:
+        """Run before each operation."""
+        if self.hook is not None:
+            self.hook(operation, path)
+        if operation in CHANGES:
+            if self.crash_after is not None and self.changes >= self.crash_after:
+                raise SimCrash(f"{operation} {path}")
+            self.changes += 1
+        for slot, (failing, code, part, times) in enumerate(self._faults):
+            if failing == operation and part in path:
+                self._faults[slot : slot + 1] = [(failing, code, part, times - 1)] if times > 1 else []
+                raise OSError(code, os.strerror(code), path)
+
+    def room_for(self, inode: _Inode, end: int) -> int:
+        """Return how much of a write that ends at `end` fits; preallocated zeros take no room, as in a sparse file."""
+        if self.capacity_bytes is None:
+            return end
+        used = sum(len(bytes(node.data).rstrip(b"\0")) for node in self._inodes(self.root))
+        grows = max(end - len(bytes(inode.data).rstrip(b"\0")), 0)
+        return max(end - max(used + grows - self.capacity_bytes, 0), 0)
+
+    def _inodes(self, directory: _Directory) -> list[_Inode]:
+        found = []
+        for node in directory.entries.values():
+            found += [node] if isinstance(node, _Inode) else self._inodes(node)
+        return found
+
+    # The seam
+
+    def _find(self, path: str) -> "_Inode | _Directory | None":
+        node: _Inode | _Directory | None = self.root
+        for name in _names(path):
+            if not isinstance(node, _Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(parent), name
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimFile:
+        self.step("open", path)
+        node = self._find(path)
+        if node is None and create:
+            self.step("create", path)
+            directory, name = self._parent(path)
+            node = directory.entries[name] = _Inode()
+            node.modified_ms = self.now_ms
+            directory.changed()
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return SimFile(self, node, path)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(self._directory(path).entries)
+
+    def make_directory(self, path: str) -> None:
+        directory = self.root
+        for name in _names(path):
+            if name not in directory.entries:
+                self.step("make_directory", path)
+                directory.entries[name] = _Directory()
+                directory.changed()
+            node = directory.entries[name]
+            assert isinstance(node, _Directory), f"{path} is a file"
+            directory = node
+
+    def rename(self, source: str, target: str) -> None:
+        self.step("rename", source)
+        source_directory, source_name = self._parent(source)
+        target_directory, target_name = self._parent(target)
+        if source_name not in source_directory.entries:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        target_directory.entries[target_name] = source_directory.entries.pop(source_name)
+        source_directory.changed()
+        if target_directory is not source_directory:
+            target_directory.changed()
+
+    def delete(self, path: str) -> None:
+        node = self._find(path)
+        if node is None:
+            return
+        self.step("delete", path)
+        directory, name = self._parent(path)
+        del directory.entries[name]
+        directory.changed()
+
+    def delete_tree(self, path: str) -> None:
+        node = self._find(path)
+        if isinstance(node, _Directory):
+            for name in list(node.entries):
+                self.delete_tree(f"{path}/{name}")
+        self.delete(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.step("sync_directory", path)
+        self._directory(path).sync()
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.pread(file.size(), 0)
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        file = self.open(path + ".tmp", create=True)
+        file.truncate(0)
+        file.pwrite((data,), 0)
+        file.sync()
+        self.rename(path + ".tmp", path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def modified_ms(self, path: str) -> int:
+        node = self._find(path)
+        return node.modified_ms if isinstance(node, _Inode) else 0
+
+    def lock_directory(self, path: str) -> SimDirectoryLock | None:
+        if path in self.locked:
+            return None
+        self.locked.add(path)
+        self.open(f"{path}/.lock", create=True).close()
+        return SimDirectoryLock(self, path)
+
+    def free_bytes(self, path: str) -> int:
+        used = sum(len(inode.data) for inode in self._inodes(self.root))
+        return max((self.capacity_bytes if self.capacity_bytes is not None else 1 << 40) - used, 0)
+
+    def total_bytes(self, path: str) -> int:
+        return self.capacity_bytes if self.capacity_bytes is not None else 1 << 40
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
