@@ -1,9 +1,14 @@
 """The loop over the records of a batch: the one piece of work that a leader does per record.
 
 `walk_records` proves that the bytes hold exactly the records that the header counts, and brings back what the checks of
-validate.py need. Batches as producers write them go through `_walk_fast`, which builds nothing per record; whatever it
-does not expect (lengths of three bytes and more, padded varints, damage) goes through `_walk_with_care`, which accepts
-what Kafka's reader accepts and says what is wrong with the rest.
+validate.py need. Three ways do it, the next where one cannot:
+
+* `_same_shape`, for up to 256 records at a time: those of one shape (fixed-size payloads: ticks, measurements) stand
+  at equal distances, so each byte of their structure is a column, checked as a whole by a strided slice. 0.05 to 0.1
+  us a record.
+* `_walk_fast`, a straight loop over records as producers write them, which builds nothing per record. 0.28 us.
+* `_walk_with_care`, for what is rare (lengths of three bytes and more, padded varints) or damaged: it accepts what
+  Kafka's reader accepts and says what is wrong with the rest. 2 us.
 """
 
 from collections.abc import Callable
@@ -47,20 +52,37 @@ _SECOND_OF_TWO = [byte << 6 if 0 < byte < 0x80 else _WRONG for byte in range(256
 def _walk_fast(data: bytes, record_count: int) -> Walk | None:
     """Walk records of the usual shape; None or an error where one has another, good or bad.
 
-    0.25 us a record on CPython 3.11: a subscript costs 15 ns there and shifting a varint together 35, so lengths come
-    out of tables, the offset delta is compared with the bytes that it must have (lowest seven bits, then the rest),
-    and a timestamp is looked at only when it differs from the one before. Unpacking ten bytes by one struct call was
+    On CPython 3.11 a subscript costs 15 ns and shifting a varint together 35, so lengths come out of tables, the
+    offset delta is compared with the bytes that it must have (lowest seven bits, then the rest), and a timestamp is
+    looked at only when it differs from the one before. Unpacking ten bytes by one struct call was
     as fast for one shape of record and slower for the others. Timestamps stay zigzag: even ones rise with the delta,
     odd ones are negative.
     """
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
-    position = null_keys = index_of_max = 0
+    position = null_keys = index_of_max = first_index = 0
     last_raw = max_raw = min_raw = -1
-    for offset_high in range((record_count + 63) >> 6):
-        if offset_high > 127:
+    shape_tries = 2 if record_count >= _LEAST_RUN else 0
+    while first_index < record_count:
+        if shape_tries:
+            in_this_round = min(record_count - first_index, _MOST_IN_RUN if first_index else 64)
+            run = _same_shape(data, position, in_this_round, first_index)
+            if run is not None:
+                position, run_null_keys, raw, index = run
+                null_keys += run_null_keys
+                if raw > max_raw:
+                    max_raw = raw
+                    index_of_max = first_index + index
+                first_index += in_this_round
+                continue
+            shape_tries -= 1
+
+        offset_high = first_index >> 6
+        offset_third = offset_high >> 7
+        if offset_third > 127:
             return None
+        offset_second = offset_high & 0x7F | 0x80 if offset_third else offset_high
+        in_this_round = min(record_count - first_index, 64)
         low_start = 0x80 if offset_high else 0
-        in_this_round = min(record_count - (offset_high << 6), 64)
         for offset_low in range(low_start, low_start + 2 * in_this_round, 2):
             length = data[position]
             if length < 0x80:
@@ -73,20 +95,29 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
             raw = data[position]
             if raw != last_raw:
                 if raw >= 0x80:
-                    raw, position = _raw_timestamp(data, position)
+                    second = data[position + 1]
+                    if second < 0x80:
+                        raw = raw & 0x7F | second << 7
+                        position += 1
+                    else:
+                        raw, position = _raw_timestamp(data, position)
                 if raw & 1:
                     min_raw = max(min_raw, raw)
                 elif raw > max_raw:
                     max_raw = raw
-                    index_of_max = (offset_high << 6) + ((offset_low & 0x7F) >> 1)
+                    index_of_max = first_index + ((offset_low & 0x7F) >> 1)
                 last_raw = raw
 
             if data[position + 1] != offset_low:
                 return None
             if offset_high:
-                if data[position + 2] != offset_high:
+                if data[position + 2] != offset_second:
                     return None
                 position += 3
+                if offset_third:
+                    if data[position] != offset_third:
+                        return None
+                    position += 1
             else:
                 position += 2
 
@@ -113,32 +144,108 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
                 position += 1
             if position != end:
                 return None
+        first_index += in_this_round
     if position != len(data) or max_raw < 0:
         return None
     return Walk(max_raw >> 1, index_of_max, -(min_raw + 1) >> 1 if min_raw > 0 else 0, null_keys, True)
 
 
+_LEAST_RUN = 24
+"""Fewer records are not worth looking for a common shape."""
+
+_EVEN_BYTES = bytes(range(0, 256, 2))
+_ASCII_BYTES = bytes(range(128))
+_MOST_IN_RUN = 256
+"""So many records are checked at a time, after the first 64: one of another shape spoils no more than these."""
+
+_OFFSET_LOW = bytes(range(0, 128, 2)) + 127 * bytes(range(128, 256, 2))
+_OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
+"""By an offset delta below 8192: the first byte of its varint, and the second (from 64 on)."""
+
+
+def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int] | None:
+    """Check `count` records from index first_index on, which share their structure but for timestamp and offset.
+
+    Returns (where they end, how many keys are null, the largest timestamp delta as zigzag, its index), None where they
+    are not of one shape, have headers, or a timestamp before the base or more than 8191 ms after it.
+    """
+    end_index = first_index + count
+    length, body = read_varint(data, start)
+    stride = body + length - start
+    if length < 0 or end_index > len(_OFFSET_LOW) or start + stride * count > len(data):
+        return None
+    span = stride * (count - 1) + 1
+    if data[start : start + span : stride].count(data[start]) != count:
+        return None  # what variable sizes stumble over first
+
+    time_bytes = 1 if data[body + 1] < 0x80 else 2
+    offset_at = body + 1 + time_bytes
+    key_at = offset_at + (2 if first_index else 1)
+    key_length, key = read_varint(data, key_at)
+    value_at = key + max(key_length, 0)
+    value_length, value = read_varint(data, value_at)
+    headers_at = value + max(value_length, 0)
+    if headers_at != start + stride - 1 or data[headers_at]:
+        return None
+
+    columns = [*range(start + 1, body), *range(key_at, key), *range(value_at, value), headers_at]
+    for column in columns:
+        if data[column : column + span : stride].count(data[column]) != count:
+            return None
+    if data[offset_at : offset_at + span : stride] != _OFFSET_LOW[first_index:end_index]:
+        return None
+    if first_index and data[offset_at + 1 : offset_at + 1 + span : stride] != _OFFSET_HIGH[first_index:end_index]:
+        return None
+    times = _latest_of_run(data, body + 1, time_bytes, span, stride)
+    if times is None:
+        return None
+    return start + stride * count, count if key_length < 0 else 0, times[0], times[1]
+
+
+def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
+    """Return (the largest timestamp delta as zigzag, its index), None where one is negative or of another length."""
+    first = data[at : at + span : stride]
+    if first.translate(None, _EVEN_BYTES):
+        return None
+    if time_bytes == 1:
+        if not first.isascii():
+            return None
+        latest = max(first)
+        return latest, first.index(latest)
+    second = data[at + 1 : at + 1 + span : stride]
+    if not second.isascii() or len(first.translate(None, _ASCII_BYTES)) != len(first):
+        return None
+    raws = [low & 0x7F | high << 7 for low, high in zip(first, second, strict=True)]
+    latest = max(raws)
+    return latest, raws.index(latest)
+
+
 def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
     """Return a timestamp delta as it is written (zigzag) and the position of its last byte."""
-    byte = data[position + 1]
-    if byte < 0x80:
-        return data[position] & 0x7F | byte << 7, position + 1
     delta, end = _read(read_varlong, data, position)
     return (delta << 1 if delta >= 0 else (-delta << 1) - 1), end - 1
 
 
 def _skip_headers(data: bytes, position: int) -> int:
-    """Return the position behind a header count and its headers."""
+    """Return the position behind a header count and its headers. Lengths of one byte, not null, are the fast case."""
     count, position = _read(read_varint, data, position)
     if not 0 <= count <= len(data) - position:
         raise InvalidRecordsError(f"a record with {count} headers")
     for _ in range(count):
-        length, position = _read(read_varint, data, position)
-        if length < 0:
-            raise InvalidRecordsError("a header without a key")
-        length, position = _read(read_varint, data, position + length)
-        if length > 0:
-            position += length
+        length = data[position]
+        if length & 0x81:
+            key_length, position = _read(read_varint, data, position)
+            if key_length < 0:
+                raise InvalidRecordsError("a header without a key")
+            position += key_length
+        else:
+            position += 1 + (length >> 1)
+        length = data[position]
+        if length & 0x81:
+            value_length, position = _read(read_varint, data, position)
+            position += max(value_length, 0)
+        else:
+            position += 1 + (length >> 1)
     return position
 
 
@@ -174,7 +281,10 @@ def _walk_one(data: bytes, start: int, index: int) -> tuple[int, int, bool, int]
     key_length, position = _read(read_varint, data, position)
     position += max(key_length, 0)
     value_length, position = _read(read_varint, data, position)
-    position = _skip_headers(data, position + max(value_length, 0))
+    try:
+        position = _skip_headers(data, position + max(value_length, 0))
+    except IndexError as error:
+        raise InvalidRecordsError(f"record {index} ends within its headers") from error
     if position != end:
         raise InvalidRecordsError(f"record {index} claims {length} bytes and holds {position - body}")
     return timestamp_delta, offset_delta, key_length >= 0, end
