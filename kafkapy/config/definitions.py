@@ -74,6 +74,11 @@ class Definition:
         return self.type is ConfigType.PASSWORD
 
     @property
+    def is_extra(self) -> bool:
+        """Whether Kafka's own definition does not have it: its authorizer reads it from what the operator wrote."""
+        return self.key in ("super.users", "allow.everyone.if.no.acl.found")
+
+    @property
     def default_text(self) -> str | None:
         return to_text(self.default)
 

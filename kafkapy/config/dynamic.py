@@ -1,0 +1,225 @@
+"""A running broker's configuration: the static one, with what the cluster and this broker have set at run time.
+
+`DynamicConfig.current` is the BrokerConfig that counts now. `update` makes a new one from the committed metadata and
+tells listeners; `validate` says beforehand whether a change would be taken. Source: KIP-226.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final
+
+from kafkapy.config import facts
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.definitions import Definition, broker_definitions, dynamic_only_definitions
+from kafkapy.config.load import LISTENER_KEY, base_key, load
+from kafkapy.config.log import LogConfig
+from kafkapy.config.rules import validate_log_values
+from kafkapy.config.topic import inherited_values, log_config
+from kafkapy.config.validators import ConfigRuleError
+from kafkapy.errors import ApiError, ConfigError
+
+ChangeListener = Callable[[BrokerConfig, BrokerConfig], None]
+"""Called with the configuration before and after a change, which is in force already."""
+
+SYNONYMS: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+"""Keys that say one thing in several units, first wins; what is set at run time under any name replaces all."""
+
+FLUSH_KEYS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+"""The second is the first's default, and a key of its own."""
+
+LISTENER_ONLY: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Keys that change at run time for one listener only, under its prefix."""
+
+CLUSTER_LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""Listener keys that may be set for the whole cluster; all others are a broker's own."""
+
+THREAD_KEYS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+"""Counts that may at most double or halve at once."""
+
+
+class DynamicConfig:
+    """One broker's configuration as it changes."""
+
+    def __init__(self, static: BrokerConfig) -> None:
+        self.static = static
+        self.current = static
+        self.cluster: Mapping[str, str] = {}
+        """What the cluster has set for all brokers and this broker has taken."""
+        self.broker: Mapping[str, str] = {}
+        """What is set for this broker alone and it has taken."""
+        self._listeners: list[ChangeListener] = []
+
+    def add_listener(self, listener: ChangeListener) -> None:
+        self._listeners.append(listener)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return the configuration of a topic with these overrides."""
+        return log_config(overrides, self.current)
+
+    def update(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[str]:
+        """Take over what is committed for all brokers ("") and for this one; return what had to be left out, and why.
+
+        What is committed was valid when it was written, but perhaps not for this broker: it runs on without.
+        """
+        warnings: list[str] = []
+        accepted_cluster = _without_invalid(cluster, warnings, is_per_broker=False)
+        accepted_broker = _without_invalid(broker, warnings, is_per_broker=True)
+        try:
+            changed, _ = load(self._merged(accepted_cluster, accepted_broker))
+        except ConfigError as error:
+            return [*warnings, f"Dynamic configs could not be applied: {error}"]
+        before = self.current
+        self.cluster, self.broker, self.current = accepted_cluster, accepted_broker, changed
+        if changed != before:
+            for listener in self._listeners:
+                listener(before, changed)
+        return warnings
+
+    def validate(self, configs: Mapping[str, str], *, is_per_broker: bool) -> None:
+        """Raise ConfigError unless `configs` could become all that is set for this broker, or for all brokers."""
+        _check_may_change(configs, is_per_broker=is_per_broker)
+        merged = self._merged(self.cluster, configs) if is_per_broker else self._merged(configs, self.broker)
+        changed, _ = load(merged)
+        _check_change(self.current, changed)
+
+    def _merged(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
+        merged = dict(self.static.originals)
+        for layer in (cluster, broker):
+            for key, value in layer.items():
+                for synonym in synonyms_of(key):
+                    merged.pop(synonym, None)
+                merged[key] = value
+        return merged
+
+
+def synonyms_of(key: str, *, with_base_key: bool = False) -> tuple[str, ...]:
+    """Return the keys under which a key's value may be set, first wins; with_base_key: a listener's key falls back."""
+    for names in SYNONYMS:
+        if key in names:
+            return names
+    if key == FLUSH_KEYS[0]:
+        return FLUSH_KEYS
+    base = base_key(key)
+    return (key, base) if with_base_key and base != key else (key,)
+
+
+def is_dynamic(key: str) -> bool:
+    """Whether a broker key, as written without a listener's prefix, can change at run time."""
+    return key in cluster_wide_keys() or key in per_broker_keys()
+
+
+@cache
+def cluster_wide_keys() -> frozenset[str]:
+    return frozenset(facts.CLUSTER_WIDE_DYNAMIC.split())
+
+
+@cache
+def per_broker_keys() -> frozenset[str]:
+    return frozenset(facts.PER_BROKER_DYNAMIC.split())
+
+
+def broker_definition(key: str) -> Definition | None:
+    """Return the definition of a broker key, its listener's prefix aside; None for a key that nobody knows."""
+    known = broker_definitions().get(key) or dynamic_only_definitions().get(key)
+    return known or broker_definitions().get(base_key(key))
+
+
+def _check_may_change(configs: Mapping[str, str], *, is_per_broker: bool) -> None:
+    _refuse(configs, _is_fixed, "Cannot update these configs dynamically")
+    _refuse(
+        configs,
+        LISTENER_ONLY.__contains__,
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    for key, text in configs.items():
+        definition = broker_definition(key)
+        if definition is not None:
+            definition.parse(text)
+    if not is_per_broker:
+        message = "Cannot update these configs at default cluster level, broker id must be specified"
+        _refuse(configs, _is_per_broker, message)
+
+
+def _refuse(configs: Mapping[str, str], is_wrong: Callable[[str], bool], message: str) -> None:
+    wrong = sorted(filter(is_wrong, configs))
+    if wrong:
+        raise ConfigRuleError(wrong[0], None, f"{message}: [{', '.join(wrong)}]")
+
+
+def _is_fixed(key: str) -> bool:
+    return key in broker_definitions() and not is_dynamic(key) and not broker_definitions()[key].is_extra
+
+
+def _is_per_broker(key: str) -> bool:
+    matched = LISTENER_KEY.fullmatch(key)
+    return key in per_broker_keys() or (matched is not None and matched[1] not in CLUSTER_LISTENER_KEYS)
+
+
+def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Check what a running broker cannot become at once. Raises ConfigRuleError."""
+    for key in THREAD_KEYS:
+        _check_thread_count(before, after, key, f"Dynamic thread count update validation failed for {key}=")
+    _check_thread_count(before, after, "log.cleaner.threads", "Log cleaner threads=")
+    try:
+        validate_log_values(inherited_values(after))
+    except ApiError as error:
+        raise _invalid("log.cleaner.min.compaction.lag.ms", after, error.message or "") from error
+    for endpoint in after.listeners:
+        known = before.listener_protocols.get(endpoint.listener)
+        was_bound = any(each.listener == endpoint.listener for each in before.listeners)
+        if was_bound and known is not endpoint.security_protocol:
+            message = f"Security protocol cannot be updated for existing listener {endpoint.listener}"
+            raise _invalid("listener.security.protocol.map", after, message)
+
+
+def _check_thread_count(before: BrokerConfig, after: BrokerConfig, key: str, failed: str) -> None:
+    old, new = before.value(key), after.value(key)
+    assert isinstance(old, int)
+    assert isinstance(new, int)
+    if new == old:
+        return
+    if new <= 0:
+        raise _invalid(key, after, f"{failed}{new}, value should be at least 1")
+    if new < old // 2:
+        raise _invalid(key, after, f"{failed}{new}, value should be at least half the current value {old}")
+    if new > old * 2:
+        raise _invalid(key, after, f"{failed}{new}, value should not be greater than double the current value {old}")
+
+
+def _invalid(key: str, config: BrokerConfig, reason: str) -> ConfigRuleError:
+    """Kafka says the first half only; the reason is our addition."""
+    return ConfigRuleError(key, config.originals.get(key), f"Invalid dynamic configuration: {reason}")
+
+
+def _without_invalid(configs: Mapping[str, str], warnings: list[str], *, is_per_broker: bool) -> dict[str, str]:
+    accepted = {}
+    for key, text in configs.items():
+        try:
+            _check_may_change({key: text}, is_per_broker=is_per_broker)
+            accepted[key] = text
+        except ConfigError as error:
+            warnings.append(f"Dynamic config {key} is ignored: {error}")
+    return accepted

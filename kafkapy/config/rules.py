@@ -1,0 +1,311 @@
+"""What the controller asks about dynamic configs: is this change valid, and which value counts for a topic.
+
+An implementation of kafkapy.metadata.configs.ConfigRules, for one node's configuration. Complaints are Kafka's, as
+ApiError with INVALID_CONFIG or INVALID_REQUEST. Source: KIP-226, KIP-714, KIP-848, KIP-932.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.definitions import (
+    ConfigType,
+    Definition,
+    Value,
+    broker_definitions,
+    client_metrics_definitions,
+    dynamic_only_definitions,
+    group_definitions,
+    to_text,
+    topic_definitions,
+)
+from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
+from kafkapy.errors import ApiError, ConfigError
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+INVALID_CONFIG: Final = 40
+INVALID_REQUEST: Final = 42
+"""Two of kafkapy.protocol.error_code's, which this layer does not import."""
+
+SOURCE_TOPIC: Final = 1
+SOURCE_BROKER: Final = 2
+SOURCE_CLUSTER: Final = 3
+SOURCE_STATIC: Final = 4
+SOURCE_DEFAULT: Final = 5
+SOURCE_BROKER_LOGGER: Final = 6
+SOURCE_CLIENT_METRICS: Final = 7
+SOURCE_GROUP: Final = 8
+"""Where a value comes from, as in DescribeConfigs and CreateTopics."""
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", MINUTE_MS),
+        ("log.retention.hours", HOUR_MS),
+    ),
+}
+"""Topic keys that several broker keys stand behind, first wins, each with its unit in ms."""
+
+GROUP_SYNONYMS: Final[Mapping[str, str]] = {
+    key: f"group.{key}"
+    for key in (
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.assignment.interval.ms",
+        "share.session.timeout.ms",
+        "share.heartbeat.interval.ms",
+        "share.record.lock.duration.ms",
+        "share.delivery.count.limit",
+        "share.partition.max.record.locks",
+        "share.assignment.interval.ms",
+        "streams.session.timeout.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.num.standby.replicas",
+        "streams.initial.rebalance.delay.ms",
+        "streams.assignment.interval.ms",
+    )
+}
+"""The broker key that a group key inherits from."""
+
+MATCH_KEYS: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+class Resource(Protocol):
+    """Whose configs: kafkapy.metadata.image.ConfigResource is one."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class EffectiveConfig(NamedTuple):
+    """A topic config as it works: source as in DescribeConfigs (SOURCE_*)."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+
+class DynamicConfigRules:
+    """The rules for one node's cluster; `broker` is the node's static configuration."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        self._broker = broker
+
+    def validate(self, resource: Resource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
+        """Raise ApiError where `configs`, the whole next configs of a resource, cannot work."""
+        try:
+            self._validate(resource, configs, existing)
+        except ConfigError as error:
+            raise ApiError(INVALID_CONFIG, str(error)) from error
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        """Whether the key's type is LIST: what APPEND and SUBTRACT work on."""
+        definition = definitions_of(resource_type).get(key)
+        return definition is not None and definition.type is ConfigType.LIST
+
+    def default_value(self, resource_type: int, key: str) -> str | None:
+        """Return Kafka's default of a key as text, None where there is none."""
+        definition = definitions_of(resource_type).get(key)
+        return None if definition is None else definition.default_text
+
+    def effective_topic_configs(
+        self, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
+    ) -> list[EffectiveConfig]:
+        """Return every topic key with the value that counts; an internal one only where it is set."""
+        return [
+            self._effective(definition, cluster, node, topic)
+            for key, definition in topic_definitions().items()
+            if not definition.is_internal or key in topic
+        ]
+
+    def effective_topic_config(
+        self, key: str, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
+    ) -> str | None:
+        """Return the value of one topic key, found as in effective_topic_configs."""
+        return self._effective(topic_definitions()[key], cluster, node, topic).value
+
+    def _effective(
+        self, definition: Definition, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
+    ) -> EffectiveConfig:
+        """Topic, then this node's and the cluster's dynamic configs, then the static ones, then Kafka's default."""
+        if definition.key in topic:
+            return EffectiveConfig(definition.key, topic[definition.key], SOURCE_TOPIC, False, False)
+        layers = ((node, SOURCE_BROKER), (cluster, SOURCE_CLUSTER), (self._broker.originals, SOURCE_STATIC))
+        for layer, source in layers:
+            for key, factor_ms in broker_synonyms_of(definition):
+                if key in layer:
+                    value = layer[key] if factor_ms == 1 else str(int(layer[key]) * factor_ms)
+                    return EffectiveConfig(definition.key, value, source, False, False)
+        return EffectiveConfig(definition.key, definition.default_text, SOURCE_DEFAULT, False, False)
+
+    def _validate(self, resource: Resource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
+        nulls = [key for key, value in configs.items() if value is None]
+        if nulls:
+            kind = {TOPIC: "topic", GROUP: "group", CLIENT_METRICS: "client metrics"}.get(resource.resource_type)
+            raise ApiError(INVALID_CONFIG, f"Null value not supported for {kind} configs: {','.join(nulls)}")
+        match resource.resource_type:
+            case 2:
+                self._validate_topic(resource.name, configs, existing)
+            case 4:
+                _validate_broker_name(resource.name)
+            case 16:
+                _validate_client_metrics(resource.name, configs)
+            case 32:
+                self._validate_group(resource.name, configs)
+            case other:
+                raise ApiError(INVALID_REQUEST, f"Unknown resource type {other}")
+
+    def _validate_topic(self, name: str, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
+        if not name:
+            raise ApiError(INVALID_REQUEST, "Default topic resources are not allowed.")
+        values = inherited_values(self._broker) | _parse_known(configs, topic_definitions(), "topic")
+        validate_log_values(values)
+        if values["remote.storage.enable"]:
+            # Tiered storage does not exist here, whatever remote.log.storage.system.enable says: a named deviation.
+            raise ApiError(
+                INVALID_CONFIG,
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+                "storage.",
+            )
+        was_remote = existing.get("remote.storage.enable", "").strip().lower() == "true"
+        if was_remote and not values["remote.log.delete.on.disable"]:
+            raise ApiError(
+                INVALID_CONFIG,
+                "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
+                "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
+                "you want to disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`.",
+            )
+
+    def _validate_group(self, name: str, configs: Mapping[str, str]) -> None:
+        if not name:
+            raise ApiError(INVALID_REQUEST, "Default group resources are not allowed.")
+        values = {key: self._broker.value(broker_key) for key, broker_key in GROUP_SYNONYMS.items()}
+        values.update(_parse_known(configs, group_definitions(), "group"))
+        for key in GROUP_SYNONYMS:
+            if not key.endswith(".assignment.interval.ms") or key in configs:
+                self._check_group_bounds(key, _number(values[key]))
+        for kind in ("consumer", "share", "streams"):
+            timeout, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+            if _number(values[timeout]) <= _number(values[interval]):
+                raise ApiError(INVALID_CONFIG, f"{timeout} must be greater than {interval}")
+
+    def _check_group_bounds(self, key: str, value: int | float) -> None:
+        known = broker_definitions()
+        low_key, high_key = _bound_key(key, "min"), _bound_key(key, "max")
+        if low_key in known and value < _number(self._broker.value(low_key)):
+            raise ApiError(INVALID_CONFIG, f"{key} must be greater than or equal to {low_key}")
+        if high_key in known and value > _number(self._broker.value(high_key)):
+            raise ApiError(INVALID_CONFIG, f"{key} must be less than or equal to {high_key}")
+
+
+def _bound_key(key: str, bound: str) -> str:
+    """Return the broker key that bounds a group key: share.session.timeout.ms -> group.share.min.session.timeout.ms."""
+    kind, _, rest = key.partition(".")
+    return f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
+
+
+def definitions_of(resource_type: int) -> Mapping[str, Definition]:
+    """Return the keys of a resource type; of brokers, those of server.properties and those only dynamic."""
+    match resource_type:
+        case 2:
+            return topic_definitions()
+        case 4:
+            return {**broker_definitions(), **dynamic_only_definitions()}
+        case 16:
+            return client_metrics_definitions()
+        case 32:
+            return group_definitions()
+        case _:
+            return {}
+
+
+def broker_synonyms_of(definition: Definition) -> tuple[tuple[str, int], ...]:
+    """Return the broker keys that stand behind a topic key, first wins, each with its unit in ms (1 for none)."""
+    if definition.key in BROKER_SYNONYMS:
+        return BROKER_SYNONYMS[definition.key]
+    return ((definition.broker_key, 1),) if definition.broker_key is not None else ()
+
+
+def validate_log_values(values: Mapping[str, Value]) -> None:
+    """Check what a topic's keys must be to each other. Raises ApiError."""
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if _number(low) > _number(high):
+        raise ApiError(
+            INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})",
+        )
+
+
+def _parse_known(configs: Mapping[str, str], known: Mapping[str, Definition], kind: str) -> dict[str, Value]:
+    for key in configs:
+        if key not in known:
+            raise ApiError(INVALID_CONFIG, f"Unknown {kind} config name: {key}")
+    return {key: known[key].parse(text) for key, text in configs.items()}
+
+
+def _validate_broker_name(name: str) -> None:
+    if not name:
+        return
+    if not re.fullmatch(r"[+-]?\d+", name):
+        raise ApiError(INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    if int(name) < 0:
+        raise ApiError(INVALID_REQUEST, "Invalid negative broker ID.")
+
+
+def _validate_client_metrics(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(INVALID_REQUEST, "Subscription name can't be empty")
+    known = client_metrics_definitions()
+    for key in configs:
+        if key not in known:
+            raise ApiError(INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+    values: dict[str, Any] = {key: known[key].parse(text) for key, text in configs.items()}
+    interval_ms = values.get("interval.ms", 300_000)
+    if not 100 <= interval_ms <= 3_600_000:
+        message = f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+        raise ApiError(INVALID_REQUEST, message)
+    for pattern in values.get("match", ()):
+        _validate_match(pattern)
+
+
+def _validate_match(pattern: str) -> None:
+    name, equals, expression = pattern.partition("=")
+    try:
+        re.compile(expression.strip())
+        is_valid = bool(equals and expression) and "=" not in expression and name.strip() in MATCH_KEYS
+    except re.error:
+        is_valid = False
+    if not is_valid:
+        raise ApiError(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+
+
+def _number(value: Value) -> int | float:
+    assert isinstance(value, int | float)
+    return value
+
+
+def text_of(definition: Definition, value: Value) -> str | None:
+    """Return the text to show for a value: None for a secret."""
+    return None if definition.is_sensitive else to_text(value)
