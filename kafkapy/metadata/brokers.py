@@ -61,7 +61,7 @@ class Session:
     metadata_offset: int = NO_OFFSET
     """The last metadata offset that it said to have applied."""
     controlled_shutdown_offset: int = NO_OFFSET
-    """The log's end when its leaderships were moved away; NO_OFFSET while it is not shutting down."""
+    """The last offset when its leaderships were moved away; NO_OFFSET while it is not shutting down."""
 
 
 class BrokerControl:
@@ -275,11 +275,11 @@ class BrokerControl:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if self.brokers[broker_id].fenced else BrokerState.UNFENCED
 
-    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, next_offset: int, now_ms: int) -> None:
+    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int, now_ms: int) -> None:
         """Note a heartbeat that was decided on; soft state, so not a matter of replay.
 
-        `next_offset` is the log's end after the decision's records: a broker in controlled shutdown may go once every
-        other has applied that much.
+        `last_offset` is that of the decision's last record: a broker in controlled shutdown may go once every other has
+        applied as much.
         """
         session = self._sessions[request.broker_id]
         session.contact_ms = now_ms
@@ -287,7 +287,7 @@ class BrokerControl:
         if next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
             session.controlled_shutdown_offset = NO_OFFSET
         elif next_state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
-            session.controlled_shutdown_offset = next_offset
+            session.controlled_shutdown_offset = last_offset
 
     def is_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
         """Whether the broker has applied its own registration."""

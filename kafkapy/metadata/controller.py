@@ -102,7 +102,7 @@ class Controller:
             records += self._transition_records(broker_id, next_state)
         if self.features.has_directory_assignment:
             records += self.partitions.directory_records(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
-        self.brokers.touch(request, next_state, next_offset=self.next_offset + len(records), now_ms=now_ms)
+        self.brokers.touch(request, next_state, last_offset=self.next_offset + len(records) - 1, now_ms=now_ms)
         response = BrokerHeartbeatResponse(
             is_caught_up=self.brokers.is_caught_up(request),
             is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),

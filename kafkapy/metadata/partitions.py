@@ -13,7 +13,7 @@ from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_record, online_directories
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.elections import Election, PartitionChange
-from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
 from kafkapy.metadata.registrations import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from kafkapy.metadata.topics import Topic, TopicControl
 from kafkapy.protocol.error_code import ErrorCode
@@ -85,7 +85,8 @@ class PartitionControl:
                 removed=broker_id,
             )
             records.append(change_record(broker, log_dirs=online_directories(broker, offline)))
-        if cordoned is not None and tuple(sorted(cordoned)) != broker.cordoned_directories:
+        knows_cordoned = self._features.metadata_version >= MV_4_3_IV0
+        if knows_cordoned and cordoned is not None and tuple(sorted(cordoned)) != broker.cordoned_directories:
             records.append(change_record(broker, cordoned_log_dirs=cordoned))
         return records
 

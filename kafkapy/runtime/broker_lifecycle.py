@@ -177,6 +177,7 @@ class BrokerLifecycle:
             want_fence=self.state is LifecycleState.REGISTERED,
             want_shut_down=self.state is LifecycleState.SHUTTING_DOWN,
             offline_log_dirs=list(self._offline_directories),
+            cordoned_log_dirs=[],
         )
         return await self._controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
 

@@ -1,0 +1,388 @@
+"""Brokers come, beat, fall silent and go: registration, fencing, elections, controlled shutdown, ELR."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.metadata.brokers import BrokerState
+from kafkapy.metadata.registrations import NO_LEADER
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_partition_request import (
+    AlterPartitionRequest,
+    PartitionData,
+    TopicData,
+)
+from kafkapy.protocol.messages.alter_partition_request import (
+    BrokerState as IsrMember,
+)
+from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
+    AssignReplicasToDirsRequest,
+    DirectoryData,
+)
+from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
+    PartitionData as AssignedPartition,
+)
+from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
+    TopicData as AssignedTopic,
+)
+from kafkapy.protocol.messages.broker_registration_request import Feature
+from kafkapy.protocol.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+from tests.support.controllers import Cluster, directory_id, registration_request
+
+NO_ELR = {"eligible.leader.replicas.version": 0}
+
+
+def with_topic(cluster: Cluster, *replicas: list[int], configs: dict[str, str] | None = None) -> bytes:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=brokers) for index, brokers in enumerate(replicas)
+    ]
+    topic = CreatableTopic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=assignments,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+    response = cluster.commit(cluster.controller.topics.decide_create(CreateTopicsRequest(topics=[topic])))
+    assert response.topics[0].error_code == 0
+    topic_id: bytes = response.topics[0].topic_id
+    return topic_id
+
+
+def partition(cluster: Cluster, index: int = 0) -> Any:
+    assert cluster.controller.topics.by_name["t"].partitions == cluster.image.topics.by_name["t"].partitions
+    return cluster.image.topics.by_name["t"].partitions[index]
+
+
+def test_broker_epoch_is_the_offset_of_its_registration() -> None:
+    cluster = Cluster()
+
+    epoch = cluster.register(1)
+
+    assert epoch == cluster.controller.next_offset - 1
+    assert cluster.image.cluster.brokers[1].fenced
+
+
+def test_broker_is_unfenced_once_it_has_applied_its_registration() -> None:
+    cluster = Cluster()
+    epoch = cluster.register(1)
+
+    behind = cluster.heartbeat(1, current_metadata_offset=epoch - 1)
+    caught_up = cluster.heartbeat(1, current_metadata_offset=epoch)
+
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    assert (caught_up.is_caught_up, caught_up.is_fenced) == (True, False)
+    assert not cluster.image.cluster.brokers[1].fenced
+
+
+def test_another_incarnation_is_refused_while_the_session_lives() -> None:
+    cluster = Cluster(broker_count=1)
+
+    with pytest.raises(ApiError) as refusal:
+        cluster.register(1, incarnation=2)
+    cluster.now_ms += 9001
+
+    assert refusal.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.register(1, incarnation=2) > 0
+
+
+def test_same_incarnation_keeps_its_epoch_and_stays_unfenced() -> None:
+    cluster = Cluster(broker_count=1)
+    epoch = cluster.epochs[1]
+
+    assert cluster.register(1) == epoch
+    assert not cluster.image.cluster.brokers[1].fenced
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [bytes(16)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(9), directory_id(9)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(1)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        (
+            {"features": [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]},
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
+    ],
+)
+def test_registration_is_refused(changes: dict[str, Any], code: ErrorCode) -> None:
+    cluster = Cluster(broker_count=1)
+
+    with pytest.raises(ApiError) as refusal:
+        cluster.register(2, **changes)
+
+    assert refusal.value.code == code
+
+
+def test_heartbeat_of_an_earlier_incarnation_is_stale() -> None:
+    cluster = Cluster(broker_count=1)
+    cluster.epochs[1] -= 1
+
+    with pytest.raises(ApiError) as refusal:
+        cluster.heartbeat(1)
+
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_silent_broker_is_fenced_and_its_leaderships_move() -> None:
+    cluster = Cluster(broker_count=2, features=NO_ELR)
+    with_topic(cluster, [1, 2], [2, 1])
+    cluster.now_ms += 8000
+    cluster.heartbeat(2)
+    cluster.now_ms += 2000
+
+    expired = cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+
+    assert expired == [1]
+    assert cluster.image.cluster.brokers[1].fenced
+    assert [partition(cluster, index).leader for index in (0, 1)] == [2, 2]
+    assert [partition(cluster, index).isr for index in (0, 1)] == [(2,), (2,)]
+    assert [partition(cluster, index).leader_epoch for index in (0, 1)] == [1, 0]
+    assert cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms)) == []
+
+
+def test_last_replica_stays_in_the_isr_and_leads_again_when_it_is_back() -> None:
+    cluster = Cluster(broker_count=1, features=NO_ELR)
+    with_topic(cluster, [1])
+    cluster.now_ms += 9001
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+    fenced = partition(cluster)
+
+    cluster.heartbeat(1)
+
+    assert (fenced.leader, fenced.isr, fenced.leader_epoch) == (NO_LEADER, (1,), 1)
+    back = partition(cluster)
+    assert (back.leader, back.isr, back.leader_epoch, back.leader_recovery_state) == (1, (1,), 2, 0)
+
+
+def test_last_replica_becomes_eligible_with_elr_and_leads_from_there() -> None:
+    cluster = Cluster(broker_count=1)
+    with_topic(cluster, [1])
+    cluster.now_ms += 9001
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+    fenced = partition(cluster)
+
+    cluster.heartbeat(1)
+
+    assert (fenced.leader, fenced.isr, fenced.elr, fenced.last_known_elr) == (NO_LEADER, (), (1,), (1,))
+    back = partition(cluster)
+    assert (back.leader, back.isr, back.elr, back.last_known_elr, back.leader_epoch) == (1, (1,), (), (), 2)
+
+
+def test_new_incarnation_after_an_unclean_stop_is_no_longer_eligible() -> None:
+    cluster = Cluster(broker_count=2)
+    with_topic(cluster, [1, 2], configs={"min.insync.replicas": "2"})
+    cluster.now_ms += 9001
+    cluster.heartbeat(2)
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+    assert (partition(cluster).isr, partition(cluster).elr) == ((2,), (1,))
+
+    cluster.register(1, incarnation=2)
+
+    assert (partition(cluster).isr, partition(cluster).elr) == ((2,), ())
+
+
+def test_new_incarnation_after_a_clean_stop_stays_eligible() -> None:
+    cluster = Cluster(broker_count=2)
+    with_topic(cluster, [1, 2], configs={"min.insync.replicas": "2"})
+    cluster.now_ms += 9001
+    cluster.heartbeat(2)
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+
+    cluster.register(1, incarnation=2, previous_broker_epoch=cluster.epochs[1])
+
+    assert partition(cluster).elr == (1,)
+
+
+def test_controlled_shutdown_moves_leaderships_then_lets_go() -> None:
+    cluster = Cluster(broker_count=2)
+    with_topic(cluster, [1, 2])
+
+    first = cluster.heartbeat(1, want_shut_down=True)
+    moved = partition(cluster)
+    cluster.heartbeat(2)
+    second = cluster.heartbeat(1, want_shut_down=True)
+
+    assert (first.should_shut_down, second.should_shut_down) == (False, True)
+    assert (moved.leader, moved.isr) == (2, (2,))
+    broker = cluster.image.cluster.brokers[1]
+    assert (broker.in_controlled_shutdown, broker.fenced) == (True, True)
+
+
+def test_controlled_shutdown_waits_until_the_others_have_read_of_it() -> None:
+    cluster = Cluster(broker_count=2)
+    with_topic(cluster, [1, 2])
+    offset_before = cluster.controller.next_offset - 1
+    cluster.heartbeat(1, want_shut_down=True)
+
+    cluster.heartbeat(2, current_metadata_offset=offset_before)
+    waiting = cluster.heartbeat(1, want_shut_down=True)
+
+    assert not waiting.should_shut_down
+    assert cluster.controller.brokers.state(1) is BrokerState.CONTROLLED_SHUTDOWN
+
+
+def test_broker_without_leaderships_goes_at_once() -> None:
+    cluster = Cluster(broker_count=1)
+
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_only_node_of_a_cluster_can_shut_down_and_lead_again() -> None:
+    cluster = Cluster(broker_count=1)
+    with_topic(cluster, [1])
+
+    cluster.heartbeat(1, want_shut_down=True)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    cluster.now_ms += 10_000
+    cluster.start_broker(1, incarnation=2, previous_broker_epoch=cluster.epochs[1])
+
+    assert (partition(cluster).leader, partition(cluster).isr) == (1, (1,))
+
+
+def test_unclean_election_happens_where_the_topic_allows_it() -> None:
+    cluster = Cluster(broker_count=2, features=NO_ELR)
+    with_topic(cluster, [1, 2], configs={"unclean.leader.election.enable": "true"})
+    shrink(cluster, [1])
+    cluster.now_ms += 9001
+    cluster.heartbeat(2)
+
+    cluster.commit(cluster.controller.decide_fence_expired(cluster.now_ms))
+
+    elected = partition(cluster)
+    assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), 1)
+
+
+def test_lost_directory_costs_its_leaderships_and_is_noted() -> None:
+    cluster = Cluster()
+    for broker_id in (1, 2):
+        cluster.register(broker_id, log_dirs=[directory_id(broker_id), directory_id(10 + broker_id)])
+        cluster.heartbeat(broker_id)
+    topic_id = with_topic(cluster, [1, 2])
+    assign(cluster, 1, topic_id, directory_id(1))
+
+    cluster.heartbeat(1, offline_log_dirs=[directory_id(1)])
+
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+    assert cluster.image.cluster.brokers[1].directories == (directory_id(11),)
+
+
+def test_cordoned_directories_take_no_new_replicas() -> None:
+    cluster = Cluster(broker_count=2)
+    cluster.heartbeat(1, cordoned_log_dirs=[directory_id(1)])
+
+    assert [broker.id for broker in cluster.controller.brokers.usable_brokers()] == [2]
+
+
+def test_registration_record_carries_what_kafkas_does() -> None:
+    cluster = Cluster()
+    cluster.register(1, rack="r1")
+
+    record = cluster.log[-1]
+
+    assert isinstance(record, RegisterBrokerRecord)
+    assert (record.broker_epoch, record.fenced, record.rack) == (cluster.epochs[1], True, "r1")
+    assert {feature.name for feature in record.features} >= {"metadata.version", "kraft.version", "share.version"}
+    assert record.log_dirs == registration_request(1).log_dirs
+
+
+def alter(cluster: Cluster, broker_id: int, isr: list[int], **changes: int) -> Any:
+    current = partition(cluster)
+    asked = PartitionData(
+        partition_index=0,
+        leader_epoch=changes.get("leader_epoch", current.leader_epoch),
+        partition_epoch=changes.get("partition_epoch", current.partition_epoch),
+        new_isr_with_epochs=[
+            IsrMember(broker_id=member, broker_epoch=cluster.epochs.get(member, -1)) for member in isr
+        ],
+    )
+    topic_id = cluster.image.topics.by_name["t"].topic_id
+    request = AlterPartitionRequest(
+        broker_id=broker_id,
+        broker_epoch=cluster.epochs[broker_id],
+        topics=[TopicData(topic_id=topic_id, partitions=[asked])],
+    )
+    return cluster.commit(cluster.controller.partitions.decide_alter_partition(request, 3)).topics[0].partitions[0]
+
+
+def shrink(cluster: Cluster, isr: list[int]) -> None:
+    assert alter(cluster, partition(cluster).leader, isr).error_code == ErrorCode.NONE
+
+
+def test_leader_may_shrink_and_grow_its_isr() -> None:
+    cluster = Cluster(broker_count=2, features=NO_ELR)
+    with_topic(cluster, [1, 2])
+
+    shrunk = alter(cluster, 1, [1])
+    grown = alter(cluster, 1, [1, 2])
+
+    assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ([1], 0, 1)
+    assert (grown.isr, grown.leader_epoch, grown.partition_epoch) == ([1, 2], 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "isr", "changes", "code"),
+    [
+        (1, [1], {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, [1], {"leader_epoch": 5}, ErrorCode.NOT_CONTROLLER),
+        (1, [1], {"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
+        (2, [2], {}, ErrorCode.INVALID_REQUEST),
+        (1, [2], {}, ErrorCode.INVALID_REQUEST),
+        (1, [1, 7], {}, ErrorCode.INVALID_REQUEST),
+        (1, [1, 3], {}, ErrorCode.INELIGIBLE_REPLICA),
+    ],
+)
+def test_isr_change_is_refused(broker_id: int, isr: list[int], changes: dict[str, int], code: ErrorCode) -> None:
+    cluster = Cluster(broker_count=3)
+    with_topic(cluster, [1, 2, 3])
+    cluster.heartbeat(3, want_fence=True)
+
+    assert alter(cluster, broker_id, isr, **changes).error_code == code
+
+
+def assign(cluster: Cluster, broker_id: int, topic_id: bytes, directory: bytes) -> int:
+    topic = AssignedTopic(topic_id=topic_id, partitions=[AssignedPartition(partition_index=0)])
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=cluster.epochs[broker_id],
+        directories=[DirectoryData(id=directory, topics=[topic])],
+    )
+    response = cluster.commit(cluster.controller.partitions.decide_assign_replicas(request))
+    code: int = response.directories[0].topics[0].partitions[0].error_code
+    return code
+
+
+def test_replica_is_assigned_to_the_directory_that_its_broker_chose() -> None:
+    cluster = Cluster()
+    cluster.register(1, log_dirs=[directory_id(1), directory_id(11)])
+    cluster.heartbeat(1)
+    topic_id = with_topic(cluster, [1])
+    assert partition(cluster).directories == (bytes(15) + b"\x01",)
+
+    assert assign(cluster, 1, topic_id, directory_id(11)) == ErrorCode.NONE
+    assert assign(cluster, 1, bytes(16), directory_id(11)) == ErrorCode.UNKNOWN_TOPIC_ID
+
+    assert partition(cluster).directories == (directory_id(11),)
+
+
+def test_producer_ids_come_in_blocks_that_never_meet() -> None:
+    cluster = Cluster(broker_count=1)
+    decide = cluster.controller.producer_ids.decide_allocate
+
+    first = cluster.commit(decide(1, cluster.epochs[1]))
+    second = cluster.commit(decide(1, cluster.epochs[1]))
+
+    assert (first.first_id, first.size, second.first_id) == (0, 1000, 1000)
+    assert cluster.image.next_producer_id == 2000
