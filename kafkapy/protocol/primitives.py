@@ -13,6 +13,7 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 from kafkapy.errors import ProtocolError
@@ -281,9 +282,14 @@ def compact_count(data: Data, position: int, count: int, element_bytes: int) -> 
     return count, position
 
 
+@lru_cache(256)
+def _numbers(count: int, code: str) -> struct.Struct:
+    return struct.Struct(f">{count}{code}")
+
+
 def int_list(data: Data, position: int, count: int, code: str) -> list[Any]:
     """Return `count` fixed-size numbers of struct's format `code`."""
-    return list(struct.unpack_from(f">{count}{code}", data, position))
+    return list(_numbers(count, code).unpack_from(data, position))
 
 
 def uuid_list(data: Data, position: int, count: int) -> list[bytes]:
@@ -424,7 +430,7 @@ def _splice(out: Writer, value: FileRegion | bytes | memoryview) -> None:
 
 def write_ints(out: bytearray, values: list[Any], code: str) -> None:
     """Append fixed-size numbers of struct's format `code`."""
-    out += struct.pack(f">{len(values)}{code}", *values)
+    out += _numbers(len(values), code).pack(*values)
 
 
 def write_tag_section(out: bytearray, tags: dict[int, bytes], unknown: dict[int, bytes] | None) -> None:
