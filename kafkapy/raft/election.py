@@ -58,7 +58,7 @@ def may_grant_vote(
 def successor_backoff_ms(position: int, successor_count: int, max_backoff_ms: int) -> int:
     """Return how long the replica at `position` of the preferred successors waits before it stands.
 
-    The first not at all. The others wait twice as long as the one before them, up to max_backoff_ms, which strangers wait, too.
+    The first not at all; the others twice as long as the one before them, up to max_backoff_ms, as strangers wait.
     """
     if position == 0:
         return 0

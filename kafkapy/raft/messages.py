@@ -2,7 +2,7 @@
 
 Requests: Vote (KIP-595, pre-vote KIP-996), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot (KIP-630),
 AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). A response tells the sender's epoch and leader, so that
-whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; the ones that Raft speaks are here.
+whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; those that Raft speaks are here.
 """
 
 from dataclasses import dataclass

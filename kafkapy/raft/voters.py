@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from kafkapy.types import ZERO_UUID, ReplicaKey
+from kafkapy.types import ZERO_UUID, ReplicaKey, uuid_to_string
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class VoterSet:
         return hash(tuple(self._by_id.values()))
 
     def __repr__(self) -> str:
-        return f"VoterSet({[voter.key for voter in self]})"
+        return f"VoterSet({', '.join(f'{voter.node_id}@{uuid_to_string(voter.key.directory_id)}' for voter in self)})"
 
     @property
     def ids(self) -> tuple[int, ...]:

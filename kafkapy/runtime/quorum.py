@@ -1,49 +1,94 @@
 """The driver of the Raft core: owns `__cluster_metadata-0`, its fsyncs, quorum-state, snapshots and listeners.
 
-Everything happens on the loop's thread; only fsync runs in the IO pool. A record counts as committed once a majority
-has it *durable*; with one voter that is our own fsync. Many appends share one fsync: at most one is in flight.
+Everything happens on the loop's thread; only syncs run in the IO pool. A record counts as committed once a majority has
+it *durable*; with one voter that is our own fsync. Many appends share one fsync: at most one is in flight.
 
 What a listener sees, in this order and nothing twice: the latest snapshot (if there is one), then every committed batch
 after it, then `on_leader_change`. A node that becomes leader is told so only after it has seen every record of earlier
-epochs, so that its tables are complete when it starts to decide.
+epochs, so that its tables are complete when it starts to decide. A listener may append from within its callbacks.
+
+A failing metadata directory, or a broken invariant of the core, stops the process: `on_fatal`.
 """
 
+import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
-from kafkapy.errors import ApiError
-from kafkapy.types import OffsetAndEpoch
+from kafkapy.config.quorum import QuorumConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.machine import Effect, Event
+from kafkapy.raft.control_records import build_control_batch, to_log_batch
+from kafkapy.raft.core import RaftConfig, RaftCore
+from kafkapy.raft.effects import (
+    AppendBatch,
+    ElectionState,
+    FlushLog,
+    HighWatermarkAdvanced,
+    InstallSnapshot,
+    LeaderChanged,
+    PersistElection,
+    Reply,
+    ReplyWithRecords,
+    ReplyWithSnapshot,
+    ResetLogToSnapshot,
+    SendRequest,
+    TruncateLog,
+    WriteSnapshotPart,
+)
+from kafkapy.raft.events import (
+    AppendRequested,
+    LogFlushed,
+    LogPrefixDeleted,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    SnapshotInstalled,
+    SnapshotRefused,
+    SnapshotTaken,
+    Started,
+    TimePassed,
+)
+from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, LogBatch, Request, Response
+from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
+from kafkapy.record.batch import batches
+from kafkapy.record.builder import build_batch
+from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
+from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
+from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
+from kafkapy.storage.flush import Flush
+from kafkapy.storage.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog, to_committed
+from kafkapy.storage.metadata_snapshot import PartFile
+from kafkapy.types import OffsetAndEpoch, ReplicaKey, Uuid
+
+__all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "RaftTransport", "SnapshotSource"]
+
+logger = logging.getLogger(__name__)
+
+NOT_CONTROLLER: Final = 41
+RECORD_LIST_TOO_LARGE: Final = 18
+POSITION_OUT_OF_RANGE: Final = 99
+BATCH_OVERHEAD_BYTES: Final = 61
+RECORD_OVERHEAD_BYTES: Final = 21
+"""The most that a record of the metadata log (no key, no headers) takes beyond its value."""
+CLEAN_INTERVAL_MS: Final = 60_000
+"""How often old snapshots and deleted files are looked for (Apache Kafka's RaftMetadataLogCleaner)."""
 
 
 class NotLeaderError(ApiError):
     """append() on a node that is not the leader of the epoch it names (NOT_CONTROLLER)."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(41, message)
-
-
-@dataclass(slots=True)
-class CommittedBatch:
-    """A committed batch; record i has offset base_offset + i. A control batch has no records but still moves offsets."""
-
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    append_timestamp_ms: int
-    records: list[bytes] = field(default_factory=list)
-    size_bytes: int = 0
-    is_control: bool = False
+        super().__init__(NOT_CONTROLLER, message)
 
 
 class SnapshotSource(Protocol):
     """What SnapshotReader (storage.metadata_snapshot) offers to a listener."""
 
-    @property
-    def snapshot_id(self) -> OffsetAndEpoch: ...
-
-    @property
-    def last_contained_log_timestamp_ms(self) -> int: ...
+    snapshot_id: OffsetAndEpoch
+    last_contained_log_timestamp_ms: int
 
     def batches(self) -> Iterable[list[bytes]]:
         """Yield the values of the data records, a list per batch; control records are left out."""
@@ -66,51 +111,638 @@ class QuorumListener(Protocol):
         ...
 
 
+class RaftTransport(Protocol):
+    """How the quorum reaches its peers."""
+
+    def send(
+        self,
+        node_id: int,
+        endpoints: tuple[Endpoint, ...],
+        request: Request,
+        on_response: Callable[[Response | None], None],
+    ) -> None:
+        """Send; on_response is called later on the loop's thread, with None where no answer will come."""
+        ...
+
+
 class Quorum:
-    """SKELETON: signatures to build on; see docstrings.
+    """See the module's text. Made, given listeners, then started."""
 
-    Attributes: node_id, leader_id (-1 unknown), leader_epoch, is_leader, high_watermark (exclusive), log_end_offset,
-    log_start_offset, latest_snapshot_id (OffsetAndEpoch | None), finalized_kraft_version (0 or 1).
-    """
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        directory_id: Uuid,
+        cluster_id: str,
+        directory: str,
+        config: QuorumConfig,
+        local_endpoints: tuple[Endpoint, ...],
+        static_voters: VoterSet,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        io_pool: IoPool,
+        on_fatal: Callable[[BaseException], None],
+        transport: RaftTransport | None = None,
+        can_become_voter: bool = True,
+        was_clean_shutdown: bool = False,
+    ) -> None:
+        """directory: the path of __cluster_metadata-0. static_voters: of controller.quorum.voters, empty if unset.
 
-    node_id: int
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    log_end_offset: int
+        was_clean_shutdown: the log directory says so (.kafka_cleanshutdown): then the log need not be recovered.
+        """
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self._local = Voter(ReplicaKey(node_id, directory_id), local_endpoints)
+        self._directory = directory
+        self._config = config
+        self._static_voters = static_voters
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._io_pool = io_pool
+        self._on_fatal = on_fatal
+        self._transport = transport
+        self._can_become_voter = can_become_voter
+        self._was_clean_shutdown = was_clean_shutdown
+        self._listeners: list[QuorumListener] = []
+        self._source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._is_notifying = False
+        self._notice: LeaderChanged | None = None
+        self._to_load: OffsetAndEpoch | None = None
+        self._own_batches: deque[CommittedBatch] = deque()
+        self._delivered_offset = 0
+        self._wanted_flush: FlushLog | None = None
+        self._is_flushing = False
+        self._flush_ended = asyncio.Event()
+        self._part: PartFile | None = None
+        self._snapshot_job: SnapshotJob | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._clean_timer: asyncio.TimerHandle | None = None
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._is_closed = False
+        self._fatal: BaseException | None = None
+        self._log: MetadataLog
+        self._core: RaftCore
+        self._schedule: SnapshotSchedule
+
+    # ---- what others see
+
+    @property
+    def leader_id(self) -> int:
+        """Return the leader's id, -1 while none is known."""
+        return self._core.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._core.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self._core.is_leader
+
+    @property
+    def high_watermark(self) -> int:
+        """Return the end of what is known to be committed (exclusive)."""
+        return max(self._core.high_watermark, 0)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._core.log.end_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._core.log.start_offset
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self._core.log.latest_snapshot
+
+    @property
+    def finalized_kraft_version(self) -> int:
+        return self._core.voters.kraft_version
+
+    @property
+    def voters(self) -> VoterSet:
+        """Return the voters in force: the latest set appended."""
+        return self._core.voters.current
+
+    @property
+    def metadata_log(self) -> MetadataLog:
+        """The log itself, for DescribeLogDirs and dump tools; not to be written to."""
+        return self._log
+
+    def has_cluster_id(self, cluster_id: str | None) -> bool:
+        """Return whether a peer's request may be meant for this cluster (INCONSISTENT_CLUSTER_ID if not)."""
+        return cluster_id is None or cluster_id == self.cluster_id
+
+    def describe(self) -> QuorumDescription | None:
+        """Return what DescribeQuorum tells; None on a node that is not the leader."""
+        return describe_quorum(self._core, wall_ms=self._clock.wall_ms(), monotonic_ms=self._clock.monotonic_ms())
 
     def add_listener(self, listener: QuorumListener) -> None:
-        """Add before start(). (Later is fine: it is then brought up to date at once from snapshot and log.)"""
-        raise NotImplementedError
+        """Add before start()."""
+        self._listeners.append(listener)
+
+    def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
+        """Say where snapshots come from; the quorum decides when (metadata.log.max.*) and writes them in slices.
+
+        source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
+        an iterable of lists of framed records: each list becomes a batch, one is pulled per turn of the loop). The
+        offset is the end of a committed batch.
+        """
+        self._source = source
+
+    # ---- life
 
     async def start(self) -> None:
-        """Recover and join. A quorum of one has, on return, elected itself, committed LeaderChange and told listeners."""
-        raise NotImplementedError
+        """Recover and join. A quorum of one has, on return, elected itself, committed LeaderChange and told listeners.
+
+        Raises StorageError where the directory cannot be used; blocks the loop while it recovers (nothing else runs).
+        """
+        self._recover()
+        self._schedule_clean()
+        self._step(Started())
+        if self._core.is_only_voter:
+            await self.wait_until(lambda: self.is_leader and self._notice is None)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return once `condition` holds; it is asked after every step. Raises what stopped the quorum."""
+        if self._fatal is not None:
+            raise self._fatal
+        if condition():
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((condition, future))
+        await future
 
     async def close(self) -> None:
-        """Resign if leader, flush, write what a clean start needs, close the log."""
-        raise NotImplementedError
+        """Resign if leader, end what runs, sync and close the log. Raises StorageError."""
+        if self._is_closed:
+            return
+        self._step(ResignRequested(self.leader_epoch))
+        self._is_closed = True
+        for timer in (self._timer, self._clean_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._snapshot_job is not None:
+            await self._snapshot_job.cancel()
+        if self._is_flushing:
+            await self._flush_ended.wait()
+        if self._fatal is None:
+            self._log.close()
+
+    def _recover(self) -> None:
+        wall_ms = self._clock.wall_ms()
+        log = self._log = MetadataLog(
+            self._disk,
+            self._directory,
+            self._config,
+            now_ms=wall_ms,
+            static_voters=self._static_voters,
+            was_clean_shutdown=self._was_clean_shutdown,
+        )
+        election, file_voter_ids = log.state_file.read() or (ElectionState(), ())
+        if not log.voters.current and file_voter_ids:
+            log.voters.static_voters = self._voters_of_file(file_voter_ids)
+        config = self._config
+        others = [voter_id for voter_id in log.voters.current.ids if voter_id != self.node_id]
+        raft_config = RaftConfig(
+            local=self._local,
+            can_become_voter=self._can_become_voter,
+            bootstrap_ids=tuple(others),
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+            fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        )
+        self._core = RaftCore(raft_config, log.view, log.voters, election, self._random.randrange(0, 1 << 62))
+        self._schedule = SnapshotSchedule(
+            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            started_ms=self._clock.monotonic_ms(),
+        )
+        self._to_load = log.view.latest_snapshot
+        self._delivered_offset = self._to_load.offset if self._to_load is not None else 0
+        logger.info(
+            "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
+            log.view.start_offset,
+            log.view.end_offset,
+            self._to_load,
+            max(election.leader_epoch, log.view.last_epoch),
+            log.voters.current,
+        )
+
+    def _voters_of_file(self, voter_ids: tuple[int, ...]) -> VoterSet:
+        """Return the static voters that quorum-state remembers, for a configuration that names none."""
+        return VoterSet(
+            static_voter(voter_id, *(self._local.endpoints if voter_id == self.node_id else ()))
+            for voter_id in voter_ids
+        )
+
+    # ---- what the state machine asks
 
     def append(self, records: list[bytes], leader_epoch: int) -> int:
-        """Append as ONE batch (atomic; framed records of metadata.record_serde), return the last offset. Plain call.
+        """Append as ONE batch (atomic; framed records of metadata.record_serde), return the last offset. A plain call.
 
-        Raises NotLeaderError, and ApiError(RECORD_LIST_TOO_LARGE... as MESSAGE_TOO_LARGE 10) above MAX_BATCH_BYTES (8 MiB).
-        Committed when on_commit has shown that offset. If leadership is lost first: on_leader_change comes, and the
-        record's fate is unknown until a later on_commit.
+        Raises NotLeaderError, StorageError, and ApiError RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES. Committed once
+        on_commit has shown that offset. If leadership is lost before, on_leader_change comes, and the records' fate is
+        unknown until a later on_commit.
         """
-        raise NotImplementedError
+        if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
+            raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
+        size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
+        if size_bytes > MAX_BATCH_BYTES:
+            raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
+        self._step(AppendRequested(leader_epoch, len(records), records))
+        if self._fatal is not None:
+            raise self._fatal
+        return self.log_end_offset - 1
 
     def resign(self, leader_epoch: int) -> None:
         """Step down (a controller that met its own failure); another election follows."""
-        raise NotImplementedError
+        self._step(ResignRequested(leader_epoch))
 
-    def set_snapshot_source(
-        self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]
-    ) -> None:
-        """Say where snapshots come from; the quorum decides when (Kafka's metadata.log.max.* keys) and writes in slices.
+    def receive(self, request: Request, reply: Callable[[Response], None]) -> None:
+        """Take a peer's request; `reply` is called once, now or later, on the loop's thread."""
+        self._step(RequestReceived(reply, request))
 
-        source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
-        an iterable of lists of framed records: each list becomes a batch, one or a few are pulled per loop turn).
-        The offset must be the end of a committed batch.
+    # ---- stepping
+
+    def _step(self, event: Event) -> None:
+        """Step the core and carry out the effects in order, then tell listeners and arm the timer.
+
+        A listener's append comes in here again while it is being told: its effects are carried out before it returns.
         """
-        raise NotImplementedError
+        if self._is_closed or self._fatal is not None:
+            return
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                for effect in self._core.step(self._events.popleft(), self._clock.monotonic_ms()):
+                    self._carry_out(effect)
+            self._maybe_flush()
+        except Exception as error:
+            self._fail(error)
+            return
+        finally:
+            self._is_stepping = False
+        self._notify()
+        self._arm_timer()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case AppendBatch():
+                self._append_batch(effect)
+            case FlushLog():
+                self._wanted_flush = effect
+            case HighWatermarkAdvanced():
+                self._log.log.update_high_watermark(effect.high_watermark)
+            case PersistElection():
+                self._log.state_file.write(effect.state, effect.kraft_version, effect.voter_ids)
+            case LeaderChanged():
+                self._notice = effect
+            case SendRequest():
+                self._send(effect)
+            case Reply():
+                self._reply(effect.reply_to, effect.response)
+            case ReplyWithRecords():
+                self._reply(effect.reply_to, self._with_records(effect))
+            case ReplyWithSnapshot():
+                self._reply(effect.reply_to, self._with_snapshot(effect))
+            case TruncateLog():
+                self._truncate_to(effect.end_offset)
+            case WriteSnapshotPart():
+                self._write_snapshot_part(effect)
+            case InstallSnapshot():
+                self._install_snapshot(effect.snapshot_id)
+            case ResetLogToSnapshot():
+                self._reset_to_snapshot(effect.snapshot_id)
+
+    def _append_batch(self, effect: AppendBatch) -> None:
+        batch = effect.batch
+        wall_ms = self._clock.wall_ms()
+        if not effect.is_leader:
+            assert isinstance(batch.data, bytes | memoryview)
+            last_offset = self._log.append_fetched(batch.data, now_ms=wall_ms)
+        else:
+            data = self._build(batch, wall_ms)
+            last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
+            values = batch.data if isinstance(batch.data, list) else []
+            self._own_batches.append(
+                CommittedBatch(
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.leader_epoch,
+                    wall_ms,
+                    values,
+                    len(data),
+                    bool(batch.controls),
+                )
+            )
+        assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"
+
+    def _truncate_to(self, end_offset: int) -> None:
+        """Cut the log; what we appended there as leader was never committed."""
+        self._log.truncate_to(end_offset)
+        while self._own_batches and self._own_batches[-1].last_offset >= end_offset:
+            self._own_batches.pop()
+
+    def _build(self, batch: LogBatch, timestamp_ms: int) -> bytes:
+        if batch.controls:
+            return build_control_batch(
+                batch.controls,
+                base_offset=batch.base_offset,
+                leader_epoch=batch.leader_epoch,
+                timestamp_ms=timestamp_ms,
+            )
+        assert isinstance(batch.data, list)
+        records = [(timestamp_ms, None, value, ()) for value in batch.data]
+        return build_batch(records, base_offset=batch.base_offset, leader_epoch=batch.leader_epoch)
+
+    # ---- durability
+
+    def _maybe_flush(self) -> None:
+        """Start an fsync for all that is appended by now, unless one runs: then the next one takes it."""
+        wanted = self._wanted_flush
+        if wanted is None or self._is_flushing:
+            return
+        self._wanted_flush = None
+        self._is_flushing = True
+        self._flush_ended.clear()
+        flush = self._log.prepare_flush()
+        failpoint("quorum.log.before_flush")
+        self._io_pool.submit(flush.run, lambda _, error: self._on_flushed(flush, wanted, error))
+
+    def _on_flushed(self, flush: Flush, wanted: FlushLog, error: BaseException | None) -> None:
+        self._is_flushing = False
+        self._flush_ended.set()
+        self._log.complete_flush(flush, self._clock.wall_ms())
+        if error is not None:
+            self._fail(error)
+            return
+        self._step(LogFlushed(wanted.end_offset, wanted.generation))
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop: what is on the disk is what was promised; anything after this could contradict it."""
+        if self._fatal is not None:
+            return
+        self._fatal = error
+        logger.critical("The metadata quorum stops: %s", error, exc_info=error)
+        waiters, self._waiters = self._waiters, []
+        for _, future in waiters:
+            if not future.done():
+                future.set_exception(error)
+        self._on_fatal(error)
+
+    # ---- listeners
+
+    def _notify(self) -> None:
+        """Tell listeners what is new, in order. Runs once at a time: what they cause themselves is told after."""
+        if self._is_notifying:
+            return
+        self._is_notifying = True
+        try:
+            while self._fatal is None and self._notify_next():
+                pass
+        except Exception as error:
+            self._fail(error)
+            return
+        finally:
+            self._is_notifying = False
+        self._wake_waiters()
+        self._maybe_start_snapshot()
+
+    def _notify_next(self) -> bool:
+        """Tell one thing; return whether there was any."""
+        notice = self._notice
+        if notice is not None and notice.leader_id != self.node_id:
+            self._tell_leader(notice)
+        elif self._to_load is not None:
+            self._load_snapshot(self._to_load)
+        elif self._delivered_offset < self._core.high_watermark:
+            self._deliver(self._core.high_watermark)
+        elif notice is not None and self._delivered_offset >= notice.start_offset and self._has_own_commit(notice):
+            self._tell_leader(notice)
+        else:
+            return False
+        return True
+
+    def _has_own_commit(self, notice: LeaderChanged) -> bool:
+        """Return whether the epoch's first record is committed: then nobody else leads, and all before is final."""
+        return self._core.high_watermark > notice.start_offset
+
+    def _tell_leader(self, notice: LeaderChanged) -> None:
+        self._notice = None
+        logger.info("The leader of the metadata quorum is %d in epoch %d", notice.leader_id, notice.leader_epoch)
+        for listener in self._listeners:
+            listener.on_leader_change(notice.leader_id, notice.leader_epoch)
+
+    def _load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._to_load = None
+        self._delivered_offset = snapshot_id.offset
+        for listener in self._listeners:
+            listener.on_load_snapshot(self._log.open_snapshot(snapshot_id))
+
+    def _deliver(self, end_offset: int) -> None:
+        """Hand over the next committed batches: our own from memory, others from the log, a chunk at a time."""
+        found = self._take_own(end_offset)
+        if not found:
+            found = self._read_chunk(end_offset)
+        self._delivered_offset = found[-1].last_offset + 1
+        self._schedule.note(sum(batch.size_bytes for batch in found))
+        for listener in self._listeners:
+            listener.on_commit(found)
+
+    def _take_own(self, end_offset: int) -> list[CommittedBatch]:
+        own = self._own_batches
+        while own and own[0].base_offset < self._delivered_offset:
+            own.popleft()
+        found: list[CommittedBatch] = []
+        if own and own[0].base_offset == self._delivered_offset:
+            while own and own[0].last_offset < end_offset:
+                found.append(own.popleft())
+        return found
+
+    def _read_chunk(self, end_offset: int) -> list[CommittedBatch]:
+        data = self._log.read_bytes(self._delivered_offset, self._config.controller_quorum_fetch_max_bytes)
+        found = [to_committed(batch) for batch in batches(data) if batch.last_offset < end_offset]
+        assert found, f"the high watermark {end_offset} is not the end of a batch"
+        assert found[0].base_offset == self._delivered_offset
+        return found
+
+    def _wake_waiters(self) -> None:
+        waiting = []
+        for condition, future in self._waiters:
+            if future.done():
+                continue
+            if condition():
+                future.set_result(None)
+            else:
+                waiting.append((condition, future))
+        self._waiters = waiting
+
+    # ---- peers
+
+    def _send(self, effect: SendRequest) -> None:
+        if self._transport is None:
+            self._events.append(RequestFailed(effect.node_id, effect.request_id))
+            return
+
+        def on_response(response: Response | None) -> None:
+            if response is None:
+                self._step(RequestFailed(effect.node_id, effect.request_id))
+            else:
+                self._step(ResponseReceived(effect.node_id, effect.request_id, response))
+
+        self._transport.send(effect.node_id, effect.endpoints, effect.request, on_response)
+
+    def _reply(self, reply_to: object, response: Response) -> None:
+        assert callable(reply_to)
+        reply_to(response)
+
+    def _with_records(self, effect: ReplyWithRecords) -> Response:
+        response = effect.response
+        assert isinstance(response, FetchResponse)
+        data = self._log.read_bytes(effect.fetch_offset, effect.max_bytes)
+        found = tuple(to_log_batch(batch) for batch in batches(data))
+        return FetchResponse(
+            leader_epoch=response.leader_epoch,
+            leader_id=response.leader_id,
+            leader_endpoints=response.leader_endpoints,
+            high_watermark=response.high_watermark,
+            log_start_offset=response.log_start_offset,
+            batches=found,
+        )
+
+    def _with_snapshot(self, effect: ReplyWithSnapshot) -> Response:
+        response = effect.response
+        assert isinstance(response, FetchSnapshotResponse)
+        file = self._disk.open(self._log.snapshots.path_of(effect.snapshot_id), writable=False)
+        try:
+            size_bytes = file.size()
+            is_inside = 0 <= effect.position < size_bytes
+            data = file.pread(effect.max_bytes, effect.position) if is_inside else b""
+        finally:
+            file.close()
+        return FetchSnapshotResponse(
+            error=response.error if is_inside else POSITION_OUT_OF_RANGE,
+            leader_epoch=response.leader_epoch,
+            leader_id=response.leader_id,
+            leader_endpoints=response.leader_endpoints,
+            snapshot_id=effect.snapshot_id,
+            size_bytes=size_bytes,
+            position=effect.position,
+            data=data,
+        )
+
+    # ---- snapshots from the leader
+
+    def _write_snapshot_part(self, effect: WriteSnapshotPart) -> None:
+        if effect.position == 0:
+            self._part = PartFile(self._disk, self._directory, effect.snapshot_id)
+        assert self._part is not None
+        assert self._part.size_bytes == effect.position
+        self._part.append(effect.data)
+
+    def _install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Give a downloaded snapshot its name if it is whole. Blocks: a follower has nothing else to do."""
+        part, self._part = self._part, None
+        assert part is not None
+        part.sync()
+        part.freeze()
+        try:
+            reader = self._log.open_snapshot(snapshot_id)
+            reader.check()
+        except StorageError as error:
+            logger.warning("Refusing a snapshot that the leader sent: %s", error)
+            self._disk.delete(self._log.snapshots.path_of(snapshot_id))
+            self._events.append(SnapshotRefused(snapshot_id))
+            return
+        self._events.append(SnapshotInstalled(snapshot_id, reader.voters, reader.kraft_version))
+
+    def _reset_to_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._log.reset_to_snapshot(snapshot_id, now_ms=self._clock.wall_ms())
+        self._own_batches.clear()
+        self._to_load = snapshot_id
+
+    # ---- snapshots of our own
+
+    def _maybe_start_snapshot(self) -> None:
+        if self._source is None or self._snapshot_job is not None or self._is_closed or self._fatal is not None:
+            return
+        if not self._schedule.is_due(self._clock.monotonic_ms()):
+            return
+        self._schedule.reset(self._clock.monotonic_ms())
+        snapshot_id, timestamp_ms, slices = self._source()
+        latest = self.latest_snapshot_id
+        if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > self._delivered_offset:
+            return
+        voters = self._core.voters
+        self._snapshot_job = SnapshotJob(
+            self._disk,
+            self._directory,
+            self._io_pool,
+            snapshot_id=snapshot_id,
+            last_contained_log_timestamp_ms=timestamp_ms,
+            now_ms=self._clock.wall_ms(),
+            kraft_version=voters.kraft_version_before(snapshot_id.offset),
+            voters=voters.before(snapshot_id.offset),
+            slices=slices,
+            on_done=self._on_snapshot_written,
+        )
+
+    def _on_snapshot_written(self, snapshot_id: OffsetAndEpoch, error: BaseException | None) -> None:
+        self._snapshot_job = None
+        if error is not None:
+            logger.warning("Snapshot %s was not written: %s", snapshot_id, error)
+            return
+        latest = self.latest_snapshot_id
+        is_outdated = snapshot_id.offset < self.log_start_offset or (latest is not None and latest >= snapshot_id)
+        if self._is_closed or is_outdated:
+            return
+        logger.info("Wrote snapshot %s of the metadata", snapshot_id)
+        self._step(SnapshotTaken(snapshot_id))
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete what Kafka's retention keys let go of."""
+        try:
+            wall_ms = self._clock.wall_ms()
+            start_offset = self._log.maybe_trim(self._core.log.snapshots, now_ms=wall_ms)
+            self._log.delete_due_files(wall_ms)
+        except (StorageError, OSError, ApiError) as error:
+            self._fail(error)
+            return
+        if start_offset is not None:
+            self._step(LogPrefixDeleted(start_offset))
+
+    # ---- time
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._core.deadline_ms()
+        if deadline_ms is None or self._is_closed or self._fatal is not None:
+            return
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._step, TimePassed())
+
+    def _schedule_clean(self) -> None:
+        self._clean_timer = asyncio.get_running_loop().call_later(CLEAN_INTERVAL_MS / 1000, self._on_clean_timer)
+
+    def _on_clean_timer(self) -> None:
+        if self._is_closed or self._fatal is not None:
+            return
+        self._clean()
+        self._maybe_start_snapshot()
+        self._schedule_clean()

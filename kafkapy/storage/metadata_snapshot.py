@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
@@ -24,9 +24,12 @@ from kafkapy.raft.control_records import voters_from_record, voters_to_record
 from kafkapy.raft.voters import VoterSet
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.builder import build_batch
-from kafkapy.record.control import RaftControl, build_raft_control, read_raft_control
+from kafkapy.record.control import build_raft_control, read_raft_control
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from kafkapy.record.control import RaftControl
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -109,7 +112,7 @@ class SnapshotReader:
         for _ in self.batches():
             pass
 
-    def _controls(self, batch: RecordBatch) -> list[RaftControl]:
+    def _controls(self, batch: RecordBatch) -> "list[RaftControl]":
         if not batch.is_control:
             return []
         try:
@@ -210,7 +213,7 @@ class SnapshotWriter:
     def abort(self) -> None:
         self._part.abort()
 
-    def _append_controls(self, controls: list[RaftControl]) -> None:
+    def _append_controls(self, controls: "list[RaftControl]") -> None:
         data = build_raft_control(
             controls,
             base_offset=self._next_offset,
@@ -264,19 +267,17 @@ class SnapshotStore:
         self._doomed: list[tuple[str, int]] = []
         """(path, when to delete it) of files renamed to .deleted."""
 
-    def load(self) -> list[OffsetAndEpoch]:
-        """Return the complete snapshots, oldest first; remove what is left of partial and deleted ones."""
-        found = []
+    def complete(self) -> list[OffsetAndEpoch]:
+        """Return the complete snapshots, oldest first."""
+        parsed = (parse_name(name) for name in self._disk.list_directory(self.directory))
+        return sorted(found[0] for found in parsed if found is not None and found[1] == SUFFIX)
+
+    def clear_remains(self) -> None:
+        """Delete what a crash left of partial and deleted snapshots. Only at start."""
         for name in self._disk.list_directory(self.directory):
-            parsed = parse_name(name)
-            if parsed is None:
-                continue
-            snapshot_id, suffix = parsed
-            if suffix == SUFFIX:
-                found.append(snapshot_id)
-            else:
+            found = parse_name(name)
+            if found is not None and found[1] != SUFFIX:
                 self._disk.delete(f"{self.directory}/{name}")
-        return sorted(found)
 
     def path_of(self, snapshot_id: OffsetAndEpoch) -> str:
         return f"{self.directory}/{snapshot_name(snapshot_id)}"
@@ -320,7 +321,7 @@ class SnapshotStore:
 def snapshots_to_trim_to(
     facts: list[SnapshotFacts], *, log_bytes: int, max_bytes: int, max_age_ms: int, now_ms: int
 ) -> OffsetAndEpoch | None:
-    """Return the snapshot that the log should begin with, as metadata.max.retention.bytes and .ms say; None to keep all.
+    """Return the snapshot that the log should begin with by metadata.max.retention.bytes and .ms; None to keep all.
 
     Oldest first, a snapshot goes while log and snapshots are too large together, or while it is too old; the latest
     one always stays. A negative limit means none. `log_bytes` is not counted down: segments go whole (as in Kafka).

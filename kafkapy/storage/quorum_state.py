@@ -1,14 +1,15 @@
 """The quorum-state file of `__cluster_metadata-0`: the epoch, who leads it, whom we voted for in it.
 
-One JSON object, QuorumStateData of the protocol, with data_version. Version 0 goes with kraft.version 0 (static voters,
-written along; no directories), version 1 with kraft.version 1:
+One JSON object on one line, QuorumStateData of the protocol, with data_version. Version 0 goes with kraft.version 0
+(static voters, written along; no directories), version 1 with kraft.version 1:
 
-    {"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}
+    {"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],
+     "data_version":0}
     {"leaderId":3,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
 Written anew and renamed, file and directory synced: after a crash there is the old state or the new one. What it says
 was promised to other voters, so it must never be lost.
-"""  # noqa: E501
+"""
 
 import json
 from typing import Any, Final

@@ -1,0 +1,61 @@
+"""What DescribeQuorum tells of the quorum: who leads, how far each replica is."""
+
+from dataclasses import dataclass
+
+from kafkapy.raft.core import RaftCore
+from kafkapy.raft.progress import ReplicaProgress
+from kafkapy.raft.roles import Leader
+from kafkapy.raft.voters import Endpoint
+from kafkapy.types import ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """Times are wall clock, -1 for never. log_end_offset is -1 while unknown."""
+
+    key: ReplicaKey
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """high_watermark is -1 until a record of the leader's epoch is committed."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+    endpoints: dict[int, tuple[Endpoint, ...]]
+    """Of each voter; DescribeQuorum 2 lists them (KIP-853)."""
+
+
+def describe_quorum(core: RaftCore, *, wall_ms: int, monotonic_ms: int) -> QuorumDescription | None:
+    """Return the description; None unless this node leads. The leader itself counts as caught up just now."""
+    role = core.role
+    if not isinstance(role, Leader):
+        return None
+    role.progress.forget_silent_observers(monotonic_ms)
+    to_wall_ms = wall_ms - monotonic_ms
+
+    def describe(replica: ReplicaProgress) -> ReplicaDescription:
+        if replica.key.node_id == core.local.node_id:
+            return ReplicaDescription(replica.key, replica.durable_end_offset, wall_ms, wall_ms)
+        fetch_ms, caught_up_ms = replica.last_fetch_ms, replica.last_caught_up_ms
+        return ReplicaDescription(
+            replica.key,
+            replica.durable_end_offset,
+            fetch_ms + to_wall_ms if fetch_ms >= 0 else -1,
+            caught_up_ms + to_wall_ms if caught_up_ms >= 0 else -1,
+        )
+
+    return QuorumDescription(
+        leader_id=role.leader_id,
+        leader_epoch=role.leader_epoch,
+        high_watermark=role.progress.high_watermark,
+        voters=tuple(describe(replica) for replica in role.progress.voters.values()),
+        observers=tuple(describe(replica) for replica in role.progress.observers.values()),
+        endpoints={voter.node_id: voter.endpoints for voter in core.voters.current},
+    )

@@ -1,0 +1,271 @@
+"""`__cluster_metadata-0` on disk: the log, its snapshots and quorum-state, as the quorum's driver uses them.
+
+What must hold after a crash at any step: the log is a prefix of what was written, whole batches only; there is a
+snapshot at or above the log's start unless that is 0; quorum-state is old or new. Recovery trusts no checkpoint: after an
+unclean stop the whole log is checked (after a clean one, too, in Apache Kafka). Calls block; those of the running broker
+are short (page cache), syncs go to a worker.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkapy.config.log import LogConfig
+from kafkapy.config.quorum import QuorumConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.raft.control_records import note_in_history
+from kafkapy.raft.log_view import LogView
+from kafkapy.raft.voters import VoterHistory, VoterSet
+from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.seams import Disk, failpoint
+from kafkapy.storage.flush import Flush
+from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.metadata_snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
+from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.quorum_state import QuorumStateFile
+from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
+
+logger = logging.getLogger("kafkapy.storage")
+
+MAX_BATCH_BYTES: Final = 8 << 20
+"""Kafka's bound on a batch of the metadata log; what is atomic must fit into one."""
+READ_BYTES: Final = 1 << 20
+_SEGMENT_NAME: Final = re.compile(r"^(\d{20})\.log$")
+
+
+@dataclass(slots=True)
+class CommittedBatch:
+    """A batch for listeners; record i has offset base_offset + i. A control batch has no records but moves offsets."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    append_timestamp_ms: int
+    records: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    is_control: bool = False
+
+
+def metadata_log_config(config: QuorumConfig) -> LogConfig:
+    """Return the metadata log's configuration: nothing is deleted but behind a snapshot."""
+    return LogConfig(
+        segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        max_message_bytes=config.internal_metadata_max_batch_size_in_bytes,
+        retention_ms=-1,
+        retention_bytes=-1,
+    )
+
+
+class MetadataLog:
+    """See the module. `view` and `voters` are what recovery found; the Raft core takes them and keeps them current."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: QuorumConfig,
+        *,
+        now_ms: int,
+        static_voters: VoterSet,
+        was_clean_shutdown: bool = False,
+    ) -> None:
+        """Open and recover. Raises StorageError."""
+        self.directory = directory
+        self.state_file = QuorumStateFile(disk, directory)
+        self.snapshots = SnapshotStore(disk, directory)
+        self._config = config
+        disk.make_directory(directory)
+        snapshot_ids = self._usable_snapshots(disk)
+        self.log = Log.open(
+            disk,
+            directory,
+            METADATA_PARTITION,
+            metadata_log_config(config),
+            now_ms=now_ms,
+            log_start_offset=self._start_offset(disk, snapshot_ids),
+            was_clean_shutdown=was_clean_shutdown,
+            topic_id=ONE_UUID,
+            files=OpenFiles(disk),
+            log_dir=LogDirState(directory.rpartition("/")[0] or "."),
+        )
+        self._truncate_to_latest_snapshot(snapshot_ids)
+        self.view = LogView(
+            start_offset=self.log.log_start_offset, end_offset=self.log.log_start_offset, snapshots=snapshot_ids
+        )
+        self.voters = VoterHistory(static_voters)
+        self._recover_view()
+
+    # ---- recovery
+
+    def _usable_snapshots(self, disk: Disk) -> list[OffsetAndEpoch]:
+        """Return the snapshots at or above the first segment; what lies below it is not needed any more."""
+        first_offset = _first_segment_offset(disk, self.directory)
+        self.snapshots.clear_remains()
+        found = self.snapshots.complete()
+        usable = [snapshot_id for snapshot_id in found if snapshot_id.offset >= first_offset]
+        if first_offset > 0 and not usable:
+            message = f"the metadata log starts at {first_offset}, and no snapshot says what was before"
+            raise StorageError(self.directory, message)
+        for snapshot_id in found:
+            if snapshot_id.offset < first_offset:
+                disk.delete(self.snapshots.path_of(snapshot_id))
+        return usable
+
+    def _start_offset(self, disk: Disk, snapshot_ids: list[OffsetAndEpoch]) -> int:
+        """Return the log start offset: the oldest snapshot's end, where the first segment begins in its middle."""
+        if _first_segment_offset(disk, self.directory) == 0:
+            return 0
+        return snapshot_ids[0].offset
+
+    def _truncate_to_latest_snapshot(self, snapshot_ids: list[OffsetAndEpoch]) -> None:
+        """Start over at a snapshot that was downloaded before a crash, but not yet made the log's start."""
+        if not snapshot_ids:
+            return
+        latest = snapshot_ids[-1]
+        log_epoch = self.log.latest_epoch or 0
+        is_ahead = latest.offset > self.log.log_end_offset and latest.leader_epoch >= log_epoch
+        if latest.offset > 0 and (is_ahead or latest.leader_epoch > log_epoch):
+            self.log.truncate_fully_and_start_at(latest.offset)
+            self.drop_snapshots_before(latest, now_ms=0)
+            snapshot_ids[:] = [latest]
+
+    def _recover_view(self) -> None:
+        """Learn offsets, epochs and voters from the latest snapshot and a scan of all batch headers."""
+        latest = self.view.latest_snapshot
+        if latest is not None:
+            reader = self.snapshots.open_reader(latest)
+            self.voters.reset(latest.offset, reader.voters, reader.kraft_version)
+        snapshot_end = latest.offset if latest is not None else 0
+        for batch in self.read(self.log.log_start_offset, self.log.log_end_offset):
+            self._recover_batch(batch, snapshot_end)
+        assert self.view.end_offset == self.log.log_end_offset
+        self.log.flush()
+        self.view.durable_end_offset = self.view.end_offset
+
+    def _recover_batch(self, batch: RecordBatch, snapshot_end: int) -> None:
+        self.view.append(batch.base_offset, batch.last_offset, batch.partition_leader_epoch)
+        if batch.is_control and batch.base_offset >= snapshot_end:
+            note_in_history(self.voters, batch)
+
+    # ---- reading and writing
+
+    def append(self, data: bytes | memoryview, *, leader_epoch: int, now_ms: int) -> int:
+        """Write a batch that has its offsets and epoch already; return its last offset."""
+        failpoint("quorum.log.before_append")
+        result = self.log.append_as_leader(
+            data, leader_epoch=leader_epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER
+        )
+        failpoint("quorum.log.after_append")
+        return result.last_offset
+
+    def append_fetched(self, data: bytes | memoryview, *, now_ms: int) -> int:
+        """Write a batch as the leader wrote it."""
+        return self.log.append_as_follower(data, now_ms).last_offset
+
+    def read(self, start_offset: int, end_offset: int) -> Iterator[RecordBatch]:
+        """Yield the batches from the one with start_offset on, up to end_offset, about READ_BYTES at a time."""
+        while start_offset < end_offset:
+            found = self.read_bytes(start_offset, READ_BYTES)
+            if not found:
+                raise StorageError(self.directory, f"nothing to read at {start_offset}, below {end_offset}")
+            for batch in batches(found):
+                if batch.base_offset >= end_offset:
+                    return
+                start_offset = batch.next_offset
+                yield batch
+
+    def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
+        """Return whole batches from start_offset on, at least one if there is one."""
+        found = self.log.read(start_offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_batch=True, wait=True)
+        if found.region is None:
+            return b""
+        try:
+            return found.region.read()
+        finally:
+            found.region.release()
+
+    def read_committed(self, start_offset: int, end_offset: int) -> Iterator[CommittedBatch]:
+        """Yield batches as listeners take them."""
+        for batch in self.read(start_offset, end_offset):
+            yield to_committed(batch)
+
+    def prepare_flush(self) -> Flush:
+        return self.log.prepare_flush()
+
+    def complete_flush(self, flush: Flush, now_ms: int) -> None:
+        failpoint("quorum.log.after_flush")
+        self.log.complete_flush(flush, now_ms)
+
+    def truncate_to(self, end_offset: int) -> None:
+        self.log.truncate_to(end_offset)
+
+    def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
+        """Empty the log; it goes on at the snapshot's end. The snapshot is durable already."""
+        self.log.truncate_fully_and_start_at(snapshot_id.offset)
+        self.drop_snapshots_before(snapshot_id, now_ms=now_ms)
+
+    # ---- trimming
+
+    def maybe_trim(self, snapshot_ids: list[OffsetAndEpoch], *, now_ms: int) -> int | None:
+        """Delete the prefix that Kafka's keys do not keep; return the new start offset, None where nothing goes."""
+        if len(snapshot_ids) < 2:
+            return None
+        keep_from = snapshots_to_trim_to(
+            [self.snapshots.facts_of(snapshot_id) for snapshot_id in snapshot_ids],
+            log_bytes=self.log.size_bytes,
+            max_bytes=self._config.metadata_max_retention_bytes,
+            max_age_ms=self._config.metadata_max_retention_ms,
+            now_ms=now_ms,
+        )
+        if keep_from is None or keep_from.offset <= self.log.log_start_offset:
+            return None
+        failpoint("quorum.trim.before_segments")
+        self.log.maybe_increment_log_start_offset(keep_from.offset)
+        self.log.delete_old_segments(now_ms)
+        failpoint("quorum.trim.after_segments")
+        self.drop_snapshots_before(keep_from, now_ms=now_ms)
+        return keep_from.offset
+
+    def drop_snapshots_before(self, keep_from: OffsetAndEpoch, *, now_ms: int) -> None:
+        due_ms = now_ms + self._config.internal_metadata_delete_delay_millis
+        older = [snapshot_id for snapshot_id in self.snapshots.complete() if snapshot_id < keep_from]
+        self.snapshots.doom(older, due_ms)
+
+    def delete_due_files(self, now_ms: int) -> None:
+        self.log.delete_due_files(now_ms)
+        self.snapshots.delete_due(now_ms)
+
+    def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        return self.snapshots.open_reader(snapshot_id)
+
+    def close(self) -> None:
+        """Sync and close. Raises StorageError."""
+        self.log.close()
+
+
+def to_committed(batch: RecordBatch) -> CommittedBatch:
+    """Return a batch as listeners take it; a control batch without its records."""
+    try:
+        records = [] if batch.is_control else [record.value or b"" for record in batch.records()]
+    except ApiError as error:
+        raise StorageError("", f"the metadata log's batch at {batch.base_offset} cannot be read: {error}") from error
+    return CommittedBatch(
+        batch.base_offset,
+        batch.last_offset,
+        batch.partition_leader_epoch,
+        batch.max_timestamp,
+        records,
+        batch.size_bytes,
+        batch.is_control,
+    )
+
+
+def _first_segment_offset(disk: Disk, directory: str) -> int:
+    """Return the base offset of the first segment; 0 in a new directory."""
+    found = [int(match[1]) for name in disk.list_directory(directory) if (match := _SEGMENT_NAME.match(name))]
+    return min(found, default=0)
