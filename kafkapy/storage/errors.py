@@ -4,6 +4,7 @@ Codes are Kafka's (kafkapy.protocol.error_code names them all); they are repeate
 import the codec.
 """
 
+import errno
 from typing import Final
 
 from kafkapy.errors import KafkapyError
@@ -43,7 +44,12 @@ class NeedsWarming(KafkapyError):
         """
         position, end = self.position, self.position + self.length
         while position < end:
-            got = len(self.file.pread(min(WARM_CHUNK_BYTES, end - position), position))
+            try:
+                got = len(self.file.pread(min(WARM_CHUNK_BYTES, end - position), position))
+            except OSError as error:
+                if error.errno == errno.EBADF:
+                    return
+                raise
             if got == 0:
                 return
             position += got

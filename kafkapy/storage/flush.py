@@ -31,10 +31,14 @@ class Flush:
         self.generation = generation
         self.is_done = False
         self._handles = handles
-        self._files = [handle.file for handle in handles]
         self._others = others
         for handle in handles:
-            handle.pin(self)
+            handle.pin(self)  # before any is opened: opening one may close another
+        try:
+            self._files = [handle.file for handle in handles]
+        except OSError:
+            self.release()
+            raise
 
     def run(self) -> None:
         """Sync the files. Blocks. Raises StorageError."""

@@ -521,8 +521,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop all records at and above `offset`; return whether there were any. The recovery point falls with it.
 
-        Blocks shortly. Whoever truncates writes the recovery point checkpoint before anything is appended (LogManager
-        does): recovery trusts what lies below it.
+        Blocks shortly. Where a recovery point checkpoint is kept it must be lowered first (LogManager.truncate_to):
+        recovery trusts what lies below it.
         """
         self.log_dir.check_online()
         assert offset >= 0, f"truncation of {self.topic_partition} to {offset}"
@@ -542,7 +542,9 @@ class Log:
     def _cut(self, offset: int) -> None:
         self._begin_truncation(offset)
         behind = [segment for segment in self.segments if segment.base_offset > offset]
-        self._doom(behind)
+        if behind:
+            self._doom(behind[::-1])  # the last first, and their names gone before the cut: a crash leaves no gap
+            self._disk.sync_directory(self.directory)
         active = self.segments.active
         active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=self._now_ms)
         self.log_end_offset = offset
@@ -560,7 +562,7 @@ class Log:
     def _start_over(self, offset: int, log_start_offset: int) -> None:
         self._begin_truncation(offset)
         old = self.segments.all()
-        for segment in old:
+        for segment in reversed(old):
             self._mark_deleted(segment)
         self.segments.add(self._new_segment(offset, self._now_ms))
         for segment in old:

@@ -322,21 +322,26 @@ class LogManager:
         return min((doomed.due_ms for doomed in waiting), default=None)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Truncate logs, and write the recovery points that fall with them before anything is appended. Blocks."""
-        truncated = [
-            self.logs[partition] for partition, offset in offsets.items() if self.logs[partition].truncate_to(offset)
-        ]
-        self._write_recovery_points({self.directory_of(log).path for log in truncated})
+        """Truncate logs. Their recovery points are lowered on disk first: recovery trusts what lies below. Blocks."""
+        self._lower_recovery_points(offsets)
+        for partition, offset in offsets.items():
+            self.logs[partition].truncate_to(offset)
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
-        """Empty a log, which goes on at `offset`; its recovery point is written. Blocks."""
-        log = self.logs[topic_partition]
-        log.truncate_fully_and_start_at(offset, log_start_offset)
-        self._write_recovery_points({self.directory_of(log).path})
+        """Empty a log, which goes on at `offset`; its recovery point is lowered first. Blocks."""
+        self._lower_recovery_points({topic_partition: 0})
+        self.logs[topic_partition].truncate_fully_and_start_at(offset, log_start_offset)
 
-    def _write_recovery_points(self, paths: set[str]) -> None:
+    def _lower_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the recovery points of the directories concerned, where a log is about to be cut below its own."""
+        paths = set()
+        for partition, offset in offsets.items():
+            log = self.logs[partition]
+            if offset < log.recovery_point:
+                log.recovery_point = offset
+                paths.add(log.log_dir.path)
         for write in self.recovery_point_checkpoints():
             if write.directory.path in paths:
                 self._run(write)

@@ -4,7 +4,9 @@ After a clean stop the files are taken as they are. Otherwise every segment from
 batch's length, offsets and CRC. The first that does not hold ends the log, and what follows is deleted. Below the
 recovery point all was synced, so it is trusted; a missing or broken index is rebuilt wherever it is.
 
-Stricter than Apache Kafka, by intent: a batch whose offsets do not lie behind those before it ends the log too.
+Stricter than Apache Kafka, by intent: a batch whose offsets do not lie behind those before it ends the log, too, and so
+does a segment that begins behind the end of the one before it (after a power cut the name of a new segment may be there
+while the end of the old one is not). Only a compacted log may have such gaps, and one that shows that it once was.
 """
 
 import logging
@@ -86,10 +88,9 @@ def scan_batches(segment: Segment, start: int, end: int | None = None) -> Iterat
     Raises CorruptRecordError where no batch can be.
     """
     end = segment.size if end is None else end
-    file = segment.log.file
     length = CHUNK_BYTES
     while start < end:
-        chunk = file.pread(min(length, end - start), start)
+        chunk = segment.log.file.pread(min(length, end - start), start)
         read_to = 0
         for header in scan_headers(chunk):
             read_to = header.position + header.size_bytes
@@ -180,6 +181,7 @@ class LogLoader:
         self._epochs = LeaderEpochs()
         self._doomed: list[Segment] = []
         self._first_unflushed = 0
+        self._was_compacted = False
 
     def load(self) -> LoadedLog:
         """Return the log as it is on disk, put right. Raises OSError."""
@@ -199,7 +201,7 @@ class LogLoader:
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
         self._epochs.truncate_to(end_offset)
-        self._epochs.truncate_from_start(self._start_checkpoint)
+        self._epochs.truncate_from_start(start_offset)
         producers = self._load_producers(start_offset, end_offset)
         return LoadedLog(
             self._segments,
@@ -321,20 +323,36 @@ class LogLoader:
     def _recover_unflushed(self) -> None:
         """Read the segments from the recovery point on; cut the log at the first batch that does not hold."""
         unflushed = self._segments.between(self._recovery_point, 1 << 63)
+        end_offset = None
         for done, segment in enumerate(unflushed):
             self._report(done, len(unflushed))
+            if end_offset is not None and not self._follows(segment, end_offset):
+                logger.warning(
+                    "Corruption found in %s: segment %d does not follow offset %d, deleting it and all behind it",
+                    self._topic_partition,
+                    segment.base_offset,
+                    end_offset,
+                )
+                self._doom(unflushed[done:])
+                break
             cut_bytes = self._recover_segment(segment)
+            end_offset = segment.read_next_offset()
             if cut_bytes:
                 logger.warning(
                     "Corruption found in segment %d of %s, truncating to offset %d: %d bytes cut",
                     segment.base_offset,
                     self._topic_partition,
-                    segment.read_next_offset(),
+                    end_offset,
                     cut_bytes,
                 )
                 self._doom(unflushed[done + 1 :])
                 break
         self._report(len(unflushed), len(unflushed))
+
+    def _follows(self, segment: Segment, end_offset: int) -> bool:
+        """Whether a segment may come behind one that ends at `end_offset`."""
+        is_gap_fine = self._config.is_compacted or self._was_compacted
+        return segment.base_offset == end_offset or (is_gap_fine and segment.base_offset > end_offset)
 
     def _report(self, done: int, total: int) -> None:
         if self._on_progress is not None:
@@ -352,7 +370,9 @@ class LogLoader:
             now_ms=self._now_ms,
             was_clean_shutdown=False,
         )
-        cut_bytes = SegmentRecovery(segment, self._config, self._epochs, producers).run()
+        recovery = SegmentRecovery(segment, self._config, self._epochs, producers)
+        cut_bytes = recovery.run()
+        self._was_compacted = self._was_compacted or recovery.has_gaps
         self._snapshots.maybe_take(producers)
         return cut_bytes
 
@@ -409,7 +429,10 @@ def _reset_indexes(segment: Segment, config: LogConfig) -> None:
 
 
 class SegmentRecovery:
-    """Reads a segment from its first byte and makes its indexes anew, as an append would have made them."""
+    """Reads a segment from its first byte and makes its indexes anew, as an append would have made them.
+
+    has_gaps: offsets are missing between its batches or in them, so it was compacted.
+    """
 
     def __init__(self, segment: Segment, config: LogConfig, epochs: LeaderEpochs, producers: ProducerState) -> None:
         self._segment = segment
@@ -419,6 +442,7 @@ class SegmentRecovery:
         self._largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
         self._indexed_to = 0
         self._valid_bytes = 0
+        self.has_gaps = False
 
     def run(self) -> int:
         """Return the bytes that had to be cut off."""
@@ -430,7 +454,10 @@ class SegmentRecovery:
                 if not self._holds(scanned, next_offset):
                     break
                 self._take(scanned)
-                next_offset = scanned.header.last_offset + 1
+                header = scanned.header
+                if header.base_offset != next_offset or header.record_count != header.last_offset - next_offset + 1:
+                    self.has_gaps = header.magic == 2
+                next_offset = header.last_offset + 1
                 self._valid_bytes = scanned.position + scanned.header.size_bytes
         except RecordsError as error:
             logger.warning("Found invalid messages in %s at byte %d: %s", segment.log.path, self._valid_bytes, error)

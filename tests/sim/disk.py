@@ -116,7 +116,8 @@ class SimFile:
         self.path = path
 
     def _check(self) -> _Inode:
-        assert not self._is_closed, f"{self.path} is closed"
+        if self._is_closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         assert self._boot == self._disk.boot, f"{self.path} was opened before the crash"
         return self._inode
 
@@ -134,7 +135,7 @@ class SimFile:
         inode = self._check()
         content = b"".join(bytes(buffer) for buffer in buffers)
         self._disk.step("write", self.path)
-        room = self._disk.room_for(inode, position + len(content))
+        room = self._disk.room_for(inode, position, len(content))
         if room < len(content):
             self._change(inode, (position, content[:room]))
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
@@ -238,13 +239,13 @@ class SimDisk:
                 self._faults[slot : slot + 1] = [(failing, code, part, times - 1)] if times > 1 else []
                 raise OSError(code, os.strerror(code), path)
 
-    def room_for(self, inode: _Inode, end: int) -> int:
-        """Return how much of a write that ends at `end` fits; preallocated zeros take no room, as in a sparse file."""
+    def room_for(self, inode: _Inode, position: int, length: int) -> int:
+        """Return how much of a write fits; zeros at the end of a file take no room, as preallocation does not."""
         if self.capacity_bytes is None:
-            return end
+            return length
         used = sum(len(bytes(node.data).rstrip(b"\0")) for node in self._inodes(self.root))
-        grows = max(end - len(bytes(inode.data).rstrip(b"\0")), 0)
-        return max(end - max(used + grows - self.capacity_bytes, 0), 0)
+        grows = max(position + length - len(bytes(inode.data).rstrip(b"\0")), 0)
+        return max(length - max(used + grows - self.capacity_bytes, 0), 0)
 
     def _inodes(self, directory: _Directory) -> list[_Inode]:
         found = []
