@@ -251,7 +251,9 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     position = 0
     while position < len(data) or not parts:
-        end, most_bytes = _zstd_frame_bounds(data, position)
+        end, most_bytes, is_exact = _zstd_frame_bounds(data, position)
+        if is_exact and most_bytes > max_bytes:
+            raise _too_large(max_bytes)
         if most_bytes > 0:
             try:
                 part = inflate(data[position:end], max_output_size=min(most_bytes, max_bytes))
@@ -267,8 +269,8 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
-def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int]:
-    """Return (where the frame at `start` ends, the most bytes that its blocks can make), read off its headers.
+def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
+    """Return (where the frame at `start` ends, the most bytes that it makes, whether it says so), off its headers.
 
     libzstd gives no output before it is given a place for all of it, and frames that were streamed do not say how much
     that is. Raises CorruptRecordError, also where the frame claims a size that its blocks cannot make.
@@ -277,7 +279,7 @@ def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int]:
         end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
         if end > len(data):
             raise CorruptRecordError("zstd: a frame is cut short")
-        return end, 0
+        return end, 0, True
     if data[start : start + 4] != _ZSTD_MAGIC or len(data) < start + 6:
         raise CorruptRecordError("zstd: not a frame")
     descriptor = data[start + 4]
@@ -291,7 +293,7 @@ def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int]:
         raise CorruptRecordError("zstd: a frame is cut short")
     if claimed_bytes > most_bytes:
         raise CorruptRecordError(f"zstd: a frame claims {claimed_bytes} bytes, its blocks make {most_bytes} at most")
-    return end, most_bytes
+    return (end, claimed_bytes, True) if size_length else (end, most_bytes, False)
 
 
 def _walk_zstd_blocks(data: bytes, position: int) -> tuple[int, int]:

@@ -65,7 +65,10 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
     while first_index < record_count:
         if shape_tries:
             in_this_round = min(record_count - first_index, _MOST_IN_RUN if first_index else 64)
-            run = _same_shape(data, position, in_this_round, first_index)
+            try:
+                run = _same_shape(data, position, in_this_round, first_index)
+            except (IndexError, ValueError):
+                run = None
             if run is not None:
                 position, run_null_keys, raw, index = run
                 null_keys += run_null_keys
@@ -93,8 +96,10 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
                 position += 3
 
             raw = data[position]
-            if raw != last_raw:
+            if raw != last_raw:  # which is always that of one byte
+                last_raw = raw
                 if raw >= 0x80:
+                    last_raw = -1
                     second = data[position + 1]
                     if second < 0x80:
                         raw = raw & 0x7F | second << 7
@@ -106,7 +111,6 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
                 elif raw > max_raw:
                     max_raw = raw
                     index_of_max = first_index + ((offset_low & 0x7F) >> 1)
-                last_raw = raw
 
             if data[position + 1] != offset_low:
                 return None
@@ -167,7 +171,8 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     """Check `count` records from index first_index on, which share their structure but for timestamp and offset.
 
     Returns (where they end, how many keys are null, the largest timestamp delta as zigzag, its index), None where they
-    are not of one shape, have headers, or a timestamp before the base or more than 8191 ms after it.
+    are not of one shape, have headers, or a timestamp before the base or more than 8191 ms after it. What it misreads
+    in such records can also end in an IndexError or ValueError.
     """
     end_index = first_index + count
     length, body = read_varint(data, start)

@@ -1,0 +1,132 @@
+"""The record walk finds the same whichever of its three ways it goes, and refuses what is malformed."""
+
+import random
+
+import pytest
+
+from kafkapy.record import walk as walk_module
+from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.errors import InvalidRecordsError
+from kafkapy.record.varint import encode_varint
+from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records
+
+
+def payload_of(records: list[NewRecord]) -> bytes:
+    return build_batch(records)[61:]
+
+
+def expected(records: list[NewRecord]) -> Walk:
+    deltas = [record[0] - records[0][0] for record in records]
+    null_keys = sum(record[1] is None for record in records)
+    return Walk(max(deltas), deltas.index(max(deltas)), min(0, *deltas), null_keys, True)
+
+
+SHAPES: dict[str, list[NewRecord]] = {
+    "one": [(5, None, b"v", ())],
+    "64 of one size": [(1000 + i // 3, None, bytes(100), ()) for i in range(64)],
+    "65 of one size": [(1000 + i // 3, b"key", bytes(100), ()) for i in range(65)],
+    "500 of one size": [(1000 + i // 9, b"key%04d" % i, bytes(30), ()) for i in range(500)],
+    "500 with times of two bytes": [(1000 + 3 * i, None, bytes(30), ()) for i in range(500)],
+    "500 with one odd size": [(1000, None, bytes(30 + (i == 300)), ()) for i in range(500)],
+    "9000 of one size": [(1000 + i % 60, b"k", b"v", ()) for i in range(9000)],
+    "9000 of many sizes": [(1000 + i % 60, b"k", bytes(i % 70), ()) for i in range(9000)],
+    "out of order": [(1000 + (i * 37) % 101 - 50, None, bytes(9), ()) for i in range(200)],
+    "before the base": [(1000 - i, None, b"", ()) for i in range(100)],
+    "times of years": [(i * 10**10, None, b"", ()) for i in range(100)],
+    "null values": [(1, b"k", None, ()) for _ in range(100)],
+    "headers": [(1, b"k", b"v", (("a", b"1"), ("b" * 70, None), ("c", bytes(100)))) for _ in range(100)],
+    "some with headers": [(1, None, bytes(50), (("a", b"1"),) * (i % 3)) for i in range(100)],
+    "8 KiB and more": [(1, b"k" * 9000, bytes(9000 + i), ()) for i in range(20)],
+    "large of one size": [(1 + i, b"k" * 9000, bytes(20000), ()) for i in range(40)],
+    "keys of two bytes": [(1, bytes(100), bytes(i % 5), ()) for i in range(100)],
+}
+
+
+@pytest.mark.parametrize("records", SHAPES.values(), ids=SHAPES.keys())
+def test_walk_finds_times_keys_and_offsets(records: list[NewRecord]) -> None:
+    assert walk_records(payload_of(records), len(records)) == expected(records)
+    assert _walk_with_care(payload_of(records), len(records)) == expected(records)
+
+
+@pytest.mark.parametrize("name", sorted(set(SHAPES) - {"8 KiB and more"}))
+def test_usual_shapes_take_the_fast_way(name: str) -> None:
+    records = SHAPES[name]
+    assert _walk_fast(payload_of(records), len(records)) == expected(records)
+
+
+def test_records_of_one_size_are_checked_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[object] = []
+    same_shape = walk_module._same_shape
+    monkeypatch.setattr(walk_module, "_same_shape", lambda *a: runs.append(same_shape(*a)) or runs[-1])
+    records = SHAPES["500 of one size"]
+    walk_records(payload_of(records), 500)
+    assert len(runs) == 3
+    assert None not in runs
+
+
+@pytest.mark.parametrize(("first", "second"), [(128, 128), (128, 256), (0, 128), (8191, 64)])
+def test_timestamp_deltas_of_two_bytes_follow_each_other(first: int, second: int) -> None:
+    """Deltas whose first byte looks like a whole delta seen before."""
+    deltas = [0, first >> 1, second >> 1, first >> 1, first >> 1, second, second, first]
+    records: list[NewRecord] = [(1000 + delta, None, bytes(i), ()) for i, delta in enumerate(deltas)]
+    assert _walk_fast(payload_of(records), len(records)) == expected(records)
+
+
+@pytest.mark.parametrize("name", ["64 of one size", "65 of one size", "500 of one size", "some with headers"])
+def test_every_damaged_byte_is_found_or_harmless(name: str) -> None:
+    """The fast ways accept nothing that the careful one refuses, and find the same in what they accept."""
+    records = SHAPES[name]
+    payload = payload_of(records)
+    dice = random.Random(7)
+    for _ in range(700):
+        damaged = bytearray(payload)
+        damaged[dice.randrange(len(payload))] = dice.choice((0, 1, 2, 127, 128, 129, 255, dice.randrange(256)))
+        if dice.random() < 0.3:
+            damaged[dice.randrange(len(payload))] ^= 1 << dice.randrange(8)
+        assert outcome(walk_records, bytes(damaged), len(records)) == outcome(
+            _walk_with_care, bytes(damaged), len(records)
+        )
+
+
+def outcome(walk: "object", payload: bytes, count: int) -> object:
+    try:
+        return walk(payload, count)  # type: ignore[operator]
+    except InvalidRecordsError:
+        return "invalid"
+
+
+@pytest.mark.parametrize("cut", [1, 2, 50, 5000])
+def test_cut_records_are_refused(cut: int) -> None:
+    payload = payload_of(SHAPES["500 of one size"])
+    with pytest.raises(InvalidRecordsError):
+        walk_records(payload[:-cut], 500)
+
+
+def test_padded_varints_are_read_as_kafka_reads_them() -> None:
+    body = b"\0" + b"\x82\x80\x00" + b"\x80\x00" + b"\x81\x00" + b"\x82\x00" + b"v" + b"\x80\x00"
+    assert walk_records(encode_varint(len(body)) + body, 1) == Walk(1, 0, 0, 1, True)
+
+
+def test_offset_deltas_that_do_not_count_are_reported() -> None:
+    data = build_batch([(1, None, b"", ())] * 3, offset_deltas=[0, 2, 3])
+    assert walk_records(data[61:], 3).has_sequential_offsets is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0",
+        b"\0\0\0\1\1",  # no header count
+        b"\0\0\0\1\1\1",  # -1 headers
+        b"\0\0\0\1\1\x02",  # a header, but no more bytes
+        b"\0\0\0\1\1\x02\1\1",  # a header without a key
+        b"\0\0\0\1\1\0\0",  # a byte too many
+        b"\0\0\0\xff\xff\xff\xff\xff\xff",  # a key length that does not end
+        b"\0\0\0\xfe\xff\xff\xff\x0f\1\0",  # a key of 2 GiB
+        b"\0" + b"\xff" * 11,  # a timestamp that does not end
+    ],
+)
+def test_malformed_record_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRecordsError):
+        walk_records(encode_varint(len(body)) + body, 1)
