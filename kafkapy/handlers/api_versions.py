@@ -59,7 +59,7 @@ def _add_features(services: Services, response: ApiVersionsResponse, *, with_zer
         for name, levels in features.supported.items()
         if with_zero_minimum or levels.min_version > 0
     ]
-    response.finalized_features_epoch = image.provenance.offset
+    response.finalized_features_epoch = image.provenance.last_offset
     response.finalized_features = [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in features.finalized.items()

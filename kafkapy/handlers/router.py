@@ -6,6 +6,7 @@ exception is ApiVersions at an unknown version, which is answered in version 0).
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -60,7 +61,7 @@ class Router:
             raise ProtocolError(f"version {header.api_version} of api key {header.api_key} is not served here")
         from kafkapy.handlers.api_versions import unsupported_version_response
 
-        return _encode(header._replace(api_version=0), unsupported_version_response())
+        return _encode(replace(header, api_version=0), unsupported_version_response())
 
 
 def _encode(header: RequestHeader, response: Any) -> Writer:

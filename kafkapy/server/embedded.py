@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kafkapy.config.embedded import embedded_properties
-from kafkapy.config.load import load
-from kafkapy.server.broker import BrokerServer, new_broker
-from kafkapy.storage.format import format_embedded
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.format import embedded_config, format_embedded
+from kafkapy.storage.system_disk import SystemDisk
 
 
 class Broker:
@@ -53,9 +53,10 @@ class Broker:
     async def start(self) -> Self:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         assert self._server is None, "this broker runs already"
-        config, _ = load(embedded_properties(self._prepare_directory(), self._port, self._properties))
-        format_embedded(config)
-        server = new_broker(config)
+        disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
+        config, _ = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
+        format_embedded(config, disk, random, clock)
+        server = BrokerServer(config, disk=disk, clock=clock, random=random)
         try:
             await server.start()
         except BaseException:

@@ -1,0 +1,113 @@
+"""What is done to logs in periods: flushes that are due, checkpoints, retention, deleted files.
+
+The periods are Kafka's keys. Syncs run in the IO pool; what walks all logs yields to the loop after every few of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkapy.errors import ApiError, StorageError
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.seams import Clock, IoPool
+    from kafkapy.storage.flush import Flush
+    from kafkapy.storage.log_manager import CheckpointWrite, LogManager
+
+T = TypeVar("T")
+
+FLUSH_CHECK_MS: Final = 1000
+"""How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""
+DELETION_CHECK_MS: Final = 1000
+MAX_PERIOD_MS: Final = 24 * 3_600_000
+"""A period of Long.MAX_VALUE means never; a day is the longest that a loop's timer is asked for."""
+LOGS_PER_SLICE: Final = 16
+"""Logs looked at before the loop gets its turn: well under a millisecond."""
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+async def run_in_pool(io_pool: "IoPool", call: Callable[[], T]) -> T:
+    """Run a blocking call on a worker and return what it returns, or raise what it raises."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def on_done(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    io_pool.submit(call, on_done)
+    return await future
+
+
+class LogMaintenance:
+    """Owns the periodic tasks between start() and stop()."""
+
+    def __init__(self, log_manager: "LogManager", config: "BrokerConfig", *, clock: "Clock", io_pool: "IoPool") -> None:
+        self._log_manager = log_manager
+        self._config = config
+        self._clock = clock
+        self._io_pool = io_pool
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        log, logs = self._config.log, self._log_manager
+        for period_ms, step in (
+            (min(FLUSH_CHECK_MS, log.log_flush_scheduler_interval_ms), self.flush_due),
+            (log.log_flush_offset_checkpoint_interval_ms, lambda: self._write(logs.recovery_point_checkpoints)),
+            (log.log_flush_start_offset_checkpoint_interval_ms, lambda: self._write(logs.log_start_offset_checkpoints)),
+            (
+                self._config.replication.replica_high_watermark_checkpoint_interval_ms,
+                lambda: self._write(logs.high_watermark_checkpoints),
+            ),
+            (log.log_retention_check_interval_ms, self.clean_up),
+            (DELETION_CHECK_MS, self._delete_due),
+        ):
+            self._tasks.append(asyncio.get_running_loop().create_task(self._every(period_ms, step)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def flush_due(self) -> None:
+        """Make durable what flush.messages, flush.ms or a rolled segment calls for."""
+        for flush in self._log_manager.flush_due(self._clock.wall_ms()):
+            await self._flush(flush)
+
+    async def clean_up(self) -> None:
+        """Apply retention to every log."""
+        for count, _ in enumerate(self._log_manager.cleanup_steps(self._clock.wall_ms()), 1):
+            if count % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def _delete_due(self) -> None:
+        self._log_manager.delete_due(self._clock.wall_ms())
+
+    async def _flush(self, flush: "Flush") -> None:
+        try:
+            await run_in_pool(self._io_pool, flush.run)
+        finally:
+            flush.log.complete_flush(flush, self._clock.wall_ms())
+
+    async def _write(self, prepare: "Callable[[], list[CheckpointWrite]]") -> None:
+        for write in prepare():
+            try:
+                await run_in_pool(self._io_pool, write.run)
+            except StorageError as error:
+                write.directory.state.go_offline(error.message)
+
+    async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step each period. A directory that fails meanwhile is offline already; the others go on."""
+        while True:
+            await asyncio.sleep(min(period_ms, MAX_PERIOD_MS) / 1000)
+            try:
+                await step()
+            except (ApiError, StorageError) as error:
+                logger.warning("Periodic work on the logs was not finished: %s", error)

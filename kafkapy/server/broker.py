@@ -1,0 +1,408 @@
+"""One node, broker and controller: which parts it is built of, in which order they start and stop.
+
+Start: directories locked and checked -> metadata log recovered, quorum joined -> logs loaded with the topics'
+configs -> partitions led as the image says -> listeners bound -> registered, unfenced -> accepting. Stop is the same
+backwards: controlled shutdown -> no new connections, waiting requests answered -> logs flushed and checkpointed,
+clean-shutdown file written -> quorum closed -> directories unlocked.
+"""
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
+from kafkapy.config.endpoints import SecurityProtocol
+from kafkapy.config.rules import DynamicConfigRules
+from kafkapy.errors import ConfigError, StorageError
+from kafkapy.handlers.context import Services
+from kafkapy.handlers.router import Router
+from kafkapy.metadata.bootstrap import default_bootstrap_records
+from kafkapy.metadata.delta import MetadataDelta, difference
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.record_serde import decode_record
+from kafkapy.metadata.registrations import Endpoint
+from kafkapy.protocol.connection import ConnectionLimits
+from kafkapy.raft.voters import Endpoint as RaftEndpoint
+from kafkapy.raft.voters import VoterSet, static_voter
+from kafkapy.reactor.io_pool import ThreadIoPool
+from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.reactor import Reactor
+from kafkapy.record.batch import batches
+from kafkapy.replication.fetch_session import FetchSessionCache
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
+from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.log_maintenance import LogMaintenance
+from kafkapy.runtime.producer_ids import ProducerIdManager
+from kafkapy.runtime.quorum import Quorum
+from kafkapy.security.authorizer import AllowAll
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.system_disk import SystemDisk
+from kafkapy.timer.wheel import TimingWheel
+from kafkapy.types import METADATA_PARTITION, ZERO_UUID
+
+if TYPE_CHECKING:
+    from kafkapy.seams import Clock, Disk, Random
+
+GRACE_MS: Final = 2000
+"""How long requests that wait (long polls, acks=-1) may still be answered at a stop, before their connections close."""
+MAX_SESSION_ID: Final = 2**31
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class BrokerServer:
+    """A node as it runs on one event loop; everything it touches of the world comes in through the seams."""
+
+    def __init__(self, config: BrokerConfig, *, disk: "Disk", clock: "Clock", random: "Random") -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self.failed: asyncio.Future[BaseException] | None = None
+        """Set when the node cannot go on; whoever runs it stops it then."""
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._addresses: dict[str, tuple[str, int]] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener for clients, as bound."""
+        host, port = self._addresses[self.config.broker_listeners[0].listener]
+        return f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
+        self._loop = asyncio.get_running_loop()
+        self.failed = self._loop.create_future()
+        async with AsyncExitStack() as undo:
+            await self._start(undo)
+            undo.pop_all()
+        gc.collect()
+        gc.freeze()
+        logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
+
+    async def stop(self) -> None:
+        """Stop in order; every acknowledged record is on disk when this returns."""
+        logger.info("Beginning controlled shutdown")
+        await self._lifecycle.shut_down()
+        self._reactor.stop_accepting()
+        self._replica_manager.shutdown()
+        await self._reactor.shut_down(GRACE_MS)
+        await self._producer_ids.close()
+        await self._maintenance.stop()
+        self._expirer.stop()
+        await self._controller.close()
+        await self._quorum.close()
+        self._log_manager.close(self._lifecycle.broker_epoch)
+        self._io_pool.close()
+        logger.info("Shut down completed")
+
+    async def _start(self, undo: AsyncExitStack) -> None:
+        """Each part that holds something registers how it is let go, should a later one fail."""
+        config = self.config
+        self._io_pool = ThreadIoPool(self._loop, config.node.num_io_threads)
+        undo.callback(self._io_pool.close)
+        self._log_manager = self._new_log_manager()
+        self._log_manager.lock()
+        undo.callback(self._log_manager.unlock)
+        self.cluster_id = self._check_identity()
+        self._previous_broker_epoch = self._log_manager.last_broker_epoch()
+        self._quorum = self._new_quorum()
+        self._controller = self._new_controller()
+        undo.push_async_callback(self._quorum.close)
+        await self._quorum.start()
+        self._controller.start()
+        undo.push_async_callback(self._controller.close)
+        self._dynamic_config = DynamicConfig(config)
+        self._load_logs()
+        undo.callback(self._log_manager.close)
+        self._replica_manager = self._new_replica_manager()
+        self._follow_metadata()
+        self._reactor = self._new_reactor()
+        undo.callback(self._reactor.close)
+        self._bind()
+        self._lifecycle = self._new_lifecycle()
+        undo.push_async_callback(self._lifecycle.close)
+        await self._lifecycle.register()
+        await self._lifecycle.unfence()
+        self._expirer.start()
+        self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
+        self._maintenance.start()
+        self._reactor.start()
+
+    # -- the parts ------------------------------------------------------------------------------------------------
+
+    def _new_log_manager(self) -> LogManager:
+        transaction = self.config.transaction
+        return LogManager(
+            self._disk,
+            self.config.log_dirs,
+            self.config.log_config,
+            random=self._random,
+            producer_id_expiration_ms=transaction.producer_id_expiration_ms,
+            is_verification_enabled=transaction.transaction_partition_verification_enable,
+            on_directory_offline=self._directory_failed,
+        )
+
+    def _check_identity(self) -> str:
+        """Return the cluster id that all directories agree on. Raises ConfigError."""
+        metas = {directory.path: directory.meta for directory in self._log_manager.directories}
+        for path, meta in metas.items():
+            if meta is None:
+                message = "is not formatted: run `kafkapy storage format` first"
+                raise ConfigError("log.dirs", path, message)
+            if meta.node_id != self.node_id:
+                raise ConfigError("node.id", self.node_id, f"{path}/meta.properties says node.id={meta.node_id}")
+        cluster_ids = {meta.cluster_id for meta in metas.values() if meta is not None}
+        if len(cluster_ids) > 1:
+            raise ConfigError("log.dirs", ",".join(metas), f"they belong to several clusters: {sorted(cluster_ids)}")
+        return cluster_ids.pop()
+
+    def _new_quorum(self) -> Quorum:
+        directory_ids = {directory.path: directory.directory_id for directory in self._log_manager.directories}
+        config = self.config
+        controllers = tuple(RaftEndpoint(each.listener, each.host, each.port) for each in config.controller_listeners)
+        name = config.controller_listener_names[0]
+        voters = [static_voter(id, RaftEndpoint(name, host, port)) for id, (host, port) in config.quorum_voters.items()]
+        return Quorum(
+            node_id=self.node_id,
+            directory_id=directory_ids.get(config.metadata_log_dir) or ZERO_UUID,
+            cluster_id=self.cluster_id,
+            directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
+            config=config.quorum,
+            local_endpoints=controllers,
+            static_voters=VoterSet(voters),
+            disk=self._disk,
+            clock=self._clock,
+            random=self._random,
+            io_pool=self._io_pool,
+            on_fatal=self._fail,
+        )
+
+    def _new_controller(self) -> ControllerRuntime:
+        return ControllerRuntime(
+            quorum=self._quorum,
+            config=self.config,
+            cluster_id=self.cluster_id,
+            rules=DynamicConfigRules(self.config),
+            clock=self._clock,
+            random=self._random,
+            bootstrap_records=self._bootstrap_records(),
+            on_fatal=self._fail,
+        )
+
+    def _bootstrap_records(self) -> list[Any]:
+        """Return what formatting left for an empty metadata log, or what it leaves by default."""
+        path = f"{self.config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
+        if not self._disk.exists(path):
+            return list(default_bootstrap_records())
+        data_batches = (batch for batch in batches(self._disk.read_file(path)) if not batch.is_control)
+        return [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
+
+    def _load_logs(self) -> None:
+        topics = self._controller.image.topics.by_name
+        configs = self._controller.image.configs
+
+        def is_stray(log: Log) -> bool:
+            """Whether the metadata places no such partition here: its topic was deleted while the broker was down."""
+            topic = topics.get(log.topic_partition.topic)
+            if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
+                return True
+            partition = topic.partitions.get(log.topic_partition.partition)
+            return partition is None or self.node_id not in partition.replicas
+
+        self._update_dynamic_config(self._controller.image)
+        self._log_manager.load_logs(
+            self._clock.wall_ms(),
+            config_for=lambda topic: self._dynamic_config.log_config(configs.of(RESOURCE_TOPIC, topic)),
+            is_stray=is_stray,
+            on_progress=_log_progress,
+        )
+
+    def _new_replica_manager(self) -> ReplicaManager:
+        wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
+        self._expirer = Expirer(wheel, self._clock)
+        return ReplicaManager(
+            self.node_id,
+            log_manager=self._log_manager,
+            log_config=self._dynamic_config.log_config,
+            clock=self._clock,
+            wheel=wheel,
+        )
+
+    def _follow_metadata(self) -> None:
+        """Act on the image as it is, then on each change of it."""
+        image = self._controller.image
+        self._apply_image(difference(EMPTY_IMAGE, image), image)
+        self._controller.add_image_listener(self._apply_image)
+
+    def _apply_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
+            self._update_dynamic_config(image)
+        self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+
+    def _update_dynamic_config(self, image: MetadataImage) -> None:
+        cluster = image.configs.of(RESOURCE_BROKER, "")
+        broker = image.configs.of(RESOURCE_BROKER, str(self.node_id))
+        for warning in self._dynamic_config.update(cluster=cluster, broker=broker):
+            logger.warning("%s", warning)
+
+    def _new_reactor(self) -> Reactor:
+        self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
+        services = Services(
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            config=self.config,
+            dynamic_config=self._dynamic_config,
+            clock=self._clock,
+            random=self._random,
+            io_pool=self._io_pool,
+            authorizer=AllowAll(),
+            metadata=self._controller,
+            controller=self._controller,
+            quorum=self._quorum,
+            log_manager=self._log_manager,
+            replica_manager=self._replica_manager,
+            fetch_sessions=FetchSessionCache(
+                self.config.node.max_incremental_fetch_session_cache_slots,
+                new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),
+            ),
+            producer_ids=self._producer_ids,
+        )
+        limits = reactor_limits(self.config)
+        return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool)
+
+    def _bind(self) -> None:
+        """Bind the clients' listeners. The controller's is not bound: a quorum of one has nobody to talk to."""
+        for endpoint in self.config.broker_listeners:
+            if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+                raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
+            try:
+                address = self._reactor.bind(
+                    endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port
+                )
+            except OSError as error:
+                where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
+                raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+            self._addresses[endpoint.listener] = address
+            logger.info("Awaiting socket connections on %s:%d.", *address[:2])
+
+    def _new_lifecycle(self) -> BrokerLifecycle:
+        return BrokerLifecycle(
+            controller=self._controller,
+            config=self.config,
+            cluster_id=self.cluster_id,
+            incarnation_id=self._random.uuid(),
+            endpoints={each.listener: self._advertised(each) for each in self.config.advertised_listeners},
+            directories=[
+                directory.directory_id
+                for directory in self._log_manager.live_directories
+                if directory.directory_id is not None
+            ],
+            previous_broker_epoch=self._previous_broker_epoch,
+        )
+
+    def _advertised(self, endpoint: ConfigEndpoint) -> Endpoint:
+        bound_port = self._addresses[endpoint.listener][1]
+        host = endpoint.host if endpoint.host not in ("", "0.0.0.0", "::") else socket.getfqdn()
+        return Endpoint(host, endpoint.port or bound_port, endpoint.security_protocol.code)
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def _directory_failed(self, path: str) -> None:
+        """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
+        self._replica_manager.handle_log_dir_failure(path)
+        for directory in self._log_manager.directories:
+            if directory.path == path and directory.directory_id is not None:
+                self._lifecycle.directory_failed(directory.directory_id)
+        if path == self.config.metadata_log_dir or not self._log_manager.live_directories:
+            self._fail(StorageError(path, "the node cannot go on without it"))
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(error)
+
+
+def new_broker(config: BrokerConfig) -> BrokerServer:
+    """Return a node on the system's disk, clocks and entropy."""
+    return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
+
+
+def reactor_limits(config: BrokerConfig) -> ReactorLimits:
+    """Return what the configuration says about connections, requests and buffers."""
+    network = config.network
+    overrides = dict(entry.rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
+    by_listener = {
+        endpoint.listener: int(str(config.listener_value(endpoint.listener, "max.connections")))
+        for endpoint in config.broker_listeners
+    }
+    return ReactorLimits(
+        num_network_threads=network.num_network_threads,
+        socket_listen_backlog_size=network.socket_listen_backlog_size,
+        socket_send_buffer_bytes=network.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=network.socket_receive_buffer_bytes,
+        queued_max_requests=network.queued_max_requests,
+        queued_max_request_bytes=network.queued_max_request_bytes,
+        connections_max_idle_ms=network.connections_max_idle_ms,
+        max_connections=network.max_connections,
+        max_connections_per_ip=network.max_connections_per_ip,
+        max_connections_per_ip_overrides={ip.strip(): int(count) for ip, count in overrides.items()},
+        listener_max_connections=by_listener,
+        connection=ConnectionLimits(max_frame_bytes=network.socket_request_max_bytes),
+    )
+
+
+def raise_open_file_limit() -> None:
+    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_broker(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[BrokerServer], None],
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> int:
+    """Run a node until SIGTERM or SIGINT, then stop it in order; return the exit status. Raises as `start` does."""
+    raise_open_file_limit()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_serve(new_broker(config), on_ready))
+
+
+async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None]) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = loop.create_future()
+
+    def stop(name: str) -> None:
+        logger.info("Terminating process due to signal %s", name)
+        if not asked_to_stop.done():
+            asked_to_stop.set_result(None)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop, each.name)
+    await server.start()
+    assert server.failed is not None
+    on_ready(server)
+    await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
+    if server.failed.done():
+        logger.critical("Stopping: %s", server.failed.result())
+    await server.stop()
+    return 1 if server.failed.done() else 0
+
+
+def _log_progress(path: str, loaded: int, total: int) -> None:
+    logger.info("Loaded %d of %d logs in %s", loaded, total, path)
