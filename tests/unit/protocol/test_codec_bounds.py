@@ -5,7 +5,13 @@ import tracemalloc
 import pytest
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from kafkapy.protocol.messages.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from kafkapy.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -226,4 +232,6 @@ def test_messages_are_compared_by_value_and_print_their_fields():
     assert FetchTopic(topic="a") == FetchTopic(topic="a")
     assert FetchTopic(topic="a") != FetchTopic(topic="b")
     assert FetchTopic() != FetchPartition()
-    assert repr(ReplicaState(replica_id=3)) == "ReplicaState(replica_id=3, replica_epoch=-1, unknown_tagged_fields=None)"
+    assert (
+        repr(ReplicaState(replica_id=3)) == "ReplicaState(replica_id=3, replica_epoch=-1, unknown_tagged_fields=None)"
+    )
