@@ -6,7 +6,7 @@ which resources exist, and what the ELR feature forbids. Sources: KIP-226, KIP-3
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -22,6 +22,9 @@ from kafkapy.metadata.image import (
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
+
+if TYPE_CHECKING:
+    from kafkapy.config.rules import EffectiveConfig
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -48,18 +51,8 @@ class ConfigOperation(NamedTuple):
     value: str | None
 
 
-class EffectiveConfig(NamedTuple):
-    """A topic config as it works: source as in DescribeConfigs (1 topic, 2 broker, 3 cluster, 4 static, 5 default)."""
-
-    name: str
-    value: str | None
-    source: int
-    is_read_only: bool
-    is_sensitive: bool
-
-
 class ConfigRules(Protocol):
-    """What the controller asks of kafkapy.config: the definitions of topic, broker, group and client metrics keys."""
+    """What the controller asks about keys and values; kafkapy.config.rules.DynamicConfigRules answers."""
 
     def validate(self, resource: ConfigResource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
         """Raise ApiError (INVALID_CONFIG, INVALID_REQUEST) where the whole next configs of a resource cannot work."""
@@ -75,7 +68,7 @@ class ConfigRules(Protocol):
 
     def effective_topic_configs(
         self, *, cluster: Mapping[str, str], node: Mapping[str, str], topic: Mapping[str, str]
-    ) -> Sequence[EffectiveConfig]:
+    ) -> "Sequence[EffectiveConfig]":
         """Return every topic key with the value that counts: topic, then this node's and the cluster's dynamic broker
         configs, then the static ones, then Kafka's default."""
         ...
@@ -153,7 +146,7 @@ class ConfigControl:
         resource = ConfigResource(RESOURCE_TOPIC, name)
         return self._incremental_records(resource, operations, is_new=True)
 
-    def effective_topic_configs(self, topic_configs: Mapping[str, str]) -> Sequence[EffectiveConfig]:
+    def effective_topic_configs(self, topic_configs: Mapping[str, str]) -> "Sequence[EffectiveConfig]":
         """Return all configs that a topic with these overrides would have, as CreateTopics 5+ answers them."""
         return self.rules.effective_topic_configs(
             cluster=self.of(CLUSTER_DEFAULT), node=self.of(self._node), topic=topic_configs

@@ -1,34 +1,21 @@
 """Controllers for tests: tables made from an image, with config rules and chance that are plain and seeded."""
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafkapy.config.rules import EffectiveConfig
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
-from kafkapy.metadata.configs import EffectiveConfig
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage, Provenance
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from tests.support.chance import SeededRandom
 
 CLUSTER_ID = "CCCCCCCCCCCCCCCCCCCCCQ"
-
-
-class SeededRandom:
-    """seams.Random, the same in every run."""
-
-    def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-
-    def uuid(self) -> bytes:
-        return bytes([1]) + self._random.randbytes(15)
-
-    def randrange(self, start: int, stop: int) -> int:
-        return self._random.randrange(start, stop)
 
 
 class SimpleRules:

@@ -1,0 +1,87 @@
+"""Services and contexts for the handlers of the metadata plane: a Cluster whose decisions are committed at once."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.config.load import load
+from kafkapy.errors import ApiError
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from tests.support.chance import SeededRandom
+from tests.support.controllers import CLUSTER_ID, Cluster
+
+PROPERTIES = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+}
+
+
+class InstantController:
+    """ControllerRuntime's face on a Cluster: what is decided is committed and in the image before write returns."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.error: ApiError | None = None
+        self.soon: list[Any] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._cluster.image
+
+    async def write(self, decide: Callable[[Any, int], Any]) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
+
+    def write_soon(self, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
+        response = self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
+        self.soon.append(response)
+        on_done(response)
+
+
+class Deny:
+    """An authorizer that allows all but the given (operation, resource name) pairs; name "" means any."""
+
+    def __init__(self, *denied: tuple[AclOperation, str]) -> None:
+        self._denied = set(denied)
+
+    def authorize(self, asker: Any, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
+        return (operation, resource_name) not in self._denied and (operation, "") not in self._denied
+
+
+def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> Any:
+    config, _ = load({**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}})
+    controller = InstantController(cluster)
+    return SimpleNamespace(
+        cluster_id=CLUSTER_ID,
+        node_id=1,
+        config=config,
+        random=SeededRandom(),
+        authorizer=authorizer or Deny(),
+        metadata=controller,
+        controller=controller,
+    )
+
+
+def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:
+    return SimpleNamespace(
+        api_version=api_version, listener_name=listener_name, principal="User:ANONYMOUS", client_host="127.0.0.1"
+    )
+
+
+def answer(coroutine: Any) -> Any:
+    """Drive a handler that must not suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the handler waits")
+
+
+def on_wire(response: Any, api_version: int) -> Any:
+    """Return the response as a client reads it: what cannot be encoded at its version fails here."""
+    return type(response).decode(response.encode(api_version), api_version)

@@ -1,0 +1,87 @@
+"""Feature levels: all of 4.3.1 may stand in the log, clients are told of those that work, records follow the level."""
+
+import pytest
+
+from kafkapy.metadata.bootstrap import decide_activation, default_bootstrap_records
+from kafkapy.metadata.features import KNOWN_FEATURES, FeatureControl, record_version, shown_features
+from kafkapy.metadata.image import FeaturesImage, MetadataImage
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.config_record import ConfigRecord
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+
+ALL_LEVELS = {record.name: record.feature_level for record in default_bootstrap_records()}
+
+
+def names(records: list[object]) -> list[str]:
+    return [type(record).__name__ for record in records]
+
+
+def test_transaction_version_2_is_kept_but_not_shown() -> None:
+    image = MetadataImage(features=FeaturesImage(ALL_LEVELS))
+
+    shown = shown_features(image, kraft_version=1)
+
+    assert shown.finalized == {"metadata.version": 30, "kraft.version": 1, "eligible.leader.replicas.version": 1}
+    assert "transaction.version" not in shown.supported
+    assert shown.hidden == {"transaction.version": 2, "group.version": 1, "share.version": 1, "streams.version": 1}
+
+
+def test_every_level_of_4_3_1_replays_and_one_beyond_does_not() -> None:
+    for name, levels in KNOWN_FEATURES.items():
+        control = FeatureControl()
+        for level in range(levels.min_version, levels.max_version + 1):
+            control.replay(FeatureLevelRecord(name=name, feature_level=level))
+        with pytest.raises(AssertionError, match=name):
+            control.replay(FeatureLevelRecord(name=name, feature_level=levels.max_version + 1))
+
+
+@pytest.mark.parametrize(
+    ("record", "metadata_version", "version"),
+    [
+        (PartitionRecord(), 16, 0),
+        (PartitionRecord(), 17, 1),
+        (PartitionRecord(), 23, 2),
+        (RegisterBrokerRecord(), 7, 1),
+        (RegisterBrokerRecord(), 8, 2),
+        (RegisterBrokerRecord(), 17, 3),
+        (RegisterBrokerRecord(), 30, 4),
+        (BrokerRegistrationChangeRecord(fenced=1), 30, 0),
+        (BrokerRegistrationChangeRecord(in_controlled_shutdown=1), 30, 1),
+        (BrokerRegistrationChangeRecord(log_dirs=[bytes(16)]), 30, 2),
+        (BrokerRegistrationChangeRecord(cordoned_log_dirs=[]), 30, 3),
+        (ConfigRecord(), 30, 0),
+    ],
+)
+def test_records_follow_the_metadata_version(record: object, metadata_version: int, version: int) -> None:
+    assert record_version(record, metadata_version) == version
+
+
+def test_empty_log_gets_the_bootstrap_records_in_one_transaction() -> None:
+    decision = decide_activation(default_bootstrap_records(), is_log_empty=True, is_in_transaction=False)
+
+    assert names(decision.records) == [
+        "BeginTransactionRecord",
+        *["FeatureLevelRecord"] * 6,
+        "ConfigRecord",
+        "EndTransactionRecord",
+    ]
+    assert (decision.records[1].name, decision.records[7].name) == ("metadata.version", "min.insync.replicas")
+
+
+def test_old_metadata_versions_get_them_as_one_batch() -> None:
+    bootstrap = [FeatureLevelRecord(name="metadata.version", feature_level=12)]
+
+    decision = decide_activation(bootstrap, is_log_empty=True, is_in_transaction=False)
+
+    assert names(decision.records) == ["FeatureLevelRecord"]
+    assert decision.is_atomic
+
+
+def test_broken_transaction_is_aborted_first() -> None:
+    empty = decide_activation(default_bootstrap_records(), is_log_empty=True, is_in_transaction=True)
+    full = decide_activation([], is_log_empty=False, is_in_transaction=True)
+
+    assert names(empty.records)[:2] == ["AbortTransactionRecord", "BeginTransactionRecord"]
+    assert names(full.records) == ["AbortTransactionRecord"]

@@ -1,0 +1,439 @@
+"""ControllerRuntime and BrokerLifecycle over a quorum in memory, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafkapy.config.load import load
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.bootstrap import default_bootstrap_records
+from kafkapy.metadata.delta import MetadataDelta
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.record_serde import encode_record
+from kafkapy.metadata.registrations import Endpoint
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
+from kafkapy.runtime.controller import ControllerRuntime
+from tests.sim.loop import SimClock, SimLoop, run
+from tests.support.chance import SeededRandom
+from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
+from tests.support.fake_quorum import FakeQuorum, decoded
+
+PROPERTIES = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+}
+
+
+class Node:
+    """A controller with its broker, driven by tests."""
+
+    def __init__(self, loop: SimLoop, **properties: str) -> None:
+        keys = {key.replace("_", "."): value for key, value in properties.items()}
+        self.config, _ = load({**PROPERTIES, **keys})
+        self.quorum = FakeQuorum()
+        self.failures: list[BaseException] = []
+        self.controller = ControllerRuntime(
+            quorum=self.quorum,  # type: ignore[arg-type]
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            rules=SimpleRules(),
+            clock=SimClock(loop),
+            random=SeededRandom(),
+            bootstrap_records=default_bootstrap_records(),
+            on_fatal=self.failures.append,
+        )
+        self.images: list[tuple[MetadataDelta, MetadataImage]] = []
+        self.controller.add_image_listener(lambda delta, image: self.images.append((delta, image)))
+
+    def lifecycle(self, incarnation: bytes = b"i" * 16) -> BrokerLifecycle:
+        return BrokerLifecycle(
+            controller=self.controller,
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=incarnation,
+            endpoints={"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)},
+            directories=[directory_id(1)],
+        )
+
+    async def started(self) -> BrokerLifecycle:
+        self.quorum.lead()
+        lifecycle = self.lifecycle()
+        await lifecycle.register()
+        await lifecycle.unfence()
+        return lifecycle
+
+    async def create(self, name: str) -> Any:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+        response = await self.controller.write(lambda controller, _: controller.topics.decide_create(request))
+        return response.topics[0]
+
+
+def on_node(test: Callable[[Node], Coroutine[Any, Any, None]], **properties: str) -> None:
+    async def main(loop: SimLoop) -> None:
+        node = Node(loop, **properties)
+        await test(node)
+        assert node.failures == []
+
+    run(main)
+
+
+def kinds(node: Node) -> list[str]:
+    return [type(record).__name__ for record in decoded(node.quorum.log)]
+
+
+def test_first_leader_writes_the_bootstrap_records_as_apache_kafka_does() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lead()
+        await asyncio.sleep(1)
+
+        # tests/golden/kafka_data_dir_unclean: offset 0 control, 1-9 one batch
+        assert [batch.last_offset for batch in node.quorum.log] == [0, 9]
+        assert kinds(node)[0] == "BeginTransactionRecord"
+        assert kinds(node)[-1] == "EndTransactionRecord"
+        assert node.controller.image.features.metadata_version == 30
+        assert node.controller.image.provenance.last_offset == 9
+
+    on_node(scenario)
+
+
+def test_second_term_writes_no_bootstrap_records() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lead()
+        await asyncio.sleep(1)
+        count = len(kinds(node))
+        node.quorum.lose()
+        node.quorum.lead()
+        await asyncio.sleep(1)
+
+        assert len(kinds(node)) == count
+        assert node.controller.is_active
+
+    on_node(scenario)
+
+
+def test_write_answers_once_committed_and_the_image_has_it() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.quorum.commit_delay_ms = 70
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        result = await node.create("orders")
+
+        assert loop.time() - started == pytest.approx(0.07)
+        assert node.controller.image.topics.by_name["orders"].topic_id == result.topic_id
+        delta, image = node.images[-1]
+        assert image is node.controller.image
+        assert [change.name for change in delta.topics.changed.values()] == ["orders"]
+
+    on_node(scenario)
+
+
+def test_tables_run_ahead_of_the_image() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        first, second = await asyncio.gather(node.create("orders"), node.create("orders"))
+
+        assert first.error_code == ErrorCode.NONE
+        assert second.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    on_node(scenario)
+
+
+def test_answer_without_records_waits_for_what_it_has_seen() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.quorum.commit_delay_ms = 50
+        task = asyncio.ensure_future(node.create("orders"))
+        await asyncio.sleep(0)
+        seen = await node.controller.write(lambda controller, _: Decision(list(controller.topics.by_name)))
+
+        assert seen == ["orders"]
+        assert task.done()
+
+    on_node(scenario)
+
+
+def test_decision_that_raises_changes_nothing() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        end = node.quorum.log_end_offset
+
+        def refuse(controller: Any, now_ms: int) -> Decision[Any, None]:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "no")
+
+        with pytest.raises(ApiError, match="no"):
+            await node.controller.write(refuse)
+        assert node.quorum.log_end_offset == end
+
+    on_node(scenario)
+
+
+def test_lost_leadership_fails_the_writes_under_way_and_rebuilds_from_the_image() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        await node.create("kept")
+        task = asyncio.ensure_future(node.create("lost"))
+        await asyncio.sleep(0)
+        node.quorum.lose(leader_id=2)
+
+        with pytest.raises(ApiError, match="The active controller appears to be node 2") as failure:
+            await task
+        with pytest.raises(ApiError) as refusal:
+            await node.create("refused")
+        node.quorum.lead()
+        again = await node.create("lost")
+
+        assert failure.value.code == refusal.value.code == ErrorCode.NOT_CONTROLLER
+        assert again.error_code == ErrorCode.NONE
+        assert sorted(node.controller.image.topics.by_name) == ["kept", "lost"]
+
+    on_node(scenario)
+
+
+def test_follower_takes_images_from_the_leader() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lose(leader_id=2)
+        node.quorum.commit_foreign([encode_record(record, 0) for record in default_bootstrap_records()])
+
+        assert not node.controller.is_active
+        assert node.controller.image.features.metadata_version == 30
+
+    on_node(scenario)
+
+
+def test_snapshot_replaces_the_image_and_can_be_made_again() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        await node.create("orders")
+        image = node.controller.image
+        assert node.quorum.source is not None
+        snapshot_id, _, slices = node.quorum.source()
+        values = [value for part in slices for value in part]
+
+        other = Node(asyncio.get_running_loop())  # type: ignore[arg-type]
+        other.quorum.load_snapshot(values, snapshot_id.offset)
+
+        assert snapshot_id.offset == image.provenance.last_offset + 1
+        assert other.controller.image.has_same_content(image)
+        other.quorum.lead()
+        assert (await other.create("orders")).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    on_node(scenario)
+
+
+def test_transaction_cut_off_by_a_failover_is_aborted_by_the_next_leader() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lose(leader_id=2)
+        broken = [BeginTransactionRecord(name="Bootstrap records"), default_bootstrap_records()[0]]
+        node.quorum.commit_foreign([encode_record(record, 0) for record in broken])
+        node.quorum.lead()
+        await asyncio.sleep(1)
+
+        assert kinds(node)[2:4] == ["AbortTransactionRecord", "BeginTransactionRecord"]
+        assert node.controller.image.features.metadata_version == 30
+
+    on_node(scenario)
+
+
+def test_record_that_cannot_follow_stops_the_process() -> None:
+    async def main(loop: SimLoop) -> None:
+        node = Node(loop)
+        node.quorum.lose(leader_id=2)
+        node.quorum.commit_foreign([encode_record(RemoveTopicRecord(topic_id=bytes(16)), 0)])
+
+        assert [type(failure) for failure in node.failures] == [AssertionError]
+
+    run(main)
+
+
+def test_level_of_a_later_kafka_stops_the_process() -> None:
+    async def main(loop: SimLoop) -> None:
+        node = Node(loop)
+        node.quorum.lead()
+        await asyncio.sleep(1)
+        with pytest.raises(AssertionError):
+            await node.controller.write(
+                lambda controller, _: Decision(None, [FeatureLevelRecord(name="metadata.version", feature_level=31)])
+            )
+
+        assert len(node.failures) == 1
+        assert not node.controller.is_active
+
+    run(main)
+
+
+def test_large_decision_is_split_unless_it_is_atomic() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        records = [FeatureLevelRecord(name="share.version", feature_level=1) for _ in range(10_001)]
+        before = len(node.quorum.log)
+        await node.controller.write(lambda controller, _: Decision(None, list(records)))
+        split = len(node.quorum.log) - before
+        await node.controller.write(lambda controller, _: Decision(None, list(records), is_atomic=True))
+
+        assert split == 2
+        assert len(node.quorum.log) - before == 3
+
+    on_node(scenario)
+
+
+def test_idle_controller_writes_no_op_records_each_interval() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.controller.start()
+        await asyncio.sleep(5.2)
+        await node.controller.close()
+
+        assert 8 <= kinds(node).count("NoOpRecord") <= 10
+        assert not node.controller.is_active
+
+    on_node(scenario)
+
+
+def test_interval_of_zero_writes_none() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.controller.start()
+        await asyncio.sleep(5)
+        await node.controller.close()
+
+        assert kinds(node).count("NoOpRecord") == 0
+
+    on_node(scenario, metadata_max_idle_interval_ms="0")
+
+
+def test_write_soon_tells_how_it_ended() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        results: list[Any] = []
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="soon", num_partitions=1, replication_factor=1)])
+        node.controller.write_soon(lambda controller, _: controller.topics.decide_create(request), results.append)
+        await asyncio.sleep(1)
+        node.quorum.lose()
+        node.controller.write_soon(lambda controller, _: controller.topics.decide_create(request), results.append)
+        await asyncio.sleep(1)
+
+        assert results[0].topics[0].error_code == ErrorCode.NONE
+        assert isinstance(results[1], ApiError)
+
+    on_node(scenario)
+
+
+def test_broker_registers_is_unfenced_and_heard_of() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        node.controller.start()
+        await asyncio.sleep(60)
+
+        broker = node.controller.image.cluster.brokers[1]
+        assert broker.epoch == lifecycle.broker_epoch
+        assert not broker.fenced
+        assert lifecycle.state is LifecycleState.RUNNING
+        await lifecycle.close()
+        await node.controller.close()
+
+    on_node(scenario)
+
+
+def test_silent_broker_is_fenced_after_its_session() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        node.controller.start()
+        await lifecycle.close()
+        await asyncio.sleep(8)
+        assert not node.controller.image.cluster.brokers[1].fenced
+        await asyncio.sleep(3)
+        assert node.controller.image.cluster.brokers[1].fenced
+        await node.controller.close()
+
+    on_node(scenario)
+
+
+def test_registration_waits_for_a_controller() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = node.lifecycle()
+        task = asyncio.ensure_future(lifecycle.register())
+        await asyncio.sleep(2)
+        assert not task.done()
+        node.quorum.lead()
+
+        assert await task > 0
+        await lifecycle.close()
+
+    on_node(scenario)
+
+
+def test_broker_of_another_cluster_is_told_so() -> None:
+    async def scenario(node: Node) -> None:
+        node.quorum.lead()
+        lifecycle = BrokerLifecycle(
+            controller=node.controller,
+            config=node.config,
+            cluster_id="other",
+            incarnation_id=b"i" * 16,
+            endpoints={},
+            directories=[directory_id(1)],
+        )
+        with pytest.raises(ApiError) as refusal:
+            await lifecycle.register()
+
+        assert refusal.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    on_node(scenario)
+
+
+def test_shut_down_hands_over_and_is_fast() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        await node.create("orders")
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        await lifecycle.shut_down()
+
+        assert loop.time() - started < 0.1
+        broker = node.controller.image.cluster.brokers[1]
+        assert (broker.in_controlled_shutdown, broker.fenced) == (True, True)
+        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == -1
+        again = node.lifecycle(b"j" * 16)
+        await again.register()
+        await again.unfence()
+        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == 1
+        await again.close()
+
+    on_node(scenario)
+
+
+def test_shut_down_without_a_controller_does_not_hang() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        node.quorum.lose()
+
+        await lifecycle.shut_down()
+
+        assert lifecycle.state is LifecycleState.NOT_RUNNING
+
+    on_node(scenario)
+
+
+def test_producer_id_blocks_do_not_overlap() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+
+        assert await lifecycle.allocate_producer_ids() == range(1000)
+        assert await lifecycle.allocate_producer_ids() == range(1000, 2000)
+        await lifecycle.close()
+
+    on_node(scenario)
