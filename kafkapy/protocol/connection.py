@@ -8,8 +8,8 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants 
   its place and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` requests unanswered, or has `max_output_bytes`
   waiting for a peer that does not drain. The driver does not receive then, so that the peer's own buffers fill up.
-* Until the connection is admitted (authenticated, or one request well answered where nothing asks for a login) a frame
-  is at most `unadmitted_frame_bytes`, and requests go one at a time.
+* Until the connection is admitted (authenticated, where its listener asks for a login) a frame is at most
+  `unadmitted_frame_bytes`, and requests go one at a time.
 * A FileRegion of an answer is released exactly once: when it was sent, or through what `close` returns.
 """
 
@@ -36,7 +36,7 @@ DIRECT_BYTES = 16 * 1024
 """From this many missing bytes on, a frame is received straight into its own buffer."""
 
 GROWTH_BYTES = 1024 * 1024
-"""A frame's buffer is at most this much ahead of what has arrived, and never more than doubles."""
+"""A frame's buffer is at most this much ahead of what has arrived, and at most four times it (or 64 KiB more)."""
 
 GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
@@ -89,7 +89,7 @@ A ProtocolError out of it closes the connection."""
 
 
 class Connection:
-    """The machine. A driver receives while `wants_bytes`, starts what `next_frame` gives, answers by sequence number.
+    """The machine. A driver receives while it `can_start`, starts what `next_frame` gives, answers by sequence number.
 
     `sequence` of a frame is `started_count` right after `next_frame` returned it.
     """
@@ -153,17 +153,13 @@ class Connection:
 
     @property
     def can_start(self) -> bool:
+        """True where the next request may start: if it has not arrived (next_frame gave None), receive."""
         return not (
             self.is_muted
             or self.started_count - self._answered_count >= self._max_in_flight
             or self.output_bytes >= self._max_output_bytes
             or self._last_sequence >= 0
         )
-
-    @property
-    def wants_bytes(self) -> bool:
-        """True where the next request could start and has not arrived: ask after next_frame has returned None."""
-        return self.can_start
 
     @property
     def is_mid_frame(self) -> bool:
@@ -192,7 +188,7 @@ class Connection:
         if frame is None or self._frame_bytes - self._arrived < DIRECT_BYTES:
             return None
         if len(frame) == self._arrived:
-            growth = min(max(self._arrived, _MIN_GROWTH_BYTES), GROWTH_BYTES, self._frame_bytes - self._arrived)
+            growth = min(max(self._arrived * 3, _MIN_GROWTH_BYTES), GROWTH_BYTES, self._frame_bytes - self._arrived)
             frame += _ZEROS[:growth]
         return memoryview(frame)[self._arrived :]
 
@@ -205,7 +201,12 @@ class Connection:
 
         Raises ProtocolError for a size that is negative or above the bound; the connection cannot be read any further.
         """
-        if not self.can_start:
+        if (
+            self.started_count - self._answered_count >= self._max_in_flight
+            or self.output_bytes >= self._max_output_bytes
+            or self.is_muted
+            or self._last_sequence >= 0
+        ):
             return None
         if self._frame is not None:
             return self._take_grown_frame()
@@ -283,7 +284,7 @@ class Connection:
             self._tail += data
 
     def _emit_spliced(self, response: "Writer") -> None:
-        size = len(response) + sum(len(payload) for _, payload in response.splices)
+        size = response.wire_length
         self.output_bytes += size + 4
         self._append(_pack_size(size))
         done = 0
@@ -316,27 +317,32 @@ class Connection:
     def in_flight_count(self) -> int:
         return self.started_count - self._answered_count
 
-    def gather(self, read_small: Callable[[FileRegion], bytes | None]) -> tuple[list[ReadableBuffer], bool]:
-        """Return the buffers to send next, and whether a region follows them directly.
+    def gather(self, read_small: Callable[[FileRegion], bytes | None]) -> tuple[list[ReadableBuffer], bool, int]:
+        """Return the buffers to send next, whether a region follows them directly, and how many bytes they are.
 
         A region ends the list unless `read_small` gives its bytes, which then take its place. An empty list means that
         a region is at the head.
         """
+        output = self.output
+        head = output[0]
+        if len(output) == 1 and not self.head_sent and head.__class__ is bytearray:
+            return [head], False, len(head)
         buffers: list[ReadableBuffer] = []
         gathered_bytes = 0
-        for index, item in enumerate(self.output):
+        for index, item in enumerate(output):
+            start = 0 if index else self.head_sent
             if isinstance(item, FileRegion):
-                data = None if index == 0 and self.head_sent else read_small(item)
+                data = None if start else read_small(item)
                 if data is None:
-                    return buffers, True
-                self.output[index] = data
+                    return buffers, True, gathered_bytes
+                output[index] = data
                 item.release()
                 item = data
-            buffers.append(item if index or not self.head_sent else memoryview(item)[self.head_sent :])
-            gathered_bytes += len(item)
+            buffers.append(memoryview(item)[start:] if start else item)
+            gathered_bytes += len(item) - start
             if gathered_bytes >= GATHERED_BYTES or len(buffers) >= GATHERED_BUFFERS:
                 break
-        return buffers, False
+        return buffers, False, gathered_bytes
 
     def sent(self, count: int) -> None:
         """Take away what has left: `count` bytes from the head of the output."""

@@ -1,7 +1,8 @@
 """One connection at work: moves bytes between its channel and its machine, starts handlers, sends their answers.
 
-A link is read from while its machine wants bytes and the broker's backlog has room. When it may not be read from, its
-reader stays registered until the first event that comes in vain: a pause that ends soon costs no system call.
+A link is read from while its machine can start requests and the broker's backlog has room. When it may not be read
+from, its reader stays registered until the first event that comes in vain: a pause that ends soon costs no system
+call.
 """
 
 import asyncio
@@ -15,12 +16,11 @@ from kafkapy.reactor.limits import (
     BYTES_PER_TURN,
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
-    PROBE_STRIDE_BYTES,
     RECEIVE_BYTES,
     SENDFILE_BYTES,
-    SENDFILE_FROM_BYTES,
     WARM_BYTES,
 )
+from kafkapy.reactor.regions import is_warm, read_small
 from kafkapy.reactor.suspended import Suspended
 from kafkapy.seams import Channel, FileRegion
 
@@ -64,7 +64,9 @@ class Link:
         self._channel = channel
         self._machine = Connection(processor.limits.connection)
         self.info = info
-        self._is_admitted = False
+        self._is_admitted = info.is_authenticated
+        if self._is_admitted:
+            self._machine.admit()
         self._is_reading = False
         self._is_resting = False  # may not be read from now; a resume is due
         self._is_writing = False  # waits for the channel to become writable
@@ -145,7 +147,7 @@ class Link:
                     self._is_resting = True
                     self._processor.enqueue(self)
                     break
-            elif not machine.wants_bytes:
+            elif not machine.can_start:
                 if not self._make_room():
                     break
             elif is_drained or bytes_left <= 0:
@@ -325,9 +327,8 @@ class Link:
         output = machine.output
         bytes_left = BYTES_PER_TURN
         while output and not self._is_writing and self._warming is None:
-            buffers, more = machine.gather(_read_small)
+            buffers, more, wanted = machine.gather(read_small)
             if buffers:
-                wanted = sum(map(len, buffers))
                 sent = self._channel.send(buffers, more)
                 del buffers
             else:
@@ -350,7 +351,7 @@ class Link:
         if start == 0:
             self._warm_until = 0
         count = min(region.length - start, SENDFILE_BYTES)
-        if start + count > self._warm_until and not _is_warm(region, start, count):
+        if start + count > self._warm_until and not is_warm(region, start, count):
             self._warm(region, start)
             return 0, 0
         return count, self._channel.send_region(region, start, count)
@@ -421,26 +422,6 @@ class Link:
         for region in regions:
             if region is not self._warming:
                 region.release()
-
-
-def _read_small(region: FileRegion) -> bytes | None:
-    """Return a small region's bytes if they are in the page cache: cheaper to send than by sendfile."""
-    if region.length >= SENDFILE_FROM_BYTES:
-        return None
-    data = region.file.pread_nowait(region.length, region.position)
-    if data is not None and len(data) < region.length:
-        raise EOFError(f"{region.file.path} ends before position {region.position + region.length}")
-    return data
-
-
-def _is_warm(region: FileRegion, start: int, count: int) -> bool:
-    """Return whether the page cache seems to hold these bytes, asked for by one byte in each read-ahead window."""
-    pread_nowait = region.file.pread_nowait
-    first = region.position + start
-    last = first + count - 1
-    if pread_nowait(1, last) is None:
-        return False
-    return all(pread_nowait(1, position) is not None for position in range(first, last, PROBE_STRIDE_BYTES))
 
 
 def _api_key(frame: memoryview) -> int:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SimIoPool:
-    """seams.IoPool: a call runs when a worker takes it, and is done after `call_ms` and what it said to `loop.block`."""
+    """seams.IoPool: a call runs when a worker takes it, and ends after `call_ms` and what it told `loop.block`."""
 
     def __init__(self, loop: SimLoop, *, worker_count: int = 8, call_ms: float = 0.05) -> None:
         self._loop = loop

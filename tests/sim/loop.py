@@ -1,8 +1,9 @@
 """An asyncio event loop in virtual time, and the clock that reads it.
 
-When nothing is ready, time jumps to the next timer; when no timer is left either, the test hangs, and says so. Callbacks
-run in the order asyncio promises, so a run repeats itself exactly. A call that would block the thread in production says
-so through `SimLoop.block`: on the loop it moves time on for everybody, inside of a SimIoPool it delays that call alone.
+When nothing is ready, time jumps to the next timer; when no timer is left either, the test hangs, and says so.
+Callbacks run in the order asyncio promises, so a run repeats itself exactly. A call that would block the thread in
+production says so through `SimLoop.block`: on the loop it moves time on for everybody, inside of a SimIoPool it delays
+that call alone.
 """
 
 import asyncio

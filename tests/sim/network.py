@@ -1,8 +1,8 @@
 """A network in memory: seams.Channel and seams.Listener on a SimLoop, and a client that speaks frames.
 
-Bytes arrive in order after a delay, in pieces when the network is told to cut them; each direction holds a bounded number
-of bytes that were sent and not received, like the two buffers of a TCP connection. Ends can be closed, half or whole, or
-reset.
+Bytes arrive in order after a delay, in pieces when the network is told to cut them; each direction holds a bounded
+number of bytes that were sent and not received, like the two buffers of a TCP connection. Ends can be closed, half or
+whole, or reset.
 """
 
 import asyncio

@@ -1,0 +1,157 @@
+"""The parent's side of the helper process: Python loops longer than a millisecond run there, not beside the event loop.
+
+The process starts with the first call and ends after some idle time, so that a broker with nothing to clean has none.
+It is given one call at a time; the others wait here, so that a crash costs one call. It dies with its parent.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+OnDone: TypeAlias = Callable[[Any, str | None], None]
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 1024
+"""Calls that wait for their turn; more are refused: a cleaner or a recovery asks for one at a time."""
+
+IDLE_SECONDS = 60.0
+"""How long a helper without work is kept: starting one costs about 50 ms of its own, keeping one some 10 MB."""
+
+_READ_BYTES = 65_536
+
+
+@dataclass(slots=True, frozen=True)
+class _Call:
+    function_path: str
+    arguments: dict[str, Any]
+    on_done: OnDone
+
+
+class SubprocessHelper:
+    """seams.HelperProcess. `on_done(result, error)` runs on the loop; the error is the helper's traceback as text."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[_Call] = deque()
+        self._current: _Call | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unsent = b""
+        self._received = bytearray()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def submit(self, function_path: str, arguments: dict[str, Any], on_done: OnDone) -> None:
+        """Run `package.module:function(**arguments)` in the helper; arguments and result are what JSON can carry."""
+        if self._is_closed or len(self._waiting) >= MAX_WAITING:
+            self._loop.call_soon(on_done, None, "the helper process is closed or has too much to do")
+            return
+        self._waiting.append(_Call(function_path, arguments, on_done))
+        self._loop.call_soon(self._next)
+
+    def close(self) -> None:
+        """End the process; calls that were not done get an error."""
+        self._is_closed = True
+        self._stop("the helper process is closed")
+        while self._waiting:
+            self._loop.call_soon(self._waiting.popleft().on_done, None, "the helper process is closed")
+
+    def _next(self) -> None:
+        if self._current is not None or not self._waiting:
+            return
+        self._cancel_idle_timer()
+        call = self._current = self._waiting.popleft()
+        try:
+            line = json.dumps({"id": 1, "call": call.function_path, "arguments": call.arguments}).encode() + b"\n"
+            if self._process is None:
+                self._start()
+        except (OSError, TypeError, ValueError) as error:
+            self._finish(None, f"the call could not be made: {error}")
+            return
+        self._unsent = line
+        self._send()
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "kafkapy.reactor.helper_main"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        os.set_blocking(process.stdout.fileno(), False)
+        self._process = process
+        self._received.clear()
+        self._loop.add_reader(process.stdout.fileno(), self._on_readable)
+
+    def _send(self) -> None:
+        """Write what the pipe takes; the rest when it is writable again."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        descriptor = self._process.stdin.fileno()
+        self._loop.remove_writer(descriptor)
+        try:
+            self._unsent = self._unsent[os.write(descriptor, self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._stop(f"the helper process does not listen: {error}")
+            return
+        if self._unsent:
+            self._loop.add_writer(descriptor, self._send)
+
+    def _on_readable(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            data = os.read(self._process.stdout.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._stop("the helper process has ended unexpectedly")
+            return
+        self._received += data
+        if data.endswith(b"\n"):
+            line = bytes(self._received)
+            self._received.clear()
+            answer = json.loads(line)
+            self._finish(answer.get("result"), answer.get("error"))
+
+    def _finish(self, result: Any, error: str | None) -> None:
+        call, self._current = self._current, None
+        if call is not None:
+            try:
+                call.on_done(result, error)
+            except Exception:
+                logger.exception("The completion of %s failed", call.function_path)
+        if self._waiting:
+            self._loop.call_soon(self._next)
+        elif self._process is not None and self._current is None:
+            self._cancel_idle_timer()
+            self._idle_timer = self._loop.call_later(IDLE_SECONDS, self._stop, None)
+
+    def _cancel_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _stop(self, reason: str | None) -> None:
+        """End the process if there is one, and the call it was at with `reason`."""
+        self._cancel_idle_timer()
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            self._loop.remove_reader(process.stdout.fileno())
+            self._loop.remove_writer(process.stdin.fileno())
+            process.stdin.close()
+            process.stdout.close()
+            process.kill()
+            process.wait()
+        if self._current is not None:
+            self._finish(None, reason)
