@@ -41,6 +41,10 @@ class DelayedOperation(TimerEntry):
         self.on_complete()
         return True
 
+    def abandon(self) -> None:
+        """Stop waiting without on_complete(): whoever waited has gone."""
+        self._leave()
+
     def on_timeout(self, now_ms: int) -> None:
         if not self._leave():
             return

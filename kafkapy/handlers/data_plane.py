@@ -1,0 +1,108 @@
+"""What the handlers of partitions share: where a partition is led, warming of cold pages, waiting for a callback."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.registrations import BrokerRegistration
+from kafkapy.replication.partition import NO_LEADER_EPOCH
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.storage.errors import NeedsWarming
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.registrations import PartitionRegistration
+    from kafkapy.replication.hosted import HostedPartition
+
+NO_LEADER_ID = -1
+STORAGE_ERROR_FROM = 6
+"""The first Fetch version whose clients know KAFKA_STORAGE_ERROR; older ones are sent to look for another leader."""
+
+
+class TopicAccess:
+    """One request's right to its topics, asked once for each."""
+
+    __slots__ = ("_answers", "_context", "_operation", "_services")
+
+    def __init__(self, services: Services, context: RequestContext, operation: AclOperation) -> None:
+        self._services = services
+        self._context = context
+        self._operation = operation
+        self._answers: dict[str, bool] = {}
+
+    def allows(self, topic: str) -> bool:
+        answer = self._answers.get(topic)
+        if answer is None:
+            authorize = self._services.authorizer.authorize
+            answer = authorize(self._context, self._operation, ResourceType.TOPIC, topic)
+            self._answers[topic] = answer
+        return answer
+
+
+class Leaders:
+    """Where partitions are led, as told with NOT_LEADER_OR_FOLLOWER so that the client need not ask (KIP-951)."""
+
+    def __init__(self, services: Services, context: RequestContext) -> None:
+        self._image = services.metadata.image
+        self._listener_name = context.listener_name
+        self._view = ClusterView(self._image.cluster, context.listener_name)
+        self._told: dict[int, BrokerRegistration] = {}
+
+    def leader_of(self, topic: str, partition_id: int) -> tuple[int, int]:
+        """Return leader id and epoch, -1 for both where the partition is unknown."""
+        registration: PartitionRegistration | None = self._image.topics.partition(topic, partition_id)
+        if registration is None:
+            return NO_LEADER_ID, NO_LEADER_EPOCH
+        leader = self._view.alive.get(registration.leader)
+        if leader is not None:
+            self._told[leader.id] = leader
+        return registration.leader, registration.leader_epoch
+
+    def endpoints(self) -> Iterable[tuple[int, str, int, str | None]]:
+        """Yield (node id, host, port, rack) of the leaders told so far."""
+        for node_id, broker in self._told.items():
+            host, port = endpoint_of(broker, self._listener_name)
+            yield node_id, host, port, broker.rack
+
+
+def find_partition(
+    services: Services, topic: str, partition_id: int, current_leader_epoch: int = NO_LEADER_EPOCH
+) -> "HostedPartition":
+    """Return a partition that is led here, at the epoch the request names. Raises ApiError."""
+    partitions = services.replica_manager.partitions
+    partition = partitions.find(topic, partition_id)
+    if partition is None:
+        raise ApiError(partitions.missing_code(topic, partition_id), f"{topic}-{partition_id} is not here")
+    code = partition.check_leader(current_leader_epoch)
+    if code:
+        raise ApiError(code, f"{topic}-{partition_id} at leader epoch {current_leader_epoch}")
+    return partition
+
+
+async def warm(services: Services, cold: NeedsWarming) -> None:
+    """Have a worker read what is not in the page cache. Raises OSError."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(_: None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    services.io_pool.submit(cold.warm, on_done)
+    await future
+
+
+def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
+    """Return a future, and the callback that completes it; one that comes after a cancellation does nothing."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    return future, on_done

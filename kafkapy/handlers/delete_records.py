@@ -1,0 +1,55 @@
+"""DeleteRecords 0-2: move the start of partitions up to an offset; offset -1 stands for the high watermark. KIP-107.
+
+Answers the low watermark once all replicas begin there. Segments that lie below go with the next run of retention.
+A topic that is only compacted: POLICY_VIOLATION; an internal one: INVALID_TOPIC_EXCEPTION.
+"""
+
+from kafkapy.handlers.cluster_view import is_internal
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess, completion
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
+from kafkapy.protocol.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kafkapy.replication.delayed_delete_records import INVALID_LOW_WATERMARK, PartitionDeletion
+from kafkapy.security.authorizer import AclOperation
+
+
+async def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    access = TopicAccess(services, context, AclOperation.DELETE)
+    deletions: list[PartitionDeletion] = []
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = [_plan(services, access, topic.name, asked, deletions) for asked in topic.partitions]
+        response.topics.append(DeleteRecordsTopicResult(topic.name, results))
+    manager = services.replica_manager
+    if not manager.delete_records(deletions):
+        future, on_done = completion()
+        manager.wait_for_deletions(deletions, timeout_ms=request.timeout_ms, on_done=on_done)
+        await future
+    return response
+
+
+def _plan(
+    services: Services,
+    access: TopicAccess,
+    topic: str,
+    asked: DeleteRecordsPartition,
+    deletions: list[PartitionDeletion],
+) -> DeleteRecordsPartitionResult:
+    """Return the result of one partition: a refusal, or one that a deletion just added will fill in."""
+    result = DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
+    partitions = services.replica_manager.partitions
+    partition = partitions.find(topic, asked.partition_index)
+    if not access.allows(topic):
+        result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif partition is None:
+        result.error_code = partitions.missing_code(topic, asked.partition_index)
+    elif is_internal(topic):
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        deletions.append(PartitionDeletion(partition, asked.offset, result))
+    return result

@@ -1,0 +1,213 @@
+"""Fetch 4-18: read whole batches from the one that holds an offset, or wait for some.
+
+Waits for min.bytes up to max.wait, and answers at once when a partition fails. At least one batch is returned where
+there is any, however large (KIP-74); records leave as regions of their files. The order of partitions counts.
+
+v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd: before, a partition's answer ends at the
+first batch in zstd, and UNSUPPORTED_COMPRESSION_TYPE where that is the first (KIP-110; Apache Kafka 4 no longer looks),
+v11 rack and preferred replica (always -1 here), v12 diverging epochs, v13 topic ids, v15 replica state, v16 the current
+leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
+
+Deviations: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
+A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288) and is refused as coming from a replica that is not
+assigned: followers fetch from other brokers than this one, until replication exists.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kafkapy.errors import ProtocolError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import STORAGE_ERROR_FROM, Leaders, TopicAccess, completion, warm
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.protocol.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kafkapy.replication.fetch_read import FetchRead, failed_partition, release_records
+from kafkapy.replication.fetch_session import TOPIC_IDS_FROM, FetchContext, FetchedPartition
+from kafkapy.replication.hosted import HostedPartition
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.storage.log_read import FetchIsolation
+
+ZSTD_FROM: Final = 10
+LEADERS_FROM: Final = 16
+REPLICA_STATE_FROM: Final = 15
+NO_LEADER_EPOCH: Final = -1
+KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+CODES_WITH_LEADER: Final = frozenset((NOT_LEADER_OR_FOLLOWER, int(ErrorCode.FENCED_LEADER_EPOCH)))
+
+Readable = tuple[FetchedPartition, HostedPartition]
+Answers = list[tuple[FetchedPartition, PartitionData]]
+
+
+class _Limits(NamedTuple):
+    """How a fetch is to be read."""
+
+    isolation: FetchIsolation
+    max_bytes: int
+    refuses_zstd: bool
+
+
+async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
+    version = context.api_version
+    replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
+    is_from_follower = replica_id >= 0
+    fetch = services.fetch_sessions.open(
+        request, version, is_from_follower=is_from_follower, now_ms=services.clock.monotonic_ms()
+    )
+    if fetch.error_code:
+        return FetchResponse(error_code=fetch.error_code)
+    if is_from_follower:
+        answers = _refuse_follower(services, context, fetch)
+    else:
+        answers = await _fetch(services, context, request, fetch)
+    return _respond(services, context, fetch, answers)
+
+
+async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Answers:
+    """Return an answer for each partition asked for, in their order."""
+    readable, refused = _sort_out(services, context, fetch.partitions)
+    read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused))
+    read_answers = iter(read.answers)
+    if not refused:
+        return list(zip(fetch.partitions, read_answers, strict=True))
+    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in fetch.partitions]
+
+
+def _sort_out(
+    services: Services, context: RequestContext, asked_partitions: Sequence[FetchedPartition]
+) -> tuple[list[Readable], dict[object, PartitionData]]:
+    """Return the partitions that can be read, and the answers, by key, of those that cannot."""
+    partitions = services.replica_manager.partitions
+    access = TopicAccess(services, context, AclOperation.READ)
+    readable: list[Readable] = []
+    refused: dict[object, PartitionData] = {}
+    uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
+    for asked in asked_partitions:
+        partition_id = asked.request.partition
+        if uses_topic_ids:
+            partition = partitions.find_by_id(asked.topic_id, partition_id)
+        else:
+            partition = partitions.find(asked.topic, partition_id)
+        if partition is not None and access.allows(partition.topic_partition.topic):
+            readable.append((asked, partition))
+            continue
+        code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
+        refused[asked.key] = failed_partition(partition_id, code)
+    return readable, refused
+
+
+def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *, uses_topic_ids: bool) -> int:
+    """Return why a partition that is not hosted here, or that the client may not read, cannot be fetched."""
+    partitions = services.replica_manager.partitions
+    topic = asked.topic
+    if uses_topic_ids:
+        image = partitions.image.topics.by_id.get(asked.topic_id)
+        if image is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        topic = image.name
+    if not access.allows(topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return partitions.missing_code(topic, asked.request.partition)
+
+
+async def _read_or_wait(
+    services: Services, context: RequestContext, request: FetchRequest, readable: list[Readable], *, must_answer: bool
+) -> FetchRead:
+    """Read; where that is too little and nothing else is to tell, wait and read again."""
+    max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
+    min_bytes = min(request.min_bytes, max_bytes)
+    limits = _Limits(_isolation(request), max_bytes, context.api_version < ZSTD_FROM)
+    read = await _read(services, readable, limits)
+    is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
+    if is_enough or request.max_wait_ms <= 0 or not readable:
+        return read
+    read.release()
+    future, on_done = completion()
+    waiting = services.replica_manager.wait_for_data(
+        readable, isolation=limits.isolation, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms, on_done=on_done
+    )
+    try:
+        await future
+    finally:
+        waiting.abandon()
+    return await _read(services, readable, limits)
+
+
+async def _read(services: Services, readable: list[Readable], limits: _Limits) -> FetchRead:
+    """Read all partitions, with a worker's help where pages are cold."""
+    read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes, refuses_zstd=limits.refuses_zstd)
+    try:
+        while (cold := read.read()) is not None:
+            try:
+                await warm(services, cold)
+            except OSError as error:
+                read.fail_next(error)
+    except BaseException:
+        read.release()
+        raise
+    return read
+
+
+def _isolation(request: FetchRequest) -> FetchIsolation:
+    if request.isolation_level == 0:
+        return FetchIsolation.HIGH_WATERMARK
+    if request.isolation_level == 1:
+        return FetchIsolation.TXN_COMMITTED
+    raise ProtocolError(f"isolation level {request.isolation_level} does not exist")
+
+
+def _refuse_follower(services: Services, context: RequestContext, fetch: FetchContext) -> Answers:
+    """Answer a fetch that claims to come from a replica."""
+    is_broker = services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    answers: Answers = []
+    for asked in fetch.partitions:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if is_broker:
+            has_epoch = asked.request.current_leader_epoch != NO_LEADER_EPOCH
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answers.append((asked, failed_partition(asked.request.partition, code)))
+    return answers
+
+
+def _respond(services: Services, context: RequestContext, fetch: FetchContext, answers: Answers) -> FetchResponse:
+    """Put the answers that are to be sent under their topics, in order."""
+    version = context.api_version
+    error_code, session_id, sent = fetch.finish(answers, services.clock.monotonic_ms())
+    if error_code and not sent:
+        for _, answer in answers:
+            release_records(answer)
+    topics: list[FetchableTopicResponse] = []
+    last: FetchedPartition | None = None
+    has_moved = False
+    for asked, answer in sent:
+        if answer.error_code:
+            if answer.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+                answer.error_code = NOT_LEADER_OR_FOLLOWER
+            has_moved = has_moved or answer.error_code in CODES_WITH_LEADER
+        if last is None or last.topic_id != asked.topic_id or last.topic != asked.topic:
+            topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, []))
+            last = asked
+        topics[-1].partitions.append(answer)
+    response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
+    if has_moved and version >= LEADERS_FROM:
+        _tell_leaders(services, context, response)
+    return response
+
+
+def _tell_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:
+    leaders = Leaders(services, context)
+    for topic in response.responses:
+        image = services.metadata.image.topics.by_id.get(topic.topic_id)
+        if image is None:
+            continue
+        for answer in topic.partitions:
+            if answer.error_code in CODES_WITH_LEADER:
+                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(image.name, answer.partition_index))
+    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]

@@ -1,0 +1,106 @@
+"""ListOffsets 1-11: offsets by time, or the special ones of replication/offset_lookup.py.
+
+Latest (-1) and earliest (-2) cost nothing; others may have to look into a segment, which waits for a cold page in the
+IO pool.
+
+v2  isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE (before: LEADER_NOT_AVAILABLE), v7 -3 (KIP-734),
+v8 -4 (KIP-405), v9 -5 (KIP-1005), v10 a time-out, for tiered storage only, v11 -6 (KIP-1023). A special timestamp that
+its version does not know: UNSUPPORTED_VERSION.
+"""
+
+from collections import Counter
+from typing import Final
+
+from kafkapy.errors import ApiError, ProtocolError, StorageError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess, find_partition, warm
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from kafkapy.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkapy.replication.offset_lookup import find_offset, is_supported
+from kafkapy.security.authorizer import AclOperation
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.time_index import TimestampOffset
+
+CONSUMER_REPLICA_ID: Final = -1
+OFFSET_NOT_AVAILABLE_FROM: Final = 5
+
+
+async def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    lookup = _Lookup(services, context, request)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = [await lookup.answer(topic.name, partition) for partition in topic.partitions]
+        response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
+    return response
+
+
+class _Lookup:
+    """What is the same for all partitions of a request."""
+
+    def __init__(self, services: Services, context: RequestContext, request: ListOffsetsRequest) -> None:
+        self._services = services
+        self._version = context.api_version
+        self._access = TopicAccess(services, context, AclOperation.DESCRIBE)
+        self._is_from_client = request.replica_id == CONSUMER_REPLICA_ID
+        self._isolation = _isolation(request)
+        self._duplicates = _duplicates(request)
+
+    async def answer(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            self._check(topic, asked)
+            found = await self._find(topic, asked)
+        except ApiError as error:
+            return ListOffsetsPartitionResponse(asked.partition_index, self._known_code(error.code))
+        except StorageError:
+            return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return ListOffsetsPartitionResponse(
+            asked.partition_index, 0, found.timestamp_ms, found.offset, found.leader_epoch
+        )
+
+    def _check(self, topic: str, asked: ListOffsetsPartition) -> None:
+        if not self._access.allows(topic):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if (topic, asked.partition_index) in self._duplicates:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic}-{asked.partition_index} is asked for twice")
+        if not is_supported(asked.timestamp, self._version):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {self._version}")
+
+    async def _find(self, topic: str, asked: ListOffsetsPartition) -> TimestampOffset:
+        while True:
+            partition = find_partition(self._services, topic, asked.partition_index, asked.current_leader_epoch)
+            try:
+                return find_offset(partition, asked.timestamp, self._isolation, is_from_client=self._is_from_client)
+            except NeedsWarming as cold:
+                needed = cold
+            try:
+                await warm(self._services, needed)
+            except OSError as error:
+                assert partition.log is not None
+                raise partition.log.log_dir.failure(error, f"reading {partition.topic_partition}") from error
+
+    def _known_code(self, code: int) -> int:
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < OFFSET_NOT_AVAILABLE_FROM:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return code
+
+
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
+    """What a consumer may read decides; replicas and debuggers see the log's end."""
+    if request.isolation_level not in (0, 1):
+        raise ProtocolError(f"isolation level {request.isolation_level} does not exist")
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+
+
+def _duplicates(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+    counts = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    return frozenset(key for key, count in counts.items() if count > 1)

@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch 2-4: where a leader epoch ends: how a reader finds a truncation. KIP-101, KIP-320.
+
+Served by the leader only, to consumers (DESCRIBE on the topic) and to brokers (CLUSTER_ACTION). An epoch that is not
+known, or negative: epoch and end offset -1.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess, find_partition
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from kafkapy.protocol.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+
+async def handle(
+    services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    is_broker = services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        is_allowed = is_broker or access.allows(topic.topic)
+        answers = [_answer(services, topic.topic, asked, is_allowed=is_allowed) for asked in topic.partitions]
+        response.topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
+    return response
+
+
+def _answer(services: Services, topic: str, asked: OffsetForLeaderPartition, *, is_allowed: bool) -> EpochEndOffset:
+    if not is_allowed:
+        return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=asked.partition)
+    try:
+        partition = find_partition(services, topic, asked.partition, asked.current_leader_epoch)
+    except ApiError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    assert partition.log is not None
+    found = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    if found is None:
+        return EpochEndOffset(partition=asked.partition)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=found.leader_epoch, end_offset=found.offset)

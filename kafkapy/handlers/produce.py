@@ -1,0 +1,212 @@
+"""Produce 3-13 (listed from 0, KAFKA-18659; the router refuses 0-2): append one batch for each partition.
+
+acks: 0 no answer (an error closes the connection instead), 1 once the leader has it, -1 once all in-sync replicas do.
+An append that is refused has base offset -1; each partition answers for itself.
+
+v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the current leader with
+NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
+
+Transactional batches are refused until transactions exist here: nothing could have been added to a transaction, which
+Apache Kafka's verification answers with INVALID_TXN_STATE. As there, what is in the batches counts, not the request's
+transactional id: without the right to that id the whole request fails (CVE-2018-17196).
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_view import is_internal
+from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, TRANSACTIONAL_FLAG
+from kafkapy.record.compression import ZSTD
+from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.replica_manager import NO_ACKS
+from kafkapy.seams import FileRegion
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+VALID_ACKS: Final = frozenset((-1, 0, 1))
+ZSTD_FROM: Final = 7
+TOPIC_IDS_FROM: Final = 13
+LEADERS_FROM: Final = 10
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Who may write to internal topics, as in Apache Kafka."""
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+_BATCH_START: Final = Struct(">8xi4xB4xH")
+"""Of a batch's header: length, magic, attributes."""
+
+# Shared by all answers that leave them at their defaults. They are replaced, never written to.
+NO_RECORD_ERRORS: Final[list[BatchIndexAndErrorMessage]] = []
+NO_LEADER: Final = LeaderIdAndEpoch()
+
+
+async def handle(services: Services, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    plan = _Plan(services, context, request)
+    if plan.has_transactional and not plan.may_use_transactional_id():
+        plan.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif request.acks not in VALID_ACKS:
+        plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
+    if plan.appends:
+        await _append(services, plan.appends, request)
+    if request.acks == NO_ACKS:
+        plan.close_on_error()
+        return None
+    return plan.finish()
+
+
+async def _append(services: Services, appends: list[PartitionAppend], request: ProduceRequest) -> None:
+    """Append, and wait for replicas only where acks=-1 and they do not have it yet."""
+    manager = services.replica_manager
+    if manager.append_records(appends, required_acks=request.acks):
+        return
+    future, on_done = completion()
+    manager.wait_for_replicas(appends, timeout_ms=request.timeout_ms, on_done=on_done)
+    await future
+
+
+class _Plan:
+    """The answer under construction, and the appends that are to fill it in."""
+
+    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "has_transactional", "response")
+
+    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+        self._services = services
+        self._context = context
+        self._request = request
+        self._version = context.api_version
+        self._access = TopicAccess(services, context, AclOperation.WRITE)
+        self.appends: list[PartitionAppend] = []
+        self.has_transactional = False
+        self.response = ProduceResponse(
+            [
+                TopicProduceResponse(
+                    topic.name, topic.topic_id, [self._plan(topic, partition) for partition in topic.partition_data]
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+    def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(data.index, 0, -1, -1, -1, NO_RECORD_ERRORS, None, NO_LEADER)
+        partitions = self._services.replica_manager.partitions
+        if self._version >= TOPIC_IDS_FROM:
+            partition = partitions.find_by_id(topic.topic_id, data.index)
+        else:
+            partition = partitions.find(topic.name, data.index)
+        name = topic.name if partition is None else partition.topic_partition.topic
+        if partition is None and self._version >= TOPIC_IDS_FROM:
+            image = partitions.image.topics.by_id.get(topic.topic_id)
+            if image is None:
+                return _refused(answer, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            name = image.name
+        if not self._access.allows(name):
+            return _refused(answer, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        if partition is None:
+            code = partitions.missing_code(name, data.index)
+            return _refused(answer, code, f"{name}-{data.index} is not here")
+        if is_internal(name) and self._context.client_id != ADMIN_CLIENT_ID:
+            return _refused(answer, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
+        assert not isinstance(data.records, FileRegion), "a request never carries a region"
+        try:
+            records, attributes = check_batch(data.records, self._version)
+        except ApiError as error:
+            return _refused(answer, error.code, error.message)
+        if attributes & TRANSACTIONAL_FLAG:
+            self.has_transactional = True
+            return _refused(answer, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+        self.appends.append(PartitionAppend(partition, records, answer))
+        return answer
+
+    def may_use_transactional_id(self) -> bool:
+        transactional_id = self._request.transactional_id
+        return transactional_id is not None and self._services.authorizer.authorize(
+            self._context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+
+    def refuse_all(self, code: ErrorCode) -> None:
+        """Nothing of the request is done."""
+        self.appends.clear()
+        for answer in self._answers():
+            _refused(answer, code, None)
+
+    def refuse_appends(self, code: ErrorCode) -> None:
+        """What would be appended is refused; other errors stand."""
+        for append in self.appends:
+            _refused(append.response, code, f"acks={self._request.acks}, which must be -1, 0 or 1")
+        self.appends.clear()
+
+    def close_on_error(self) -> None:
+        """Without an answer, closing the connection is how a producer learns that something failed. CloseConnection."""
+        failed = {answer.index: answer.error_code for answer in self._answers() if answer.error_code}
+        if failed:
+            raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
+
+    def finish(self) -> ProduceResponse:
+        if self._version >= LEADERS_FROM:
+            moved = [answer for answer in self._answers() if answer.error_code == NOT_LEADER_OR_FOLLOWER]
+            if moved:
+                self._tell_leaders()
+        return self.response
+
+    def _tell_leaders(self) -> None:
+        leaders = Leaders(self._services, self._context)
+        for topic in self.response.responses:
+            image = self._services.metadata.image.topics.by_id.get(topic.topic_id)
+            name = topic.name if image is None else image.name
+            for answer in topic.partition_responses:
+                if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                    answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(name, answer.index))
+        self.response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
+
+    def _answers(self) -> list[PartitionProduceResponse]:
+        return [answer for topic in self.response.responses for answer in topic.partition_responses]
+
+
+def _refused(answer: PartitionProduceResponse, code: int, message: str | None) -> PartitionProduceResponse:
+    answer.error_code = code
+    answer.error_message = message
+    return answer
+
+
+def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memoryview | bytes, int]:
+    """Return a partition's one batch (what is cut short behind it left out) and its attributes.
+
+    Raises ApiError: INVALID_RECORD without a batch, with more than one, or with another magic than 2;
+    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for a length that cannot be.
+    """
+    if records is None or len(records) < HEADER_BYTES:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")
+    length, magic, attributes = _BATCH_START.unpack_from(records)
+    if length < MIN_MESSAGE_BYTES:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch with length {length}")
+    if magic != 2:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a record batch of magic {magic}, which must be 2")
+    if attributes & CODEC_MASK == ZSTD and version < ZSTD_FROM:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_FROM}"
+        )
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if size_bytes == len(records):
+        return records, attributes
+    if size_bytes > len(records):
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has part of one")
+    if _has_whole_batch(records[size_bytes:]):
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have exactly one record batch")
+    return records[:size_bytes], attributes
+
+
+def _has_whole_batch(rest: memoryview | bytes) -> bool:
+    if len(rest) < LOG_OVERHEAD_BYTES:
+        return False
+    return int.from_bytes(rest[8:12], "big", signed=True) <= len(rest) - LOG_OVERHEAD_BYTES

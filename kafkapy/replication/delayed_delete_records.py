@@ -1,0 +1,63 @@
+"""A deletion of records that waits until all replicas have moved their log start, or the time-out."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delete_records_response import DeleteRecordsPartitionResult
+from kafkapy.timer.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+
+REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
+INVALID_LOW_WATERMARK: Final = -1
+
+
+class PartitionDeletion:
+    """One partition's deletion up to `offset`, and the part of the answer that its fate is written to.
+
+    required_offset: what the low watermark has to reach, -1 where the deletion failed, has not been tried, or is done.
+    """
+
+    __slots__ = ("offset", "partition", "required_offset", "result")
+
+    def __init__(self, partition: "HostedPartition", offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.result = result
+        self.required_offset = -1
+
+    def is_settled(self) -> bool:
+        """Return whether the answer stands: all replicas start at or behind the offset, or we lead no more."""
+        if self.required_offset < 0:
+            return True
+        code = self.partition.check_leader()
+        self.result.error_code = code
+        self.result.low_watermark = INVALID_LOW_WATERMARK if code else self.partition.low_watermark
+        if code == 0 and self.result.low_watermark < self.required_offset:
+            return False
+        self.required_offset = -1
+        return True
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Completes once every partition's low watermark has reached its offset."""
+
+    __slots__ = ("_on_done", "_pending")
+
+    def __init__(self, deletions: list[PartitionDeletion], on_done: Callable[[], None]) -> None:
+        super().__init__()
+        self._pending = deletions
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        self._pending = [deletion for deletion in self._pending if not deletion.is_settled()]
+        return not self._pending and self.complete()
+
+    def on_expiration(self) -> None:
+        for deletion in self._pending:
+            deletion.result.error_code = REQUEST_TIMED_OUT
+
+    def on_complete(self) -> None:
+        self._on_done()

@@ -1,0 +1,66 @@
+"""A fetch that waits for min.bytes, until its max.wait has passed."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.replication.fetch_read import available_bytes, end_offset
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.timer.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.replication.hosted import HostedPartition
+
+
+class DelayedFetch(DelayedOperation):
+    """Completes when there is enough to read, or something to say at once: a partition that cannot be served any more.
+
+    Bytes are counted up to high watermark or last stable offset, whatever the reader may see. What there is is read
+    by whoever waits, behind `on_done`.
+    """
+
+    __slots__ = ("_isolation", "_min_bytes", "_on_done", "_partitions")
+
+    def __init__(
+        self,
+        partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]],
+        *,
+        isolation: FetchIsolation,
+        min_bytes: int,
+        on_done: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._partitions = partitions
+        self._isolation = isolation
+        self._min_bytes = min_bytes
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        is_enough = self._has_any() if self._min_bytes <= 1 else self._has_enough()
+        return is_enough and self.complete()
+
+    def on_complete(self) -> None:
+        self._on_done()
+
+    def _has_any(self) -> bool:
+        """The common case, min.bytes 1: any offset that may be read is enough, no bytes need be counted."""
+        for asked, partition in self._partitions:
+            request = asked.request
+            if partition.log is None or partition.check_replica(request.current_leader_epoch):
+                return True
+            if request.fetch_offset < end_offset(partition, self._isolation):
+                return True
+            if request.fetch_offset > partition.log.log_end_offset:
+                return True
+        return False
+
+    def _has_enough(self) -> bool:
+        total = 0
+        for asked, partition in self._partitions:
+            available = available_bytes(partition, asked, self._isolation)
+            if available is None:
+                return True
+            total += available
+            if total >= self._min_bytes:
+                return True
+        return False

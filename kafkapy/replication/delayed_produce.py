@@ -1,0 +1,65 @@
+"""An append with acks=-1 that waits until all in-sync replicas have it, or the producer's time-out."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
+from kafkapy.timer.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+
+REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
+
+
+class PartitionAppend:
+    """Records for one partition, and the part of the answer that their fate is written to.
+
+    required_offset: where the append ended, -1 where it failed or has not been made.
+    """
+
+    __slots__ = ("partition", "records", "required_offset", "response")
+
+    def __init__(
+        self,
+        partition: "HostedPartition",
+        records: memoryview | bytearray | bytes,
+        response: PartitionProduceResponse,
+    ) -> None:
+        self.partition = partition
+        self.records = records
+        self.response = response
+        self.required_offset = -1
+
+    def is_settled(self) -> bool:
+        """Return whether the answer stands: it failed, or the replicas have it (or never will, which is an error)."""
+        if self.required_offset < 0:
+            return True
+        is_done, code = self.partition.acknowledgement(self.required_offset)
+        if is_done:
+            self.required_offset = -1
+            self.response.error_code = code
+        return is_done
+
+
+class DelayedProduce(DelayedOperation):
+    """Completes once every append of a request is settled; those that are not by the time-out get REQUEST_TIMED_OUT."""
+
+    __slots__ = ("_on_done", "_pending")
+
+    def __init__(self, appends: Sequence[PartitionAppend], on_done: Callable[[], None]) -> None:
+        super().__init__()
+        self._pending = [append for append in appends if append.required_offset >= 0]
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        self._pending = [append for append in self._pending if not append.is_settled()]
+        return not self._pending and self.complete()
+
+    def on_expiration(self) -> None:
+        for append in self._pending:
+            append.response.error_code = REQUEST_TIMED_OUT
+
+    def on_complete(self) -> None:
+        self._on_done()

@@ -1,0 +1,255 @@
+"""Reading what a fetch asks for, partition by partition, straight into the structs of its answer.
+
+The limits are KIP-74's: of the first partition that has anything, at least one batch is returned, whatever its size;
+behind that, a partition's own limit and what is left of the whole answer's hold. A partition that fails says so in its
+own part. Regions that were read are pinned: whoever does not send them calls `release`.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+from kafkapy.record.batch import CODEC_MASK, scan_headers
+from kafkapy.record.compression import ZSTD
+from kafkapy.seams import FileRegion
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.log_read import FetchIsolation
+
+if TYPE_CHECKING:
+    from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.replication.hosted import HostedPartition
+
+logger = logging.getLogger("kafkapy.replication")
+
+UNKNOWN_OFFSET: Final = -1
+NO_RECORDS: Final = b""
+KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+UNSUPPORTED_COMPRESSION_TYPE: Final = int(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+# Shared by all answers that leave them at their defaults. They are replaced, never written to.
+NO_DIVERGING_EPOCH: Final = EpochEndOffset()
+NO_LEADER: Final = LeaderIdAndEpoch()
+NO_SNAPSHOT: Final = SnapshotId()
+
+
+def failed_partition(partition_id: int, error_code: int) -> PartitionData:
+    """Return the answer of a partition that could not be read."""
+    return PartitionData(
+        partition_id,
+        error_code,
+        UNKNOWN_OFFSET,
+        UNKNOWN_OFFSET,
+        UNKNOWN_OFFSET,
+        NO_DIVERGING_EPOCH,
+        NO_LEADER,
+        NO_SNAPSHOT,
+        None,
+        -1,
+        NO_RECORDS,
+    )
+
+
+class FetchRead:
+    """One pass over the partitions of a fetch. `read` may have to be called again, after warming (see there)."""
+
+    __slots__ = (
+        "_bytes_left",
+        "_isolation",
+        "_partitions",
+        "_refuses_zstd",
+        "answers",
+        "bytes_read",
+        "must_answer",
+    )
+
+    def __init__(
+        self,
+        partitions: Sequence[tuple["FetchedPartition", "HostedPartition"]],
+        *,
+        isolation: FetchIsolation,
+        max_bytes: int,
+        refuses_zstd: bool = False,
+    ) -> None:
+        self._partitions = partitions
+        self._isolation = isolation
+        self._bytes_left = max_bytes
+        self._refuses_zstd = refuses_zstd
+        self.answers: list[PartitionData] = []
+        """In the order of the partitions."""
+        self.bytes_read = 0
+        self.must_answer = False
+        """Whether a partition failed or diverges: the client is told at once."""
+
+    def read(self) -> NeedsWarming | None:
+        """Read on, to the end (None) or to where a read would wait for the disk: warm that and call again."""
+        for asked, partition in self._partitions[len(self.answers) :]:
+            try:
+                answer = self._read_partition(asked, partition)
+            except NeedsWarming as cold:
+                return cold
+            except ApiError as error:
+                answer = failed_partition(asked.request.partition, error.code)
+            except StorageError:
+                answer = failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR)
+            except AssertionError:
+                logger.exception("Taking %s offline: an invariant broke", partition.topic_partition)
+                partition.take_offline()
+                answer = failed_partition(asked.request.partition, UNKNOWN_SERVER_ERROR)
+            if answer.error_code:
+                self.must_answer = True
+            self.answers.append(answer)
+        return None
+
+    def fail_next(self, error: OSError) -> None:
+        """The partition that had to be warmed cannot be read: it is answered with that, and its directory told."""
+        asked, partition = self._partitions[len(self.answers)]
+        if partition.log is not None:
+            partition.log.log_dir.failure(error, f"reading {partition.topic_partition}")
+        self.answers.append(failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR))
+        self.must_answer = True
+
+    def release(self) -> None:
+        """Let go of what was read and will not be sent."""
+        for answer in self.answers:
+            release_records(answer)
+
+    def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionData:
+        request = asked.request
+        code = partition.check_replica(request.current_leader_epoch)
+        log = partition.log
+        if code or log is None:
+            return failed_partition(request.partition, code or KAFKA_STORAGE_ERROR)
+        diverging = NO_DIVERGING_EPOCH
+        if request.last_fetched_epoch >= 0:
+            diverging = self._diverging_epoch(partition, request.last_fetched_epoch, request.fetch_offset)
+        if diverging is not NO_DIVERGING_EPOCH:
+            self.must_answer = True
+            return PartitionData(
+                request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging,
+                NO_LEADER, NO_SNAPSHOT, None, -1, NO_RECORDS,
+            )  # fmt: skip
+        max_bytes = request.partition_max_bytes
+        read = log.read(
+            request.fetch_offset,
+            max_bytes if max_bytes < self._bytes_left else self._bytes_left,
+            isolation=self._isolation,
+            min_one_batch=self.bytes_read == 0,
+        )
+        region: FileRegion | None = read.region
+        error_code = 0
+        if region is not None:
+            if self._refuses_zstd and not _cut_before_zstd(region):
+                region, error_code = None, UNSUPPORTED_COMPRESSION_TYPE
+            else:
+                self.bytes_read += region.length
+                self._bytes_left = max(self._bytes_left - region.length, 0)
+        aborted = read.aborted_transactions
+        return PartitionData(
+            request.partition,
+            error_code,
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset,
+            NO_DIVERGING_EPOCH,
+            NO_LEADER,
+            NO_SNAPSHOT,
+            None if aborted is None else sorted_aborts(aborted),
+            -1,
+            NO_RECORDS if region is None else region,
+        )
+
+    def _diverging_epoch(
+        self, partition: "HostedPartition", last_fetched_epoch: int, fetch_offset: int
+    ) -> EpochEndOffset:
+        """Return where the reader's log parts from ours, NO_DIVERGING_EPOCH where it does not (KIP-595)."""
+        log = partition.log
+        assert log is not None
+        found = log.end_offset_for_epoch(last_fetched_epoch)
+        if found is None or fetch_offset < log.log_start_offset:
+            message = f"offset {fetch_offset} at epoch {last_fetched_epoch} of {partition.topic_partition}"
+            raise ApiError(OFFSET_OUT_OF_RANGE, message)
+        if found.leader_epoch < last_fetched_epoch or found.offset < fetch_offset:
+            return EpochEndOffset(epoch=found.leader_epoch, end_offset=found.offset)
+        return NO_DIVERGING_EPOCH
+
+
+def release_records(answer: PartitionData) -> None:
+    """Unpin the region of an answer that will not be sent."""
+    records, answer.records = answer.records, NO_RECORDS
+    if isinstance(records, FileRegion):
+        records.release()
+
+
+def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedTransaction]:
+    """Return aborted transactions by first offset: clients rely on that order."""
+    if not aborted:
+        return []
+    pairs = sorted((first_offset, producer_id) for producer_id, first_offset, *_ in aborted)
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for first_offset, producer_id in pairs
+    ]
+
+
+def _cut_before_zstd(region: FileRegion) -> bool:
+    """Shorten a region to the batches before the first one in zstd; return whether any are left.
+
+    For readers older than Fetch 10, which do not know the codec (KIP-110). Raises NeedsWarming.
+    """
+    data = region.file.pread_nowait(region.length, region.position)
+    if data is None:
+        file, position, length = region.file, region.position, region.length
+        region.release()
+        raise NeedsWarming(file, position, length)
+    for header in scan_headers(data):
+        if header.attributes & CODEC_MASK == ZSTD:
+            region.length = header.position
+            break
+    if region.length == 0:
+        region.release()
+    return region.length > 0
+
+
+def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation) -> int | None:
+    """Return how many bytes a read would find now; None where a waiting fetch should answer without counting.
+
+    That is where the partition cannot be read any more, where the read would be cold, and where it ends at the end of
+    a segment: no later append makes that one longer.
+    """
+    request = asked.request
+    log = partition.log
+    if partition.check_replica(request.current_leader_epoch) or log is None:
+        return None
+    limit = end_offset(partition, isolation)
+    if request.fetch_offset == limit:
+        return 0
+    if request.fetch_offset > limit:
+        return 0 if isolation is not FetchIsolation.LOG_END and request.fetch_offset <= log.log_end_offset else None
+    try:
+        read = log.read(request.fetch_offset, request.partition_max_bytes, isolation=isolation)
+    except (NeedsWarming, ApiError, StorageError):
+        return None
+    if read.region is None:
+        return 0
+    read.region.release()
+    is_older_segment = read.size_bytes < request.partition_max_bytes and read.next_offset != limit
+    return None if is_older_segment else read.size_bytes
+
+
+def end_offset(partition: "HostedPartition", isolation: FetchIsolation) -> int:
+    """Return up to where a reader may read."""
+    log = partition.log
+    assert log is not None
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return log.high_watermark
+    return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset

@@ -1,0 +1,298 @@
+"""Incremental fetch sessions: a consumer names its partitions once, then only what changes. KIP-227; pure.
+
+A request's (session id, session epoch) says what it wants:
+
+    epoch 0             a full fetch that would like a session; an old one that it names is closed
+    epoch -1            a full fetch without a session; one that it names is closed
+    id, epoch n > 0     the partitions of the session, changed by those that the request names and those it forgets;
+                        n must be the next epoch: INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_ID_NOT_FOUND
+
+An answer in a session leaves out partitions that have nothing new. Partitions that had records go to the end of the
+session's order, so that a full answer never starves the last ones. Topics are known by their ids from version 13 on, by
+name before; a session stays with one kind (FETCH_SESSION_TOPIC_ID_ERROR).
+
+The cache holds max.incremental.fetch.session.cache.slots sessions. A new one evicts a session unused for two minutes;
+else the smallest that is older than two minutes and not larger than itself (any consumer's, for a follower's session).
+Apache Kafka splits the cache in eight, for its locks; ours is one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
+from kafkapy.protocol.messages.fetch_response import PartitionData
+from kafkapy.types import ZERO_UUID, Uuid
+
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 0x7FFFFFFF
+TOPIC_IDS_FROM: Final = 13
+"""The first version of Fetch that names topics by id."""
+EVICTION_MS: Final = 120_000
+"""How long a session is safe from being evicted; a constant in Apache Kafka, too."""
+UNKNOWN_OFFSET: Final = -1
+
+PartitionKey: TypeAlias = tuple[Uuid | str, int]
+"""(topic id, or name before version 13; partition)."""
+
+
+class FetchedPartition:
+    """A partition that a fetch asks for, and what a session remembers of its last answer."""
+
+    __slots__ = ("high_watermark", "key", "log_start_offset", "request", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: Uuid, request: FetchPartition) -> None:
+        """`topic` is empty where the request names the id."""
+        self.topic = topic
+        self.topic_id = topic_id
+        self.key: PartitionKey = (topic_id if topic_id != ZERO_UUID else topic, request.partition)
+        self.request = request
+        self.high_watermark = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+
+    def note_answer(self, answer: PartitionData) -> bool:
+        """Remember an answer; return whether it has anything that the one before did not.
+
+        After an error the high watermark counts as unknown, so that the first answer behind it is sent.
+        """
+        has_news = (
+            bool(answer.records)
+            or answer.error_code != 0
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+            or answer.preferred_read_replica >= 0
+            or answer.diverging_epoch.epoch >= 0
+        )
+        self.high_watermark = answer.high_watermark if answer.error_code == 0 else UNKNOWN_OFFSET
+        self.log_start_offset = answer.log_start_offset
+        return has_news
+
+
+class FetchSession:
+    """One session; `epoch` is what the next request must bring."""
+
+    __slots__ = ("created_ms", "epoch", "is_privileged", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: Iterable[FetchedPartition],
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+        now_ms: int,
+    ) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.partitions = {partition.key: partition for partition in partitions}
+        self.uses_topic_ids = uses_topic_ids
+        self.is_privileged = is_privileged
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+    def update(self, asked: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Take over what a request changes: partitions added, asked for otherwise, or forgotten."""
+        partitions = self.partitions
+        for partition in asked:
+            known = partitions.get(partition.key)
+            if known is None:
+                partitions[partition.key] = partition
+            else:
+                known.request = partition.request
+        for key in forgotten:
+            partitions.pop(key, None)
+
+    def note_answers(
+        self, answers: Iterable[tuple[FetchedPartition, PartitionData]]
+    ) -> list[tuple[FetchedPartition, PartitionData]]:
+        """Return the answers that have news; partitions with records go to the end of the order."""
+        news = []
+        for partition, answer in answers:
+            if self.partitions.get(partition.key) is not partition:
+                continue
+            if partition.note_answer(answer):
+                news.append((partition, answer))
+                if answer.records:
+                    del self.partitions[partition.key]
+                    self.partitions[partition.key] = partition
+        return news
+
+
+def next_epoch(epoch: int) -> int:
+    return epoch + 1 if epoch < MAX_EPOCH else 1
+
+
+class FetchContext:
+    """What one request asks for, and how its answers are to be sent. Made by FetchSessionCache.open."""
+
+    __slots__ = ("_cache", "_epoch", "_is_privileged", "_session", "_uses_topic_ids", "error_code", "partitions")
+
+    def __init__(
+        self,
+        partitions: Sequence[FetchedPartition],
+        *,
+        error_code: int = 0,
+        session: FetchSession | None = None,
+        wants_session_of: "FetchSessionCache | None" = None,
+        uses_topic_ids: bool = False,
+        is_privileged: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.error_code = error_code
+        self._session = session
+        self._epoch = session.epoch if session is not None else FINAL_EPOCH
+        self._cache = wants_session_of
+        self._uses_topic_ids = uses_topic_ids
+        self._is_privileged = is_privileged
+
+    def finish(
+        self, answers: list[tuple[FetchedPartition, PartitionData]], now_ms: int
+    ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionData]]]:
+        """Return (error code, session id, the answers to send).
+
+        An answer that is left out has no records, so nothing has to be released; where the session has moved on
+        meanwhile (a request sent twice), all are left out and their records are the caller's to release.
+        """
+        session = self._session
+        if session is not None:
+            if session.epoch != self._epoch:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
+            return 0, session.session_id, session.note_answers(answers)
+        if self._cache is None:
+            return self.error_code, NO_SESSION_ID, answers
+        session_id = self._cache.maybe_create(
+            answers, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged, now_ms=now_ms
+        )
+        return 0, session_id, answers
+
+
+class FetchSessionCache:
+    """All sessions of a broker. `new_session_id` returns a random int of [1, 2**31)."""
+
+    def __init__(self, max_slots: int, new_session_id: Callable[[], int]) -> None:
+        self._max_slots = max_slots
+        self._new_session_id = new_session_id
+        self._sessions: dict[int, FetchSession] = {}
+        """Least recently used first."""
+        self.eviction_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(self, request: FetchRequest, version: int, *, is_from_follower: bool, now_ms: int) -> FetchContext:
+        """Return what a request asks for, in its order; without partitions where it has a session error."""
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self._sessions.pop(session_id, None)
+            asked = _asked_once(request)
+            cache = self if epoch == INITIAL_EPOCH else None
+            return FetchContext(
+                asked,
+                wants_session_of=cache,
+                uses_topic_ids=version >= TOPIC_IDS_FROM,
+                is_privileged=is_from_follower,
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext((), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= TOPIC_IDS_FROM):
+            return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._continue(session, request, now_ms)
+
+    def _continue(self, session: FetchSession, request: FetchRequest, now_ms: int) -> FetchContext:
+        if request.topics or request.forgotten_topics_data:
+            session.update(_asked(request), _forgotten(request))
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchContext(_asked_once(request))
+        del self._sessions[session.session_id]
+        self._sessions[session.session_id] = session
+        session.last_used_ms = now_ms
+        session.epoch = next_epoch(session.epoch)
+        return FetchContext(list(session.partitions.values()), session=session)
+
+    def maybe_create(
+        self,
+        answers: Sequence[tuple[FetchedPartition, PartitionData]],
+        *,
+        uses_topic_ids: bool,
+        is_privileged: bool,
+        now_ms: int,
+    ) -> int:
+        """Create a session of the partitions just answered; return its id, NO_SESSION_ID where there is no room."""
+        has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
+        if not has_room:
+            return NO_SESSION_ID
+        session_id = self._new_session_id()
+        while session_id in self._sessions:
+            session_id = self._new_session_id()
+        for partition, answer in answers:
+            partition.note_answer(answer)
+        self._sessions[session_id] = FetchSession(
+            session_id,
+            [partition for partition, _ in answers],
+            uses_topic_ids=uses_topic_ids,
+            is_privileged=is_privileged,
+            now_ms=now_ms,
+        )
+        return session_id
+
+    def _evict(self, size: int, is_privileged: bool, now_ms: int) -> bool:
+        """Make room for a session of `size` partitions, if its rank allows; return whether there is room now."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            return self._remove_evicted(oldest)
+        candidates = [session for session in self._sessions.values() if _is_evictable(session, is_privileged)]
+        weakest = min(candidates, key=_rank, default=None)
+        if weakest is None or (is_privileged, size, 0) < _rank(weakest):
+            return False
+        return self._remove_evicted(weakest)
+
+    def _remove_evicted(self, session: FetchSession) -> bool:
+        del self._sessions[session.session_id]
+        self.eviction_count += 1
+        return True
+
+
+def _rank(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_privileged, len(session.partitions), session.session_id
+
+
+def _is_evictable(session: FetchSession, is_by_privileged: bool) -> bool:
+    is_old = session.last_used_ms - session.created_ms > EVICTION_MS
+    return is_old or (is_by_privileged and not session.is_privileged)
+
+
+def _asked(request: FetchRequest) -> list[FetchedPartition]:
+    return [
+        FetchedPartition(topic.topic, topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _asked_once(request: FetchRequest) -> list[FetchedPartition]:
+    """As _asked; of a partition that is named twice, the last counts, at the place of the first."""
+    asked = _asked(request)
+    if len(asked) < 2:
+        return asked
+    return list({partition.key: partition for partition in asked}.values())
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if topic.topic_id != ZERO_UUID else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]

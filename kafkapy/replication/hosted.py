@@ -1,0 +1,179 @@
+"""The partitions that have a replica on this broker, found by name or by topic id, and how metadata changes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.partition import Partition, Role
+from kafkapy.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.delta import LocalPartition, MetadataDelta
+    from kafkapy.storage.log import Log
+    from kafkapy.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafkapy.replication")
+
+HostedPartition: TypeAlias = "Partition[Log]"
+LogConfigs: TypeAlias = Callable[[Mapping[str, str]], LogConfig]
+NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
+
+
+class HostedPartitions:
+    """The table, and its changes. `image` is the metadata that it follows."""
+
+    def __init__(self, node_id: int, log_manager: LogManager, log_config: LogConfigs) -> None:
+        """`log_config(overrides)` gives the configuration of a topic with these overrides."""
+        self.image: MetadataImage = EMPTY_IMAGE
+        self._node_id = node_id
+        self._log_manager = log_manager
+        self._log_config = log_config
+        self._by_name: dict[str, dict[int, HostedPartition]] = {}
+        self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
+        self._high_watermarks: Mapping[TopicPartition, int] | None = None
+        """As checkpointed by the run before; until a partition's log has taken its own over."""
+
+    # -- finding --------------------------------------------------------------------------------------------------
+
+    def find(self, topic: str, partition_id: int) -> HostedPartition | None:
+        return self._by_name.get(topic, NO_PARTITIONS).get(partition_id)
+
+    def find_by_id(self, topic_id: Uuid, partition_id: int) -> HostedPartition | None:
+        return self._by_id.get(topic_id, NO_PARTITIONS).get(partition_id)
+
+    def missing_code(self, topic: str, partition_id: int) -> int:
+        """Return the error code of a partition that is not hosted here: does it exist elsewhere, or not at all?"""
+        is_elsewhere = self.image.topics.partition(topic, partition_id) is not None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        for partitions in self._by_name.values():
+            yield from partitions.values()
+
+    def __len__(self) -> int:
+        return sum(len(partitions) for partitions in self._by_name.values())
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> list[HostedPartition]:
+        """Follow the metadata; return the partitions whose waiting requests have to look again."""
+        self.image = image
+        touched: list[HostedPartition] = []
+        if delta.topics_changed is not None:
+            changes = delta.topics_changed.local_changes(self._node_id)
+            for topic_partition, topic_id in changes.deleted.items():
+                touched += self._delete(topic_partition, topic_id, now_ms)
+            for topic_partition, local in changes.leaders.items():
+                touched += self._lead(topic_partition, local, now_ms)
+            for topic_partition, local in changes.followers.items():
+                touched += self._follow(topic_partition, local, now_ms)
+        for resource_type, name in delta.configs_changed:
+            if resource_type == RESOURCE_TOPIC:
+                self._update_config(name)
+        return touched
+
+    def use_log_config(self, log_config: LogConfigs) -> None:
+        """The broker's own configuration changed: what topics inherit from it holds from the next append on."""
+        self._log_config = log_config
+        for topic in self._by_name:
+            self._update_config(topic)
+
+    def take_directory_offline(self, path: str) -> list[HostedPartition]:
+        """Take the partitions of a failed log directory out of service; return them."""
+        failed = [partition for partition in self if partition.log is not None and partition.log.log_dir.path == path]
+        for partition in failed:
+            partition.take_offline()
+        return failed
+
+    def _delete(self, topic_partition: TopicPartition, topic_id: Uuid, now_ms: int) -> list[HostedPartition]:
+        partition = self.find_by_id(topic_id, topic_partition.partition)
+        if partition is None:
+            return []
+        self._forget(partition)
+        partition.leave()
+        if partition.log is not None and not partition.log.is_offline:
+            try:
+                self._log_manager.delete_log(topic_partition, now_ms)
+            except StorageError as error:
+                logger.error("Could not delete the log of %s: %s", topic_partition, error)
+        return [partition]
+
+    def _lead(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:
+        partition = self._get_or_create(topic_partition, local, now_ms)
+        if partition.role is Role.OFFLINE:
+            return []
+        assert partition.log is not None
+        if partition.lead(local.registration):
+            partition.log.assign_leader_epoch(partition.leader_epoch, partition.leader_epoch_start_offset)
+        partition.maybe_advance_high_watermark()
+        return [partition]
+
+    def _follow(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:
+        partition = self._get_or_create(topic_partition, local, now_ms)
+        if partition.role is Role.OFFLINE:
+            return []
+        partition.follow(local.registration)
+        return [partition]
+
+    def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
+        partition = self.find_by_id(local.topic_id, topic_partition.partition)
+        if partition is not None:
+            return partition
+        log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
+        partition = Partition(topic_partition, local.topic_id, log, local_id=self._node_id)
+        self._by_name.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
+        self._by_id.setdefault(local.topic_id, {})[topic_partition.partition] = partition
+        return partition
+
+    def _open_log(
+        self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
+    ) -> Log | None:
+        """Return the partition's log, None where its directory is offline: the partition is then, too."""
+        config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic_partition.topic))
+        directory_id = registration.directory_of(self._node_id)
+        try:
+            log = self._log_manager.get_or_create_log(
+                topic_partition,
+                topic_id,
+                config,
+                now_ms,
+                directory_id=None if directory_id in RESERVED_DIRECTORIES else directory_id,
+            )
+        except (ApiError, StorageError) as error:
+            logger.error("Could not open the log of %s: %s", topic_partition, error)
+            return None
+        if log.config != config:
+            log.update_config(config)
+        log.update_high_watermark(self._checkpointed_high_watermark(topic_partition))
+        return log
+
+    def _checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
+        if self._high_watermarks is None:
+            self._high_watermarks = self._log_manager.read_high_watermarks()
+        return self._high_watermarks.get(topic_partition, 0)
+
+    def _forget(self, partition: HostedPartition) -> None:
+        topic, partition_id = partition.topic_partition
+        for partitions in (self._by_name.get(topic), self._by_id.get(partition.topic_id)):
+            if partitions is not None and partitions.get(partition_id) is partition:
+                del partitions[partition_id]
+        if not self._by_name.get(topic, True):
+            del self._by_name[topic]
+        if not self._by_id.get(partition.topic_id, True):
+            del self._by_id[partition.topic_id]
+
+    def _update_config(self, topic: str) -> None:
+        partitions = self._by_name.get(topic)
+        if partitions is None:
+            return
+        config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
+        for partition in partitions.values():
+            if partition.log is not None:
+                partition.log.update_config(config)

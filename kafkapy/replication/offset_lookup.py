@@ -1,0 +1,89 @@
+"""ListOffsets for one partition: by a special timestamp, or by time. Without tiered storage.
+
+    -1  latest          high watermark; last stable offset for read_committed; both O(1)
+    -2  earliest        log start offset; O(1)
+    -3  max timestamp   the first record that has it (KIP-734)
+    -4  earliest local  as -2 (KIP-405)
+    -5  latest tiered   none: offset -1 (KIP-1005)
+    -6  earliest pending upload    none: offset -1 (KIP-1023)
+
+Others are milliseconds: the first record at or after that time. Nothing at or behind what the reader may read is told.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.time_index import TimestampOffset
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.log import Log
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+MIN_VERSIONS: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version of ListOffsets that knows a special timestamp."""
+
+NOT_FOUND: Final = TimestampOffset(-1, -1, -1)
+
+
+def is_supported(timestamp_ms: int, version: int) -> bool:
+    """Return whether a version of ListOffsets may ask for this timestamp."""
+    return timestamp_ms >= 0 or version >= MIN_VERSIONS.get(timestamp_ms, version + 1)
+
+
+def find_offset(
+    partition: "HostedPartition", timestamp_ms: int, isolation: FetchIsolation, *, is_from_client: bool
+) -> TimestampOffset:
+    """Return what ListOffsets answers, NOT_FOUND where there is no such offset.
+
+    The partition's leadership is the caller's to check. Raises ApiError OFFSET_NOT_AVAILABLE for a client while a new
+    leader's high watermark has not reached the start of its epoch; NeedsWarming; StorageError.
+    """
+    log = partition.log
+    assert log is not None
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return log.earliest()
+    is_lagging = is_from_client and partition.leader_epoch_start_offset > log.high_watermark
+    end_offset = _end_offset(log, isolation)
+    if timestamp_ms == LATEST:
+        if is_lagging:
+            raise _not_available(partition)
+        return TimestampOffset(-1, end_offset, partition.leader_epoch)
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
+    is_max = timestamp_ms == MAX_TIMESTAMP
+    found = log.offset_of_max_timestamp() if is_max else log.offset_for_timestamp(timestamp_ms)
+    if found is None or found.offset >= end_offset:
+        if is_lagging:
+            raise _not_available(partition)
+        return NOT_FOUND
+    return found
+
+
+def _end_offset(log: "Log", isolation: FetchIsolation) -> int:
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return log.high_watermark
+    return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset
+
+
+def _not_available(partition: "HostedPartition") -> ApiError:
+    assert partition.log is not None
+    message = (
+        f"the high watermark {partition.log.high_watermark} of {partition.topic_partition} has not reached the start "
+        f"{partition.leader_epoch_start_offset} of leader epoch {partition.leader_epoch}"
+    )
+    return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, message)

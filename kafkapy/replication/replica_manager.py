@@ -1,0 +1,266 @@
+"""What a broker does with the partitions it hosts: append, wait for replicas, wait for data, delete, describe.
+
+Plain calls and callbacks on the event loop's thread. Answers are written straight into the structs of the response:
+`append_records`, `delete_records` and a FetchRead fill in what they are given, and say whether that is all. Where it is
+not, the `wait_for_...` calls keep the request in a purgatory and call `on_done` later, once.
+
+Whoever moves an offset tells the waiting: `complete_waiting`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_response import BatchIndexAndErrorMessage, PartitionProduceResponse
+from kafkapy.record.errors import InvalidRecordsError
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
+from kafkapy.replication.delayed_fetch import DelayedFetch
+from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
+from kafkapy.replication.hosted import HostedPartition, HostedPartitions
+from kafkapy.replication.partition import Role
+from kafkapy.seams import Clock
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.timer.purgatory import Purgatory
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafkapy.replication")
+
+NO_ACKS: Final = 0
+LEADER_ACKS: Final = 1
+ALL_ACKS: Final = -1
+HIGH_WATERMARK_OFFSET: Final = -1
+"""As the offset of a DeleteRecords: up to the high watermark."""
+
+NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+CODES_WITHOUT_LOG_START: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+"""Refusals of an append that do not tell the log start offset, as in Apache Kafka; the others do."""
+
+
+class ReplicaManager:
+    """See the module's text. `wheel` times out what waits; runtime/expirer.py turns it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: "LogManager",
+        clock: Clock,
+        wheel: TimingWheel,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+    ) -> None:
+        """`log_config(overrides)` gives the configuration of a topic with these overrides."""
+        self.node_id = node_id
+        self.partitions = HostedPartitions(node_id, log_manager, log_config)
+        self.log_manager = log_manager
+        self._clock = clock
+        self._produces = Purgatory(wheel)
+        self._fetches = Purgatory(wheel)
+        self._deletions = Purgatory(wheel)
+
+    @property
+    def image(self) -> "MetadataImage":
+        """The metadata that the partitions follow."""
+        return self.partitions.image
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait."""
+        return self._produces.waiting_count + self._fetches.waiting_count + self._deletions.waiting_count
+
+    # -- following the metadata -----------------------------------------------------------------------------------
+
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> None:
+        """Create, lead, follow and delete partitions and take over configs, as the metadata now says."""
+        for partition in self.partitions.apply(delta, image, now_ms):
+            self.complete_waiting(partition)
+
+    def handle_log_dir_failure(self, path: str) -> None:
+        """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on, those that wait too."""
+        failed = self.partitions.take_directory_offline(path)
+        logger.warning("Stopped serving %d partitions in dir %s because it has failed", len(failed), path)
+        for partition in failed:
+            self.complete_waiting(partition)
+
+    def complete_waiting(self, partition: HostedPartition) -> None:
+        """An offset or the role of a partition changed: complete the requests that waited for it."""
+        self._produces.check_and_complete(partition)
+        self._fetches.check_and_complete(partition)
+        self._deletions.check_and_complete(partition)
+
+    def shutdown(self) -> None:
+        """Answer everything that waits with what there is."""
+        for purgatory in (self._fetches, self._produces, self._deletions):
+            purgatory.complete_all()
+
+    # -- appending ------------------------------------------------------------------------------------------------
+
+    def append_records(
+        self,
+        appends: Sequence[PartitionAppend],
+        *,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> bool:
+        """Append to the partitions led here, filling in each one's response.
+
+        Returns whether the responses stand; with acks=-1 they may have to `wait_for_replicas`.
+        """
+        now_ms = self._clock.wall_ms()
+        for append in appends:
+            self._append(append, required_acks, origin, now_ms)
+        if required_acks != ALL_ACKS:
+            return True
+        is_done = True
+        for append in appends:
+            if not append.is_settled():
+                is_done = False
+        return is_done
+
+    def wait_for_replicas(
+        self, appends: Sequence[PartitionAppend], *, timeout_ms: int, on_done: Callable[[], None]
+    ) -> None:
+        """Call on_done() once all in-sync replicas have what append_records appended, or the time is up."""
+        waiting = [append for append in appends if append.required_offset >= 0]
+        self._produces.try_complete_else_watch(
+            DelayedProduce(waiting, on_done),
+            [append.partition for append in waiting],
+            timeout_ms=max(timeout_ms, 0),
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> None:
+        partition, response = append.partition, append.response
+        log = partition.log
+        if partition.role is not Role.LEADER or log is None:
+            _refuse(response, partition.check_leader() or KAFKA_STORAGE_ERROR, None)
+            return
+        if required_acks == ALL_ACKS and partition.is_under_min_isr:
+            response.log_start_offset = log.log_start_offset
+            message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
+            _refuse(response, NOT_ENOUGH_REPLICAS, message)
+            return
+        try:
+            result = log.append_as_leader(
+                append.records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
+            )
+        except (ApiError, StorageError, AssertionError) as error:
+            self._refuse_append(append, error)
+            return
+        response.base_offset = result.first_offset
+        response.log_append_time_ms = result.log_append_time_ms
+        response.log_start_offset = result.log_start_offset
+        append.required_offset = result.last_offset + 1
+        if partition.maybe_advance_high_watermark():
+            self.complete_waiting(partition)
+        else:
+            self._fetches.check_and_complete(partition)  # followers read up to the log's end
+
+    def _refuse_append(self, append: PartitionAppend, error: Exception) -> None:
+        partition, response = append.partition, append.response
+        if isinstance(error, ApiError):
+            if error.code not in CODES_WITHOUT_LOG_START and partition.log is not None:
+                response.log_start_offset = partition.log.log_start_offset
+            if isinstance(error, InvalidRecordsError):
+                response.record_errors = [
+                    BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                    for index, message in error.record_errors
+                ]
+            _refuse(response, error.code, error.message)
+        elif isinstance(error, StorageError):
+            _refuse(response, KAFKA_STORAGE_ERROR, error.message)
+        else:
+            logger.error("Taking %s offline: an invariant broke", partition.topic_partition, exc_info=error)
+            partition.take_offline()
+            self.complete_waiting(partition)
+            _refuse(response, UNKNOWN_SERVER_ERROR, None)
+
+    # -- fetching -------------------------------------------------------------------------------------------------
+
+    def wait_for_data(
+        self,
+        partitions: Sequence[tuple["FetchedPartition", HostedPartition]],
+        *,
+        isolation: FetchIsolation,
+        min_bytes: int,
+        max_wait_ms: int,
+        on_done: Callable[[], None],
+    ) -> DelayedFetch:
+        """Call on_done() once there are min_bytes to read, or something else to tell, or max_wait_ms has passed.
+
+        It may be called before this returns. `abandon` of what is returned ends the wait of a request that is gone.
+        """
+        operation = DelayedFetch(partitions, isolation=isolation, min_bytes=min_bytes, on_done=on_done)
+        keys = [partition for _, partition in partitions]
+        self._fetches.try_complete_else_watch(
+            operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()
+        )
+        return operation
+
+    # -- deleting -------------------------------------------------------------------------------------------------
+
+    def delete_records(self, deletions: Sequence[PartitionDeletion]) -> bool:
+        """Move log starts up to the offsets, filling in each one's result; return whether the results stand."""
+        is_done = True
+        for deletion in deletions:
+            try:
+                deletion.required_offset = self._delete_records(deletion)
+            except ApiError as error:
+                deletion.result.error_code = error.code
+            except StorageError:
+                deletion.result.error_code = KAFKA_STORAGE_ERROR
+            else:
+                is_done &= deletion.is_settled()
+        return is_done
+
+    def wait_for_deletions(
+        self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]
+    ) -> None:
+        """Call on_done() once all replicas begin where delete_records moved the start, or the time is up."""
+        waiting = [deletion for deletion in deletions if deletion.required_offset >= 0]
+        self._deletions.try_complete_else_watch(
+            DelayedDeleteRecords(waiting, on_done),
+            [deletion.partition for deletion in waiting],
+            timeout_ms=max(timeout_ms, 0),
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _delete_records(self, deletion: PartitionDeletion) -> int:
+        """Move one log start; return the offset that all replicas have to reach."""
+        partition = deletion.partition
+        code, log = partition.check_leader(), partition.log
+        if code or log is None:
+            raise ApiError(code or KAFKA_STORAGE_ERROR)
+        if log.config.is_compacted and not log.config.is_deleted_by_retention:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition} is compacted, not deleted")
+        offset = log.high_watermark if deletion.offset == HIGH_WATERMARK_OFFSET else deletion.offset
+        if offset < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
+        log.maybe_increment_log_start_offset(offset)
+        return offset
+
+
+def _refuse(response: PartitionProduceResponse, error_code: int, message: str | None) -> None:
+    response.error_code = error_code
+    response.base_offset = -1
+    response.error_message = message
