@@ -5,33 +5,11 @@ follows them, are one `struct` call; nothing looks at versions or schemas when i
 would leave.
 """
 
-from collections.abc import Iterable
-
-from kafkapy.protocol.codegen.layout import (
-    FIXED_CODES,
-    FIXED_SIZES,
-    FieldLayout,
-    MessageLayouts,
-    StructLayout,
-    message_layouts,
-)
-from kafkapy.protocol.codegen.spec import (
-    EMPTY_STRUCT,
-    INT_RANGES,
-    NONE,
-    FieldSpec,
-    MessageSpec,
-    StructSpec,
-    snake_case,
-    walk,
-)
-
-LINE_LENGTH = 120
-ANNOTATIONS = {
-    "bool": "bool", "float64": "float", "uuid": "bytes", "string": "str", "bytes": "bytes", "records": "Records",
-    **dict.fromkeys(INT_RANGES, "int"),
-}  # fmt: skip
-HELPERS = {"string": "string", "bytes": "byte_string", "records": "records"}
+from kafkapy.protocol.codegen.layout import MessageLayouts, message_layouts
+from kafkapy.protocol.codegen.read_function import ReadFunction
+from kafkapy.protocol.codegen.spec import EMPTY_STRUCT, NO_VERSION, NONE, FieldSpec, MessageSpec, StructSpec, walk
+from kafkapy.protocol.codegen.text import ANNOTATIONS, LINE_LENGTH, Body, default_value, function_name, wrap
+from kafkapy.protocol.codegen.write_function import WriteFunction
 
 
 def emit_module(spec: MessageSpec) -> str:
@@ -40,36 +18,12 @@ def emit_module(spec: MessageSpec) -> str:
     body = Body()
     functions: list[str] = []
     for layout in layouts.first_version:
-        functions += _Reader(layouts, layout, body).function()
-        functions += _Writer(layouts, layout, body).function()
+        functions += ReadFunction(layouts, layout, body).function()
+        functions += WriteFunction(layouts, layout, body).function()
     classes: list[str] = []
     for struct in walk(spec):
         classes += _class(spec, struct, body)
     return "\n".join([*_head(spec, body), *body.formats(), *classes, *functions, *_tables(layouts)]) + "\n"
-
-
-class Body:
-    """What a module's text has used so far: names of primitives.py, and compiled struct formats."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._formats: dict[tuple[str, str], str] = {}
-
-    def use(self, name: str) -> str:
-        self.names.add(name)
-        return name
-
-    def format(self, verb: str, codes: Iterable[str]) -> str:
-        """Return the module's name of struct's pack or unpack_from for these codes."""
-        codes = list(codes)
-        letters = "".join({"?": "t", "16s": "u"}.get(code, code) for code in codes)
-        name = f"_{verb}_{letters}"
-        self._formats[(name, verb)] = ">" + "".join(codes)
-        return name
-
-    def formats(self) -> list[str]:
-        methods = {"pack": "pack", "unpack": "unpack_from"}
-        return [f'{name} = Struct("{codes}").{methods[verb]}' for (name, verb), codes in sorted(self._formats.items())]
 
 
 def _head(spec: MessageSpec, body: Body) -> list[str]:
@@ -87,7 +41,7 @@ def _head(spec: MessageSpec, body: Body) -> list[str]:
     if body.formats():
         lines.append("from struct import Struct")
     names = sorted(body.names, key=_import_order)
-    lines += ["", *_wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
+    lines += ["", *wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
     if body.formats():
         lines.append("")
     return lines
@@ -99,20 +53,7 @@ def _import_order(name: str) -> tuple[int, str]:
 
 
 def _flexible_text(spec: MessageSpec) -> str:
-    return "never flexible" if spec.flexible_from == 32767 else f"flexible from {spec.flexible_from}"
-
-
-def _wrap(opening: str, items: list[str], closing: str, indent: str, *, bare: bool = False) -> list[str]:
-    """Return `opening items closing` on one line where it fits, else an item a line, each with its comma."""
-    line = f"{indent}{opening}{', '.join(items)}{closing}"
-    if bare:
-        line = line.replace("(", "").replace(")", "")
-    if len(line) <= LINE_LENGTH:
-        return [line]
-    return [f"{indent}{opening}", *(f"{indent}    {item}," for item in items), f"{indent}{closing}"]
-
-
-# Classes.
+    return "never flexible" if spec.flexible_from == NO_VERSION else f"flexible from {spec.flexible_from}"
 
 
 def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
@@ -124,7 +65,7 @@ def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
         "",
         "@dataclass(init=False, repr=False, eq=False)",
         f"class {struct.name}({base}):",
-        *_wrap("__slots__ = (", [f'"{name}"' for name in names], ",)" if len(names) == 1 else ")", "    "),
+        *wrap("__slots__ = (", [f'"{name}"' for name in names], ",)" if len(names) == 1 else ")", "    "),
         "",
     ]
     if is_root:
@@ -146,11 +87,11 @@ def _constructor(struct: StructSpec, body: Body) -> list[str]:
         f"{field.attribute}: {_annotation(field, body)} = {_argument_default(field, body)}" for field in struct.fields
     ]
     arguments.append("unknown_tagged_fields: dict[int, bytes] | None = None")
-    lines = _wrap("def __init__(", ["self", *arguments], ") -> None:", "    ")
+    lines = wrap("def __init__(", ["self", *arguments], ") -> None:", "    ")
     for field in struct.fields:
         name = field.attribute
         if _argument_default(field, body) == "EMPTY":
-            value = f"{_default(field, body)} if {name} is EMPTY else {name}"
+            value = f"{default_value(field, body)} if {name} is EMPTY else {name}"
             line = f"        self.{name} = {value}"
             lines += (
                 [line]
@@ -175,20 +116,7 @@ def _annotation(field: FieldSpec, body: Body) -> str:
 def _argument_default(field: FieldSpec, body: Body) -> str:
     if field.default is EMPTY_STRUCT or field.default == ():
         return body.use("EMPTY")
-    return _default(field, body)
-
-
-def _default(field: FieldSpec, body: Body) -> str:
-    """Return the expression that makes a field's default."""
-    if field.default is EMPTY_STRUCT:
-        return f"{field.type}()"
-    if field.default == ():
-        return "[]"
-    if field.type == "uuid" and field.default is not None:
-        return body.use("ZERO_UUID")
-    if isinstance(field.default, str):
-        return '"' + field.default.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(field.default).replace("b''", 'b""')
+    return default_value(field, body)
 
 
 def _tables(layouts: MessageLayouts) -> list[str]:
@@ -197,385 +125,6 @@ def _tables(layouts: MessageLayouts) -> list[str]:
     for table, verb in (("READERS", "read"), ("WRITERS", "write")):
         lines.append(f"{spec.name}.{table} = {{")
         for version, layout in layouts.by_version.items():
-            lines.append(f"    {version}: {_function_name(verb, layouts, layout)},")
+            lines.append(f"    {version}: {function_name(verb, layouts, layout)},")
         lines.append("}")
     return lines
-
-
-def _function_name(verb: str, layouts: MessageLayouts, layout: StructLayout) -> str:
-    return f"_{verb}_{snake_case(layout.spec.name)}_v{layouts.first_version[layout]}"
-
-
-# Readers.
-
-
-class _Reader:
-    """Writes the function that reads one layout; `data` and `position` name what is being read from."""
-
-    def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
-        self.layouts = layouts
-        self.layout = layout
-        self.body = body
-        self.lines: list[str] = []
-        self.indent = "    "
-        self.pending: list[tuple[str, str]] = []
-        self.data = "data"
-        self.position = "position"
-
-    def function(self) -> list[str]:
-        layout, name = self.layout, self.layout.spec.name
-        self.body.names |= {"Data", "new"}
-        opening = f"def {_function_name('read', self.layouts, layout)}("
-        header = _wrap(opening, ["data: Data", "position: int"], f") -> tuple[{name}, int]:", "")
-        self.emit(f"item = new({name})")
-        for field in layout.in_order:
-            self.field(field)
-        if layout.is_flexible:
-            self.pending.append(("tag_count", "B"))
-        self.flush()
-        self.absent_fields()
-        tags = self.tags() if layout.is_flexible else []
-        self.emit("return item, position")
-        return [*tags, "", "", *header, *self.lines]
-
-    def emit(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def flush(self) -> None:
-        """Read all pending fields of fixed size at once."""
-        if not self.pending:
-            return
-        targets = [target for target, _ in self.pending]
-        codes = [code for _, code in self.pending]
-        if codes == ["B"]:
-            self.emit(f"{targets[0]} = {self.data}[{self.position}]")
-        else:
-            call = f"{self.body.format('unpack', codes)}({self.data}, {self.position})"
-            line = f"{', '.join(targets)} = {call}" if len(targets) > 1 else f"({targets[0]},) = {call}"
-            if len(self.indent + line) <= LINE_LENGTH:
-                self.emit(line)
-            else:
-                self.lines += _wrap("(", targets, f") = {call}", self.indent)
-        self.emit(f"{self.position} += {sum(FIXED_SIZES[code] for code in codes)}")
-        self.pending = []
-
-    def field(self, field: FieldLayout) -> None:
-        spec, target = field.spec, f"item.{field.spec.attribute}"
-        if spec.is_array:
-            self.array(field, target)
-        elif spec.type in FIXED_CODES:
-            self.pending.append((target, FIXED_CODES[spec.type]))
-        elif field.struct is not None:
-            self.struct(field, field.struct, target)
-        else:
-            self.sized(spec.type, target, is_compact=field.is_compact, is_nullable=field.is_nullable)
-
-    def sized(self, kind: str, target: str, *, is_compact: bool, is_nullable: bool) -> None:
-        """Read a string, bytes or records: its length's beginning joins the pending fields."""
-        helper = ("compact_" if is_compact else "") + ("nullable_" if is_nullable else "") + HELPERS[kind]
-        self.body.use(helper)
-        data, position = self.data, self.position
-        if is_compact and not self.pending:
-            self.emit(f"{target}, {position} = {helper}({data}, {position} + 1, {data}[{position}])")
-            return
-        self.pending.append(("size", "B" if is_compact else "h" if kind == "string" else "i"))
-        self.flush()
-        self.emit(f"{target}, {position} = {helper}({data}, {position}, size)")
-
-    def struct(self, field: FieldLayout, layout: StructLayout, target: str) -> None:
-        if field.is_nullable:
-            self.pending.append(("marker", "b"))
-        self.flush()
-        call = f"{target}, {self.position} = {self.call(layout)}"
-        if not field.is_nullable:
-            self.emit(call)
-            return
-        self.emit("if marker < 0:")
-        self.emit(f"    {target} = None")
-        self.emit("else:")
-        self.emit(f"    {call}")
-
-    def call(self, layout: StructLayout) -> str:
-        return f"{_function_name('read', self.layouts, layout)}({self.data}, {self.position})"
-
-    def array(self, field: FieldLayout, target: str) -> None:
-        self.pending.append(("count", "B" if field.is_compact else "i"))
-        self.flush()
-        if not field.is_nullable:
-            self.elements(field, target)
-            return
-        self.emit(f"if count == {0 if field.is_compact else -1}:")
-        self.emit(f"    {target} = None")
-        self.emit("else:")
-        outer, self.indent = self.indent, self.indent + "    "
-        self.elements(field, target)
-        self.indent = outer
-
-    def elements(self, field: FieldLayout, target: str) -> None:
-        data, position = self.data, self.position
-        if field.is_compact:
-            self.body.use("compact_count")
-            self.emit(f"count, {position} = compact_count({data}, {position}, count, {field.element_bytes})")
-        else:
-            self.body.use("check_count")
-            self.emit(f"check_count({data}, {position}, count, {field.element_bytes})")
-        if field.spec.type in FIXED_CODES:
-            self.fixed_elements(FIXED_CODES[field.spec.type], target)
-            return
-        name = field.spec.attribute
-        self.emit(f"{name}_list: list[{ANNOTATIONS.get(field.spec.type, field.spec.type)}] = []")
-        self.emit("for _ in range(count):")
-        outer, self.indent = self.indent, self.indent + "    "
-        if field.struct is not None:
-            self.emit(f"{name}_item, {position} = {self.call(field.struct)}")
-        else:
-            self.sized(field.spec.type, f"{name}_item", is_compact=field.is_compact, is_nullable=False)
-        self.emit(f"{name}_list.append({name}_item)")
-        self.indent = outer
-        self.emit(f"{target} = {name}_list")
-
-    def fixed_elements(self, code: str, target: str) -> None:
-        data, position = self.data, self.position
-        if code == "16s":
-            self.emit(f"{target} = {self.body.use('uuid_list')}({data}, {position}, count)")
-        else:
-            self.emit(f'{target} = {self.body.use("int_list")}({data}, {position}, count, "{code}")')
-        self.emit(f"{position} += {FIXED_SIZES[code]} * count" if FIXED_SIZES[code] > 1 else f"{position} += count")
-
-    def absent_fields(self) -> None:
-        read = {field.spec for field in self.layout.in_order}
-        for field in self.layout.spec.fields:
-            if field not in read:
-                self.emit(f"item.{field.attribute} = {_default(field, self.body)}")
-        self.emit("item.unknown_tagged_fields = None")
-
-    def tags(self) -> list[str]:
-        """End the function with its tagged fields; return the function that reads those this layout knows."""
-        self.emit("if tag_count:")
-        self.body.use("tag_section")
-        if not self.layout.tagged:
-            self.emit("    item.unknown_tagged_fields, position = tag_section(data, position, tag_count)")
-            return []
-        name = _function_name("read_tags_of", self.layouts, self.layout)
-        self.emit(f"    position = {name}(item, data, position, tag_count)")
-        return _TagReader(self.layouts, self.layout, self.body).function()
-
-
-class _TagReader(_Reader):
-    """Writes the function that reads the known tagged fields of one layout, each from its own bytes."""
-
-    def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
-        super().__init__(layouts, layout, body)
-        self.data = "value"
-        self.position = "end"
-
-    def function(self) -> list[str]:
-        name = _function_name("read_tags_of", self.layouts, self.layout)
-        class_name = self.layout.spec.name
-        self.emit("tags, position = tag_section(data, position, tag_count)")
-        self.emit("if tags is None:")
-        self.emit("    return position")
-        for field in self.layout.tagged:
-            self.tag(field)
-        self.emit("item.unknown_tagged_fields = tags or None")
-        self.emit("return position")
-        arguments = [f"item: {class_name}", "data: Data", "position: int", "tag_count: int"]
-        return ["", "", *_wrap(f"def {name}(", arguments, ") -> int:", ""), *self.lines]
-
-    def tag(self, field: FieldLayout) -> None:
-        self.emit(f"value = tags.pop({field.spec.tag}, None)")
-        self.emit("if value is not None:")
-        outer, self.indent = self.indent, self.indent + "    "
-        self.emit("end = 0")
-        self.field(field)
-        self.flush()
-        self.emit(f"{self.body.use('check_tag_end')}({field.spec.tag}, value, end)")
-        self.indent = outer
-
-
-# Writers.
-
-
-class _Writer:
-    """Writes the function that writes one layout; `out` names what is being written to."""
-
-    def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
-        self.layouts = layouts
-        self.layout = layout
-        self.body = body
-        self.lines: list[str] = []
-        self.indent = "    "
-        self.pending: list[tuple[str, str]] = []
-        self.out = "out"
-
-    def function(self) -> list[str]:
-        layout = self.layout
-        self.body.use("Writer")
-        header = self.header("write")
-        for field in layout.missing:
-            self.condition(_is_set(field, f"item.{field.attribute}", self.layouts.spec, self.body))
-            self.emit(f'    raise {self.body.use("unwritable")}("{field.attribute}")')
-        for field_layout in layout.in_order:
-            self.field(field_layout)
-        self.flush()
-        tags = self.tags() if layout.is_flexible else self.no_tags()
-        return [*tags, "", "", *header, *self.lines]
-
-    def header(self, verb: str) -> list[str]:
-        name = _function_name(verb, self.layouts, self.layout)
-        return _wrap(f"def {name}(", ["out: Writer", f"item: {self.layout.spec.name}"], ") -> None:", "")
-
-    def emit(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def condition(self, terms: list[str]) -> None:
-        line = f"if {' or '.join(terms)}:"
-        if len(self.indent + line) <= LINE_LENGTH:
-            self.emit(line)
-            return
-        self.emit("if (")
-        self.emit(f"    {terms[0]}")
-        for term in terms[1:]:
-            self.emit(f"    or {term}")
-        self.emit("):")
-
-    def flush(self) -> None:
-        if not self.pending:
-            return
-        codes = ["B" if code == "?" else code for _, code in self.pending]
-        call = f"{self.out} += {self.body.format('pack', codes)}("
-        self.lines += _wrap(call, [value for value, _ in self.pending], ")", self.indent)
-        self.pending = []
-
-    def field(self, field: FieldLayout) -> None:
-        spec, value = field.spec, f"item.{field.spec.attribute}"
-        if spec.type in FIXED_CODES and not spec.is_array:
-            self.pending.append((value, FIXED_CODES[spec.type]))
-            return
-        self.flush()
-        can_be_null = spec.nullable != NONE and not self.is_known_set(field)
-        if can_be_null and not field.is_nullable and spec.type != "records":
-            self.emit(f"if {value} is None:")
-            self.emit(f'    raise {self.body.use("null_value")}("{spec.attribute}")')
-        if spec.is_array:
-            self.array(field, value)
-        elif field.struct is not None:
-            self.struct(field, field.struct, value)
-        else:
-            self.sized(spec.type, value, is_compact=field.is_compact, is_nullable=field.is_nullable)
-
-    def sized(self, kind: str, value: str, *, is_compact: bool, is_nullable: bool) -> None:
-        helper = "write_" + ("compact_" if is_compact else "") + ("nullable_" if is_nullable else "") + HELPERS[kind]
-        self.emit(f"{self.body.use(helper)}({self.out}, {value})")
-
-    def struct(self, field: FieldLayout, layout: StructLayout, value: str) -> None:
-        call = f"{_function_name('write', self.layouts, layout)}({self.out}, {value})"
-        if not field.is_nullable:
-            self.emit(call)
-            return
-        if self.is_known_set(field):
-            self.emit(f"{self.out}.append(1)")
-            self.emit(call)
-            return
-        self.emit(f"if {value} is None:")
-        self.emit(f"    {self.out}.append(0xFF)")
-        self.emit("else:")
-        self.emit(f"    {self.out}.append(1)")
-        self.emit(f"    {call}")
-
-    def is_known_set(self, field: FieldLayout) -> bool:
-        """Whether the lines before this one leave no doubt that the field is not null."""
-        return False
-
-    def array(self, field: FieldLayout, value: str) -> None:
-        if not field.is_nullable or self.is_known_set(field):
-            self.elements(field, value)
-            return
-        self.emit(f"if {value} is None:")
-        self.emit(f"    {self.out}.append(0)" if field.is_compact else f'    {self.out} += b"\\xff\\xff\\xff\\xff"')
-        self.emit("else:")
-        outer, self.indent = self.indent, self.indent + "    "
-        self.elements(field, value)
-        self.indent = outer
-
-    def elements(self, field: FieldLayout, value: str) -> None:
-        if field.is_compact:
-            self.emit(f"{self.body.use('write_uvarint')}({self.out}, len({value}) + 1)")
-        else:
-            self.emit(f"{self.out} += {self.body.format('pack', 'i')}(len({value}))")
-        code = FIXED_CODES.get(field.spec.type)
-        if code is not None and code != "16s":
-            code = "B" if code == "?" else code
-            self.emit(f'{self.body.use("write_ints")}({self.out}, {value}, "{code}")')
-            return
-        name = f"{field.spec.attribute}_item"
-        self.emit(f"for {name} in {value}:")
-        outer, self.indent = self.indent, self.indent + "    "
-        if field.struct is not None:
-            self.emit(f"{_function_name('write', self.layouts, field.struct)}({self.out}, {name})")
-        elif code == "16s":
-            self.emit(f"{self.out} += {self.body.format('pack', ['16s'])}({name})")
-        else:
-            self.sized(field.spec.type, name, is_compact=field.is_compact, is_nullable=False)
-        self.indent = outer
-
-    def no_tags(self) -> list[str]:
-        """Refuse tagged fields where the version has no room for them."""
-        self.emit("if item.unknown_tagged_fields:")
-        self.emit(f'    raise {self.body.use("unwritable")}("unknown_tagged_fields")')
-        return []
-
-    def tags(self) -> list[str]:
-        """End the function with its tagged fields; return the function that writes those this layout knows."""
-        spec = self.layouts.spec
-        terms = ["item.unknown_tagged_fields"]
-        for field in self.layout.tagged:
-            terms += _is_set(field.spec, f"item.{field.spec.attribute}", spec, self.body)
-        self.condition(terms)
-        name = _function_name("write_tags_of", self.layouts, self.layout)
-        if self.layout.tagged:
-            self.emit(f"    {name}(out, item)")
-        else:
-            self.body.use("write_tag_section")
-            self.emit("    write_tag_section(out, {}, item.unknown_tagged_fields)")
-        self.emit("else:")
-        self.emit("    out.append(0)")
-        return _TagWriter(self.layouts, self.layout, self.body).function() if self.layout.tagged else []
-
-
-class _TagWriter(_Writer):
-    """Writes the function that writes the tagged fields of one layout, those not at their defaults."""
-
-    def __init__(self, layouts: MessageLayouts, layout: StructLayout, body: Body) -> None:
-        super().__init__(layouts, layout, body)
-        self.out = "value"
-
-    def function(self) -> list[str]:
-        self.emit("tags: dict[int, bytes] = {}")
-        for field in self.layout.tagged:
-            self.condition(_is_set(field.spec, f"item.{field.spec.attribute}", self.layouts.spec, self.body))
-            outer, self.indent = self.indent, self.indent + "    "
-            self.emit("value = Writer()")
-            self.field(field)
-            self.flush()
-            self.emit(f"tags[{field.spec.tag}] = value.joined()")
-            self.indent = outer
-        self.emit(f"{self.body.use('write_tag_section')}(out, tags, item.unknown_tagged_fields)")
-        return ["", "", *self.header("write_tags_of"), *self.lines]
-
-    def is_known_set(self, field: FieldLayout) -> bool:
-        return field.spec.default is None
-
-
-def _is_set(field: FieldSpec, value: str, spec: MessageSpec, body: Body) -> list[str]:
-    """Return the terms of an `or` that is true when the field is not at its default."""
-    if field.default is None:
-        return [f"{value} is not None"]
-    if field.default is EMPTY_STRUCT:
-        terms = [f"{value} is None"] if field.nullable != NONE else []
-        for inner in spec.structs[field.type].fields:
-            terms += _is_set(inner, f"{value}.{inner.attribute}", spec, body)
-        return [*terms, f"{value}.unknown_tagged_fields"]
-    if isinstance(field.default, bool):
-        return [f"not {value}" if field.default else value]
-    return [f"{value} != {_default(field, body)}"]
