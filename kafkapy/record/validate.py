@@ -133,10 +133,11 @@ def validate_produce_records(records: ReadableBuffer | None, api_version: int) -
     Raises InvalidRecordsError: no batch or several, an old magic (INVALID_RECORD), zstd before version 7
     (UNSUPPORTED_COMPRESSION_TYPE); CorruptRecordError where no batch can be read.
     """
-    headers = list(_at_most(2, scan_headers(records if records is not None else b"")))
-    if not headers:
+    if records is None:
+        records = b""
+    header = next(scan_headers(records), None)
+    if header is None:
         raise InvalidRecordsError(f"Produce version {api_version} needs a record batch for each partition")
-    header = headers[0]
     if header.magic != 2:
         raise InvalidRecordsError(f"Produce version {api_version} takes batches of magic 2, not of {header.magic}")
     if header.attributes & CODEC_MASK == ZSTD and api_version < 7:
@@ -144,14 +145,9 @@ def validate_produce_records(records: ReadableBuffer | None, api_version: int) -
             f"Produce version {api_version} does not take zstd, which needs version 7",
             code=UNSUPPORTED_COMPRESSION_TYPE,
         )
-    if len(headers) > 1:
+    if len(records) > header.size_bytes and next(scan_headers(records, header.size_bytes), None) is not None:
         raise InvalidRecordsError(f"Produce version {api_version} takes one record batch for a partition, not several")
     return header
-
-
-def _at_most(count: int, headers: Iterator[BatchHeader]) -> Iterator[BatchHeader]:
-    for header, _ in zip(headers, range(count), strict=False):
-        yield header
 
 
 def validate_and_assign(
@@ -259,7 +255,12 @@ def _check_envelope(view: memoryview, header: BatchHeader, rules: ValidationRule
         raise InvalidRecordsError(f"base offset {header.base_offset} in an append to {where}, where 0 must be")
     if rules.origin is not AppendOrigin.REPLICATION and header.size_bytes > rules.max_message_bytes:
         raise _too_large(header.size_bytes, rules)
-    if not crc_is_valid(view, header.position, header.size_bytes):
+    if header.magic == 2:
+        end = header.position + header.size_bytes
+        is_valid = header.crc == crc32c(view[header.position + ATTRIBUTES_POSITION : end])
+    else:
+        is_valid = crc_is_valid(view, header.position, header.size_bytes)
+    if not is_valid:
         raise CorruptRecordError(f"the checksum of a record batch for {where} is wrong (stored: {header.crc})")
 
 
