@@ -411,7 +411,7 @@ def delta_to(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
     snapshot = MetadataDelta(EMPTY_IMAGE)
     for record in records:
         snapshot.replay(record)
-    return difference(image, snapshot.apply(image.provenance))
+    return snapshot if image.is_empty else difference(image, snapshot.apply(image.provenance))
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
