@@ -18,6 +18,13 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import ZERO_UUID, Uuid
 
 
+_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+}
+"""What clients of Apache Kafka read here, in its words."""
+
+
 async def handle(services: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if not services.config.node.delete_topic_enable:
         return _all_failed(request, _deletion_disabled(context.api_version))
@@ -119,7 +126,8 @@ def _result(name: str | None, topic_id: Uuid, error: ApiError | None) -> Deletab
 
 
 def _error(name: str | None, topic_id: Uuid, error: ErrorCode) -> DeletableTopicResult:
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=error.message)
+    message = _MESSAGES.get(error, error.message)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
 
 
 def _invalid(name: str | None, topic_id: Uuid, message: str) -> DeletableTopicResult:

@@ -104,6 +104,7 @@ def test_topics_are_deleted_by_name_at_every_version(version: int) -> None:
 
     assert {(result.name, result.error_code) for result in gone} == {("a", 0), ("nowhere", 3)}
     assert missing[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert missing[0].error_message == (None if version < 5 else "This server does not host this topic-partition.")
     assert not cluster.image.topics.by_name
 
 
