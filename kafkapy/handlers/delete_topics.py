@@ -17,7 +17,6 @@ from kafkapy.protocol.messages.delete_topics_response import DeletableTopicResul
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import ZERO_UUID, Uuid
 
-
 _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
