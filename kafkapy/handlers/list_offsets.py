@@ -22,12 +22,14 @@ from kafkapy.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from kafkapy.replication.offset_lookup import find_offset, is_supported
+from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.time_index import TimestampOffset
 
 CONSUMER_REPLICA_ID: Final = -1
+LEADER_EPOCHS_FROM: Final = 4
 OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
@@ -59,9 +61,8 @@ class _Lookup:
             return ListOffsetsPartitionResponse(asked.partition_index, self._known_code(error.code))
         except StorageError:
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
-        return ListOffsetsPartitionResponse(
-            asked.partition_index, 0, found.timestamp_ms, found.offset, found.leader_epoch
-        )
+        leader_epoch = found.leader_epoch if self._version >= LEADER_EPOCHS_FROM else NO_LEADER_EPOCH
+        return ListOffsetsPartitionResponse(asked.partition_index, 0, found.timestamp_ms, found.offset, leader_epoch)
 
     def _check(self, topic: str, asked: ListOffsetsPartition) -> None:
         if not self._access.allows(topic):
