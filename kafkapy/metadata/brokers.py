@@ -126,13 +126,16 @@ class BrokerControl:
     # -- registration ---------------------------------------------------------------------------------------------
 
     def registration_record(
-        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
+        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int, is_local: bool = False
     ) -> RegisterBrokerRecord:
         """Return the record that registers a broker, a new incarnation at epoch `next_offset`.
 
+        `is_local`: the broker runs in the controller's own process, so that an earlier incarnation is known to be dead.
         The same incarnation registering again keeps its epoch, its fencing and its shutdown. Raises ApiError.
         """
-        self._check_registration(request, now_ms)
+        if not is_local:
+            self._check_session(request, now_ms)
+        self._check_registration(request)
         existing = self.brokers.get(request.broker_id)
         is_same = existing is not None and existing.incarnation_id == request.incarnation_id
         record = RegisterBrokerRecord(
@@ -170,17 +173,19 @@ class BrokerControl:
         existing = self.brokers.get(request.broker_id)
         return existing is None or existing.incarnation_id != request.incarnation_id
 
-    def _check_registration(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
-        if request.cluster_id != self._cluster_id:
-            raise ApiError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
-            )
+    def _check_session(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
         if self.is_new_incarnation(request) and self.has_valid_session(request.broker_id, now_ms):
             raise ApiError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 "Another broker is registered with that broker id. If the broker was recently restarted this should "
                 "self-resolve once the heartbeat manager expires the broker's session.",
+            )
+
+    def _check_registration(self, request: BrokerRegistrationRequest) -> None:
+        if request.cluster_id != self._cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
             )
         if request.is_migrating_zk_broker:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")

@@ -96,12 +96,12 @@ class BrokerLifecycle:
     async def register(self) -> int:
         """Register with the controller and begin to send heartbeats; return the broker epoch.
 
-        Waits as long as there is no active controller or the last incarnation's session lives. Raises ApiError for what
-        waiting does not cure (another cluster's id, a feature level that we do not know).
+        Waits as long as there is no active controller. Raises ApiError for what waiting does not cure (another
+        cluster's id, a feature level that we do not know).
         """
         response = await self._ask_until_answered(
             lambda: self._controller.write(
-                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms)
+                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True)
             )
         )
         self.broker_epoch = response.broker_epoch

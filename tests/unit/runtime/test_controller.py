@@ -375,6 +375,26 @@ def test_registration_waits_for_a_controller() -> None:
     on_node(scenario)
 
 
+def test_broker_killed_in_this_process_is_back_without_waiting_for_its_session() -> None:
+    async def scenario(node: Node) -> None:
+        killed = await node.started()
+        await node.create("orders")
+        await killed.close()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        again = node.lifecycle(b"j" * 16)
+        await again.register()
+        await again.unfence()
+
+        assert loop.time() - started < 0.1
+        assert node.controller.image.topics.by_name["orders"].partitions[0].leader == 1
+        assert again.broker_epoch > killed.broker_epoch
+        await again.close()
+
+    on_node(scenario)
+
+
 def test_broker_of_another_cluster_is_told_so() -> None:
     async def scenario(node: Node) -> None:
         node.quorum.lead()
