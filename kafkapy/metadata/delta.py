@@ -5,8 +5,7 @@ Parts that no record touched are shared with the image before. `topics_changed`,
 A record that cannot follow from the image is a broken log: replay raises AssertionError.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkapy.metadata.image import (
@@ -20,10 +19,10 @@ from kafkapy.metadata.image import (
     MetadataImage,
     Provenance,
     QuotaEntity,
-    TopicImage,
     TopicsImage,
 )
 from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
+from kafkapy.metadata.topics_delta import LocalPartition, TopicsDelta
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
@@ -45,7 +44,9 @@ from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
 from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
-from kafkapy.types import TopicPartition, Uuid
+from kafkapy.types import Uuid
+
+__all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
 
 MIN_METADATA_VERSION: Final = 7
 """3.3-IV3: the oldest level that Kafka 4 replays."""
@@ -69,7 +70,7 @@ class MetadataDelta:
         self.next_producer_id: int | None = None
 
     @property
-    def topics_changed(self) -> "TopicsDelta | None":
+    def topics_changed(self) -> TopicsDelta | None:
         """The created, changed and deleted topics, None when there are none."""
         return self.topics if self.topics.changed or self.topics.deleted else None
 
@@ -267,142 +268,6 @@ _REPLAY: Final[dict[int, Callable[[MetadataDelta, Any], None]]] = {
 }
 
 
-@dataclass(slots=True)
-class TopicDelta:
-    """One topic's changed partitions; `image` is the topic before (without partitions when it is new)."""
-
-    image: TopicImage
-    is_created: bool
-    partition_changes: dict[int, PartitionRegistration] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.image.name
-
-    @property
-    def topic_id(self) -> Uuid:
-        return self.image.topic_id
-
-    def partition(self, partition_id: int) -> PartitionRegistration | None:
-        """Return a partition as the records so far leave it."""
-        return self.partition_changes.get(partition_id) or self.image.partitions.get(partition_id)
-
-    def apply(self) -> TopicImage:
-        return TopicImage(self.image.name, self.image.topic_id, {**self.image.partitions, **self.partition_changes})
-
-
-@dataclass(slots=True)
-class LocalPartition:
-    """A changed partition that a broker has a replica of."""
-
-    topic_id: Uuid
-    registration: PartitionRegistration
-    is_new_leader_epoch: bool
-    """Whether the leader epoch changed, or the partition is new here."""
-
-
-@dataclass(slots=True)
-class LocalChanges:
-    """What a delta means to one broker; a partition is in exactly one of the three."""
-
-    deleted: dict[TopicPartition, Uuid] = field(default_factory=dict)
-    """Partitions without a replica here any more, with the topic id they had."""
-    leaders: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
-    followers: dict[TopicPartition, LocalPartition] = field(default_factory=dict)
-
-
-class TopicsDelta:
-    """Created, changed and deleted topics. A topic deleted and created again under its name is in both, by its ids."""
-
-    def __init__(self, image: TopicsImage) -> None:
-        self.image = image
-        self.changed: dict[Uuid, TopicDelta] = {}
-        self.deleted: dict[Uuid, TopicImage] = {}
-        """Deleted topics as they were in the image before."""
-        self._created: dict[str, Uuid] = {}
-
-    def create(self, name: str, topic_id: Uuid) -> None:
-        previous = self.image.by_name.get(name)
-        is_free = name not in self._created and (previous is None or previous.topic_id in self.deleted)
-        assert is_free, f"topic {name} is created twice"
-        self.changed[topic_id] = TopicDelta(TopicImage(name, topic_id, {}), is_created=True)
-        self._created[name] = topic_id
-
-    def set_partition(self, topic_id: Uuid, partition_id: int, registration: PartitionRegistration) -> None:
-        self._topic(topic_id).partition_changes[partition_id] = registration
-
-    def change_partition(self, record: PartitionChangeRecord) -> None:
-        topic = self._topic(record.topic_id)
-        partition = topic.partition(record.partition_id)
-        assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
-        topic.partition_changes[record.partition_id] = partition.merge(record)
-
-    def clear_elr(self, name: str) -> None:
-        """Forget the eligible leader replicas of a topic, of all topics when `name` is empty."""
-        for topic_id in list(self._all_topic_ids() if name == "" else [self._id_of(name)]):
-            topic = self.changed.get(topic_id) or TopicDelta(self.image.by_id[topic_id], is_created=False)
-            for partition_id, partition in topic.apply().partitions.items():
-                if partition.elr or partition.last_known_elr:
-                    change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
-                    self.set_partition(topic_id, partition_id, partition.merge(change))
-
-    def remove(self, topic_id: Uuid) -> str:
-        """Delete a topic, return its name."""
-        delta = self.changed.pop(topic_id, None)
-        if delta is not None and delta.is_created:
-            del self._created[delta.name]
-            return delta.name
-        image = self.image.by_id.get(topic_id)
-        assert image is not None, "a topic is removed that does not exist"
-        assert topic_id not in self.deleted, f"topic {image.name} is removed twice"
-        self.deleted[topic_id] = image
-        return image.name
-
-    def apply(self) -> TopicsImage:
-        if not self.changed and not self.deleted:
-            return self.image
-        by_id: dict[Uuid, TopicImage | None] = dict.fromkeys(self.deleted)
-        by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
-        for topic_id, delta in self.changed.items():
-            topic = delta.apply()
-            by_id[topic_id] = by_name[topic.name] = topic
-        return TopicsImage(self.image.by_name.updated(by_name), self.image.by_id.updated(by_id))
-
-    def local_changes(self, broker_id: int) -> LocalChanges:
-        """Return what the delta means to one broker: partitions to delete, to lead, to follow."""
-        changes = LocalChanges()
-        for topic in self.deleted.values():
-            for partition_id, partition in topic.partitions.items():
-                if broker_id in partition.replicas:
-                    changes.deleted[TopicPartition(topic.name, partition_id)] = topic.topic_id
-        for delta in self.changed.values():
-            for partition_id, partition in delta.partition_changes.items():
-                _add_local_change(changes, delta, partition_id, partition, broker_id)
-        return changes
-
-    def _all_topic_ids(self) -> Iterator[Uuid]:
-        yield from (topic_id for topic_id in self.image.by_id if topic_id not in self.deleted)
-        yield from self._created.values()
-
-    def _id_of(self, name: str) -> Uuid:
-        topic_id = self._created.get(name)
-        if topic_id is not None:
-            return topic_id
-        image = self.image.by_name.get(name)
-        assert image is not None, f"topic {name} does not exist"
-        assert image.topic_id not in self.deleted, f"topic {name} is removed already"
-        return image.topic_id
-
-    def _topic(self, topic_id: Uuid) -> TopicDelta:
-        delta = self.changed.get(topic_id)
-        if delta is None:
-            image = self.image.by_id.get(topic_id)
-            assert image is not None, "a topic changes that does not exist"
-            assert topic_id not in self.deleted, f"topic {image.name} changes after its removal"
-            delta = self.changed[topic_id] = TopicDelta(image, is_created=False)
-        return delta
-
-
 def delta_to(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
     """Return the delta from `image` to the image that a whole snapshot's records describe.
 
@@ -445,21 +310,6 @@ def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> None:
         for partition_id, partition in topic.partitions.items():
             if before is None or before.partitions.get(partition_id) != partition:
                 delta.set_partition(topic_id, partition_id, partition)
-
-
-def _add_local_change(
-    changes: LocalChanges, delta: TopicDelta, partition_id: int, partition: PartitionRegistration, broker_id: int
-) -> None:
-    previous = delta.image.partitions.get(partition_id)
-    if broker_id not in partition.replicas:
-        if previous is not None and broker_id in previous.replicas:
-            changes.deleted[TopicPartition(delta.name, partition_id)] = delta.topic_id
-        return
-    if previous is not None and previous.partition_epoch == partition.partition_epoch:
-        return
-    is_new_leader_epoch = previous is None or previous.leader_epoch != partition.leader_epoch
-    side = changes.leaders if partition.leader == broker_id else changes.followers
-    side[TopicPartition(delta.name, partition_id)] = LocalPartition(delta.topic_id, partition, is_new_leader_epoch)
 
 
 def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[Any, Any]:

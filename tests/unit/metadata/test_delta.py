@@ -2,11 +2,12 @@
 
 import pytest
 
-from kafkapy.metadata.delta import LocalPartition, MetadataDelta, delta_to, difference
+from kafkapy.metadata.delta import MetadataDelta, delta_to, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage, Provenance
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.snapshot import encoded_slices, image_records
+from kafkapy.metadata.topics_delta import LocalPartition
 from kafkapy.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
