@@ -8,6 +8,7 @@ A frame that has begun to arrive holds bytes that only its completion frees. So 
 other for ever, one of them at a time, the lease holder, is read from while the account is full.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -25,13 +26,15 @@ class Reader(Protocol):
 class Backlog:
     """The account, and those who wait for it to have room, in the order they came."""
 
-    __slots__ = ("_max_bytes", "_max_requests", "bytes", "lease_holder", "requests", "waiting")
+    __slots__ = ("_max_bytes", "_max_requests", "_on_wait", "bytes", "lease_holder", "requests", "waiting")
 
-    def __init__(self, *, max_bytes: int, max_requests: int) -> None:
+    def __init__(self, *, max_bytes: int, max_requests: int, on_wait: Callable[[], None]) -> None:
+        """`on_wait` is called whenever somebody has to wait."""
         assert max_bytes > 0
         assert max_requests > 0
         self._max_bytes = max_bytes
         self._max_requests = max_requests
+        self._on_wait = on_wait
         self.waiting: dict[Reader, None] = {}
         self.bytes = 0
         self.requests = 0
@@ -49,6 +52,7 @@ class Backlog:
             self.lease_holder = reader
             return True
         self.waiting[reader] = None
+        self._on_wait()
         return False
 
     def end_lease(self, reader: Reader) -> bool:

@@ -24,7 +24,7 @@ class ThreadIoPool:
     def __init__(self, loop: asyncio.AbstractEventLoop, thread_count: int) -> None:
         assert thread_count > 0
         self._loop = loop
-        self._thread_count = thread_count
+        self._max_threads = thread_count
         self._threads: list[threading.Thread] = []
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._done: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
@@ -33,13 +33,18 @@ class ThreadIoPool:
         self._is_closed = False
         self.unfinished_count = 0
 
+    @property
+    def thread_count(self) -> int:
+        """How many workers have been started."""
+        return len(self._threads)
+
     def submit(self, call: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `call` on a worker, then `on_done(result, error)` on the loop. After close: a RuntimeError."""
         if self._is_closed:
             self._loop.call_soon(on_done, None, RuntimeError("the IO pool is closed"))
             return
         self.unfinished_count += 1
-        if self.unfinished_count > len(self._threads) < self._thread_count:
+        if self.unfinished_count > len(self._threads) < self._max_threads:
             self._start_thread()
         self._calls.put((call, on_done))
 

@@ -39,9 +39,9 @@ ACCEPT_PAUSE_MS = 500
 HALF_CLOSED_LINGER_MS = 5_000
 """How long a peer that has ended its side is still answered. Kafka closes at once and loses those answers."""
 
-LEASE_MS = 30_000
-"""With the queued bytes at their bound, one begun frame at a time may be completed, within this time (a client's own
-time-out for a request). A named deviation: Kafka waits for connections.max.idle.ms, and so does everybody."""
+STALLED_FRAME_MS = 20_000
+"""With the queued bytes at their bound and others waiting, a begun frame that is not whole after so long (up to half as
+long again) costs its connection. A named deviation: Kafka waits for connections.max.idle.ms, and so does everybody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ class Link:
         "_machine",
         "_processor",
         "_route",
-        "_unstarted_bytes",
         "_warm_until",
         "_warming",
         "info",
@@ -54,6 +53,7 @@ class Link:
         "is_dirty",
         "is_queued",
         "last_active",
+        "unstarted_bytes",
     )
 
     def __init__(self, processor: "Processor", channel: Channel, info: ConnectionInfo) -> None:
@@ -70,7 +70,7 @@ class Link:
         self._is_reading = False
         self._is_resting = False  # may not be read from now; a resume is due
         self._is_writing = False  # waits for the channel to become writable
-        self._unstarted_bytes = 0
+        self.unstarted_bytes = 0
         self._warming: FileRegion | None = None
         self._warm_until = 0  # of the region at the head: positions below it were warmed
         self.is_closed = False
@@ -86,6 +86,11 @@ class Link:
     @property
     def is_mid_frame(self) -> bool:
         return self._machine.is_mid_frame
+
+    @property
+    def begun_frame(self) -> int | None:
+        """Return which frame of the connection has begun to arrive and is not whole, None where none has."""
+        return self._machine.started_count if self._machine.is_mid_frame else None
 
     @property
     def is_idle(self) -> bool:
@@ -152,7 +157,7 @@ class Link:
                     break
             elif is_drained or bytes_left <= 0:
                 break
-            elif not self._may_receive():
+            elif not self._backlog.may_receive(self):
                 self._is_resting = True
                 break
             else:
@@ -163,16 +168,6 @@ class Link:
             self._ensure_reading()
         if self._backlog.waiting:
             self._processor.wake_waiting(self)
-
-    def _may_receive(self) -> bool:
-        backlog = self._backlog
-        if not backlog.is_full:
-            return True
-        held_lease = backlog.lease_holder is self
-        may_receive = backlog.may_receive(self)
-        if may_receive and not held_lease:
-            self._processor.watch_lease(self)
-        return may_receive
 
     def _receive(self) -> tuple[int, bool]:
         """Receive once; return the count and whether the channel has no more for now."""
@@ -194,7 +189,7 @@ class Link:
         if count == 0:
             self._end_of_input()
             return 0, True
-        self._unstarted_bytes += count
+        self.unstarted_bytes += count
         self._backlog.bytes += count
         return count, count < wanted
 
@@ -203,7 +198,7 @@ class Link:
         machine = self._machine
         sequence = machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
-        self._unstarted_bytes -= frame_bytes
+        self.unstarted_bytes -= frame_bytes
         coroutine = self._route(self.info, frame)
         try:
             awaited = coroutine.send(None)
@@ -418,7 +413,7 @@ class Link:
         self.is_closed = True
         regions = self._machine.close()
         self._channel.close()
-        self._processor.forget(self, self._unstarted_bytes)
+        self._processor.forget(self, self.unstarted_bytes)
         for region in regions:
             if region is not self._warming:
                 region.release()

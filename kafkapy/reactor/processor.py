@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kafkapy.protocol.connection import ConnectionInfo, Route
 from kafkapy.reactor.backlog import Backlog
-from kafkapy.reactor.limits import LEASE_MS, ReactorLimits
+from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.suspended import Suspended
 from kafkapy.seams import Channel, IoPool
@@ -94,19 +94,6 @@ class Processor:
         else:
             self.maybe_resume_waiting()
 
-    def watch_lease(self, link: Link) -> None:
-        """Close `link` if it keeps the others from being read for too long: its begun frame fills the backlog."""
-        self.loop.call_later(LEASE_MS / 1000, self._end_lease, link)
-
-    def _end_lease(self, link: Link) -> None:
-        if self.backlog.lease_holder is not link:
-            return
-        if self.backlog.is_full and self.backlog.waiting:
-            logger.warning("Closing connection %s: its frame does not arrive, and others wait", link.info.connection_id)
-            link.close()
-        elif self.backlog.end_lease(link):
-            self._resume_soon()
-
     def _resume_soon(self) -> None:
         if not self._is_resuming:
             self._is_resuming = True
@@ -175,4 +162,5 @@ class Processor:
             link.close()
         for suspended in list(self.suspended):
             suspended.cancel()
+            self.backlog.bytes -= suspended.frame_bytes
         self.suspended.clear()

@@ -1,14 +1,19 @@
 """The reactor: listeners, acceptors and processors of one broker, on one event loop."""
 
 import asyncio
+import logging
+from collections.abc import Iterator
 
 from kafkapy.protocol.connection import ConnectionInfo, Route
 from kafkapy.reactor.acceptor import Acceptor, ConnectionQuotas, new_connection_info
 from kafkapy.reactor.backlog import Backlog
-from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.limits import STALLED_FRAME_MS, ReactorLimits
+from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.seams import Channel, IoPool, Listener
+
+logger = logging.getLogger(__name__)
 
 _QUIET_POLL_SECONDS = 0.01
 
@@ -22,7 +27,10 @@ class Reactor:
         self._loop = loop
         self._limits = limits
         self._quotas = ConnectionQuotas(limits)
-        self.backlog = Backlog(max_bytes=limits.queued_bytes, max_requests=limits.queued_max_requests)
+        self.backlog = Backlog(
+            max_bytes=limits.queued_bytes, max_requests=limits.queued_max_requests, on_wait=self._watch_stalls
+        )
+        self._stall_watch: asyncio.TimerHandle | None = None
         self.acceptors: list[Acceptor] = []
         self.processors = [
             Processor(
@@ -93,6 +101,8 @@ class Reactor:
     def close(self) -> None:
         """Close everything now; handlers that wait are cancelled."""
         self.stop_accepting()
+        if self._stall_watch is not None:
+            self._stall_watch.cancel()
         for processor in self.processors:
             processor.close()
 
@@ -101,6 +111,36 @@ class Reactor:
         info = new_connection_info(channel, listener_name, security_protocol, index, self._dealt_count)
         self._dealt_count += 1
         self.processors[index].adopt(channel, info)
+
+    # ---- a full backlog
+
+    def _watch_stalls(self) -> None:
+        """Somebody waits: see to it that frames which do not arrive do not keep the backlog full."""
+        if self._stall_watch is None:
+            self._look_again([])
+
+    def _look_again(self, looks: list[dict[Link, int]]) -> None:
+        self._stall_watch = self._loop.call_later(STALLED_FRAME_MS / 2 / 1000, self._close_stalled, looks)
+
+    def _close_stalled(self, looks: list[dict[Link, int]]) -> None:
+        """Compare the begun frames with those of two looks ago; close the largest that has not moved on.
+
+        Nothing is noted for this while the backlog has room, so that a request costs nothing for it.
+        """
+        self._stall_watch = None
+        if not self.backlog.is_full or not self.backlog.waiting:
+            return
+        begun = {link: frame for link in self._links() if (frame := link.begun_frame) is not None}
+        stalled = [link for link, frame in begun.items() if len(looks) == 2 and looks[0].get(link) == frame]
+        if stalled:
+            worst = max(stalled, key=lambda link: link.unstarted_bytes)
+            logger.warning("Closing connection %s: its frame stalls while others wait", worst.info.connection_id)
+            worst.close()
+        self._look_again([*looks[-1:], begun])
+
+    def _links(self) -> Iterator[Link]:
+        for processor in self.processors:
+            yield from processor.links
 
     def _on_closed(self, info: ConnectionInfo) -> None:
         self._quotas.remove(info.listener_name, info.peer_host)

@@ -32,6 +32,7 @@ class _Pipe:
         self._loop = loop
         self._rules = rules
         self._last_arrival = 0.0
+        self._under_way: deque[bytes] = deque()  # of equal times a loop keeps no order
         self.arrived = bytearray()
         self.is_ended = False
         self.is_reset = False
@@ -61,9 +62,11 @@ class _Pipe:
     def _deliver_later(self, piece: bytes) -> None:
         delay_ms = self._loop.rng.uniform(self._rules.min_delay_ms, self._rules.max_delay_ms)
         self._last_arrival = max(self._last_arrival, self._loop.now + delay_ms / 1000)
-        self._loop.call_at(self._last_arrival, self._deliver, piece)
+        self._under_way.append(piece)
+        self._loop.call_at(self._last_arrival, self._deliver)
 
-    def _deliver(self, piece: bytes) -> None:
+    def _deliver(self) -> None:
+        piece = self._under_way.popleft()
         if piece:
             self.arrived += piece
         else:

@@ -1,0 +1,303 @@
+"""Requests and answers over simulated connections: order, overlap, errors, muting, the end of a connection."""
+
+import asyncio
+import struct
+
+import pytest
+
+from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
+from kafkapy.protocol.primitives import Writer
+from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.seams import FileRegion
+from tests.sim.bytes_file import BytesFile
+from tests.sim.loop import SimLoop, run
+from tests.sim.network import LinkRules
+from tests.sim.reactor_world import World, answer, wait_handler
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_answers_come_in_request_order_though_waits_overlap(seed: int):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, wait=wait_handler, rules=LinkRules(0, 5, max_piece_bytes=7))
+        client = world.connect()
+        waits = [loop.rng.randrange(0, 300) for _ in range(30)]
+        requests = [b"wait %d %d" % (wait, index) for index, wait in enumerate(waits)]
+        for request in requests:
+            await client.send_frame(request)
+        assert [await client.receive_frame() for _ in requests] == requests
+        assert world.started == requests
+        assert loop.now_ms() < 300 + 1100, "the waits overlapped"
+
+    run(main, seed=seed)
+
+
+def test_the_next_request_starts_when_the_one_before_waits():
+    async def main(loop: SimLoop) -> None:
+        steps = []
+
+        async def step(info: ConnectionInfo, request: bytes) -> Writer:
+            steps.append(b"start " + request)
+            steps.append(b"append " + request)
+            await asyncio.sleep(0.01)
+            steps.append(b"end " + request)
+            return answer(request)
+
+        world = World(loop, step=step)
+        client = world.connect()
+        await client.send(frame(b"step 1") + frame(b"step 2"))
+        await client.receive_frame()
+        assert steps[:4] == [b"start step 1", b"append step 1", b"start step 2", b"append step 2"]
+
+    run(main)
+
+
+def test_a_handler_may_yield_to_the_loop_and_await_tasks():
+    async def main(loop: SimLoop) -> None:
+        async def busy(info: ConnectionInfo, request: bytes) -> Writer:
+            await asyncio.sleep(0)
+            results = await asyncio.gather(asyncio.sleep(0.01, b"a"), asyncio.sleep(0.02, b"b"))
+            return answer(b"".join(results))
+
+        client = World(loop, busy=busy).connect()
+        await client.send_frame(b"busy x")
+        assert await client.receive_frame() == b"ab"
+
+    run(main)
+
+
+def test_a_request_without_an_answer_keeps_the_order():
+    async def main(loop: SimLoop) -> None:
+        async def silent(info: ConnectionInfo, request: bytes) -> None:
+            await asyncio.sleep(0.02)
+
+        world = World(loop, silent=silent)
+        client = world.connect()
+        await client.send(frame(b"echo 1") + frame(b"silent 2") + frame(b"echo 3"))
+        assert [await client.receive_frame(), await client.receive_frame()] == [b"echo 1", b"echo 3"]
+        assert loop.now_ms() >= 20
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", struct.pack(">i", 104_857_601), frame(b"??")]
+)
+def test_a_bad_frame_closes_its_own_connection_only(bad: bytes, caplog: pytest.LogCaptureFixture):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop)
+        client, other = world.connect(), world.connect()
+        assert await world.round_trip_ms(other) < 1
+        await client.send(frame(b"echo 1") + bad + frame(b"echo 2"))
+        assert await client.receive_frame() == b"echo 1"
+        await client.wait_end()
+        assert not client.received
+        assert await world.round_trip_ms(other) < 1
+        assert world.reactor.connection_count == 1
+        assert world.reactor.backlog.bytes == 0
+
+    run(main)
+    assert len(caplog.records) == 1
+    assert "10.0.0.9:9092-10.0.0.1:40001-0-0" in caplog.text
+    assert "cannot be read" in caplog.text
+
+
+def test_the_log_names_the_api_of_a_request_that_cannot_be_read(caplog: pytest.LogCaptureFixture):
+    async def main(loop: SimLoop) -> None:
+        client = World(loop).connect()
+        await client.send_frame(b"\x00\x01\x00\x0d rest of a damaged fetch")
+        await client.wait_end()
+
+    run(main)
+    assert "api Fetch (1) cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_an_unexpected_error_closes_the_connection_with_its_traceback(wait: bool, caplog: pytest.LogCaptureFixture):
+    async def main(loop: SimLoop) -> None:
+        async def broken(info: ConnectionInfo, request: bytes) -> Writer:
+            if wait:
+                await asyncio.sleep(0.01)
+            raise KeyError("our mistake")
+
+        world = World(loop, broken=broken)
+        client, other = world.connect(), world.connect()
+        await client.send_frame(b"broken x")
+        await client.wait_end()
+        assert await world.round_trip_ms(other) < 1
+        assert world.reactor.backlog.bytes == 0
+
+    run(main)
+    assert "KeyError: 'our mistake'" in caplog.text
+
+
+def test_a_throttled_answer_leaves_first_and_then_nothing_starts():
+    async def main(loop: SimLoop) -> None:
+        async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
+            info.throttle_ms = 300
+            return answer(request)
+
+        world = World(loop, throttle=throttle)
+        client = world.connect()
+        await client.send(frame(b"throttle 1") + frame(b"echo 2"))
+        assert await client.receive_frame() == b"throttle 1"
+        assert loop.now_ms() < 5
+        assert await client.receive_frame() == b"echo 2"
+        assert 300 <= loop.now_ms() < 305
+
+    run(main)
+
+
+def test_close_after_answer_sends_the_answer_and_starts_nothing_more():
+    async def main(loop: SimLoop) -> None:
+        async def fail(info: ConnectionInfo, request: bytes) -> Writer:
+            info.close_after_answer = True
+            return answer(b"login failed")
+
+        world = World(loop, fail=fail)
+        client = world.connect()
+        await client.send(frame(b"fail 1") + frame(b"echo 2"))
+        assert await client.receive_frame() == b"login failed"
+        await client.wait_end()
+        assert world.started == [b"fail 1"]
+
+    run(main)
+
+
+def test_a_failed_request_without_an_answer_can_close_the_connection():
+    async def main(loop: SimLoop) -> None:
+        async def acks_zero(info: ConnectionInfo, request: bytes) -> None:
+            info.close_after_answer = True
+
+        client = World(loop, acks_zero=acks_zero).connect()
+        await client.send_frame(b"acks_zero 1")
+        await client.wait_end()
+        assert not client.received
+
+    run(main)
+
+
+def test_before_login_requests_go_one_at_a_time_and_small():
+    async def main(loop: SimLoop) -> None:
+        async def login(info: ConnectionInfo, request: bytes) -> Writer:
+            await asyncio.sleep(0.05)
+            info.is_authenticated = True
+            return answer(b"welcome")
+
+        limits = ReactorLimits(connection=ConnectionLimits(unadmitted_frame_bytes=1000))
+        world = World(loop, limits, security_protocol="SASL_PLAINTEXT", login=login)
+        client, stranger = world.connect(), world.connect()
+        await client.send(frame(b"login x") + frame(b"echo " + bytes(2000)))
+        assert await client.receive_frame() == b"welcome"
+        assert len(await client.receive_frame()) == 2005
+        await stranger.send(frame(b"echo " + bytes(2000)))
+        await stranger.wait_end()
+
+    run(main)
+
+
+def test_a_half_closed_peer_is_still_answered():
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, wait=wait_handler)
+        client = world.connect()
+        await client.send(frame(b"echo 1") + frame(b"wait 100 2"))
+        client.channel.end()
+        assert await client.receive_frame() == b"echo 1"
+        assert await client.receive_frame() == b"wait 100 2"
+        await client.wait_end()
+        assert world.reactor.connection_count == 0
+
+    run(main)
+
+
+def test_a_half_closed_peer_is_not_waited_for_longer_than_the_linger():
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, wait=wait_handler)
+        client = world.connect()
+        await client.send_frame(b"wait 60000 x")
+        client.channel.end()
+        await client.wait_end()
+        assert 5000 <= loop.now_ms() < 5010
+        await asyncio.sleep(60)
+        assert world.reactor.backlog.bytes == 0
+
+    run(main)
+
+
+def test_a_reset_while_a_request_waits_drops_its_answer_and_releases_its_region():
+    async def main(loop: SimLoop) -> None:
+        released = []
+
+        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+            await asyncio.sleep(0.1)
+            return answer(b"", FileRegion(BytesFile(bytes(1000)), 0, 1000, lambda: released.append(True)))
+
+        world = World(loop, fetch=fetch)
+        client = world.connect()
+        await client.send_frame(b"fetch x")
+        await asyncio.sleep(0.05)
+        client.channel.reset()
+        await asyncio.sleep(0.01)
+        assert world.reactor.connection_count == 0
+        await asyncio.sleep(0.1)
+        assert released == [True]
+        assert world.reactor.backlog.bytes == 0
+
+    run(main)
+
+
+def test_shut_down_lets_waiting_requests_be_answered_within_the_grace():
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, wait=wait_handler)
+        quick, slow = world.connect(), world.connect()
+        await quick.send_frame(b"wait 100 x")
+        await slow.send_frame(b"wait 9000 x")
+        await asyncio.sleep(0.01)
+        await world.reactor.shut_down(500)
+        assert await quick.receive_frame() == b"wait 100 x"
+        await slow.wait_end()
+        assert 500 <= loop.now_ms() < 600
+        assert world.reactor.backlog.bytes == 0
+
+    run(main)
+
+
+def test_a_waiting_handler_is_cancelled_at_the_end():
+    async def main(loop: SimLoop) -> None:
+        ended = []
+
+        async def hold(info: ConnectionInfo, request: bytes) -> Writer:
+            try:
+                await loop.create_future()
+            finally:
+                ended.append(True)
+            raise AssertionError("never")
+
+        world = World(loop, hold=hold)
+        client = world.connect()
+        await client.send_frame(b"hold x")
+        await asyncio.sleep(0.01)
+        world.reactor.close()
+        assert ended == [True]
+
+    run(main)
+
+
+def test_no_request_is_lost_or_doubled_on_a_bad_network():
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, wait=wait_handler, rules=LinkRules(0, 20, max_piece_bytes=1000, capacity_bytes=3000))
+
+        async def converse() -> None:
+            client = world.connect()
+            requests = [b"wait %d " % loop.rng.randrange(20) + bytes(loop.rng.randrange(9000)) for _ in range(20)]
+            sender = asyncio.create_task(client.send(b"".join(map(frame, requests))))
+            assert [await client.receive_frame() for _ in requests] == requests
+            await sender
+
+        await asyncio.gather(*[converse() for _ in range(20)])
+        assert world.reactor.backlog.bytes == 0
+
+    run(main, seed=3)

@@ -1,0 +1,153 @@
+"""The helper process, real."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafkapy.reactor import helper
+from kafkapy.reactor.helper import SubprocessHelper
+
+CALLS = "tests.unit.reactor.helper_calls:"
+
+
+def with_helper(use: Callable[[SubprocessHelper], Any]) -> Any:
+    async def main() -> Any:
+        process = SubprocessHelper(asyncio.get_running_loop())
+        try:
+            return await asyncio.wait_for(use(process), 20)
+        finally:
+            process.close()
+
+    return asyncio.run(main())
+
+
+def call(process: SubprocessHelper, name: str, **arguments: Any) -> "asyncio.Future[tuple[Any, str | None]]":
+    done = asyncio.get_running_loop().create_future()
+    process.submit(CALLS + name, arguments, lambda result, error: done.set_result((result, error)))
+    return done
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        with open(f"/proc/{process_id}/stat") as status:
+            return status.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_dead(process_id: int) -> bool:
+    deadline = time.monotonic() + 10
+    while is_alive(process_id) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(process_id)
+
+
+def test_calls_are_answered_in_order_by_one_process():
+    async def use(process: SubprocessHelper) -> None:
+        answers = [call(process, "add", first=index, second=1) for index in range(10)]
+        assert await asyncio.gather(*answers) == [(index + 1, None) for index in range(10)]
+        first, second = await call(process, "process_id"), await call(process, "process_id")
+        assert first == second
+        assert first[0] != os.getpid()
+
+    with_helper(use)
+
+
+def test_arguments_and_results_larger_than_a_pipe():
+    async def use(process: SubprocessHelper) -> None:
+        text = "größer\n" * 100_000
+        assert await call(process, "echo", text=text) == (text, None)
+
+    with_helper(use)
+
+
+def test_an_error_comes_back_as_its_traceback():
+    async def use(process: SubprocessHelper) -> None:
+        result, error = await call(process, "fail", reason="no such segment")
+        assert result is None
+        assert error is not None
+        assert "ValueError: no such segment" in error
+        assert (await call(process, "missing"))[1] is not None
+        assert await call(process, "add", first=1, second=1) == (2, None)
+
+    with_helper(use)
+
+
+def test_a_call_that_json_cannot_carry_is_an_error():
+    async def use(process: SubprocessHelper) -> None:
+        _, error = await call(process, "echo", text=b"bytes")
+        assert error is not None
+        assert "could not be made" in error
+
+    with_helper(use)
+
+
+def test_a_crash_costs_one_call_and_the_next_starts_a_new_process():
+    async def use(process: SubprocessHelper) -> None:
+        crashed, after = call(process, "crash"), call(process, "add", first=2, second=2)
+        assert await crashed == (None, "the helper process has ended unexpectedly")
+        assert await after == (4, None)
+
+    with_helper(use)
+
+
+def test_it_ends_when_idle_and_starts_again(monkeypatch: Any):
+    monkeypatch.setattr(helper, "IDLE_SECONDS", 0.05)
+
+    async def use(process: SubprocessHelper) -> None:
+        first, _ = await call(process, "process_id")
+        await asyncio.sleep(0.3)
+        assert not is_alive(first)
+        second, _ = await call(process, "process_id")
+        assert second != first
+
+    with_helper(use)
+
+
+def test_close_ends_the_process_in_mid_call():
+    async def use(process: SubprocessHelper) -> None:
+        process_id, _ = await call(process, "process_id")
+        sleeping, waiting = call(process, "sleep", seconds=60), call(process, "echo", text="x")
+        await asyncio.sleep(0.05)
+        process.close()
+        assert await asyncio.gather(sleeping, waiting) == [(None, "the helper process is closed")] * 2
+        assert wait_until_dead(process_id)
+
+    with_helper(use)
+
+
+def test_it_dies_with_a_killed_parent_even_in_mid_call():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=os.getcwd(), env=dict(os.environ)
+    )
+    assert parent.stdout is not None
+    helper_id = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert wait_until_dead(helper_id)
+
+
+PARENT = f"""
+import asyncio
+from kafkapy.reactor.helper import SubprocessHelper
+async def main():
+    process = SubprocessHelper(asyncio.get_running_loop())
+    process.submit("{CALLS}process_id", {{}}, lambda result, error: print(result, flush=True))
+    process.submit("{CALLS}sleep", {{"seconds": 60}}, print)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+def test_the_helper_is_light():
+    async def use(process: SubprocessHelper) -> None:
+        modules, _ = await call(process, "loaded_modules")
+        assert not {"asyncio", "uvloop", "pydantic", "socket"} & set(modules)
+
+    with_helper(use)

@@ -1,0 +1,102 @@
+"""The IO pool on real threads."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkapy.reactor.io_pool import ThreadIoPool
+
+
+def with_pool(thread_count: int, use: Callable[[asyncio.AbstractEventLoop, ThreadIoPool], Any]) -> Any:
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        pool = ThreadIoPool(loop, thread_count)
+        try:
+            return await use(loop, pool)
+        finally:
+            pool.close()
+
+    return asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def submitted(pool: ThreadIoPool, call: Callable[[], Any]) -> "asyncio.Future[tuple[Any, BaseException | None]]":
+    done = asyncio.get_running_loop().create_future()
+    pool.submit(call, lambda result, error: done.set_result((result, error)))
+    return done
+
+
+def test_results_and_errors_come_back_on_the_loops_thread():
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        threads = []
+        done = loop.create_future()
+
+        def on_done(result: int | None, error: BaseException | None) -> None:
+            threads.append(threading.get_ident())
+            done.set_result((result, error))
+
+        pool.submit(lambda: 6 * 7, on_done)
+        assert await done == (42, None)
+        assert threads == [threading.get_ident()]
+        result, error = await submitted(pool, lambda: 1 // 0)
+        assert result is None
+        assert isinstance(error, ZeroDivisionError)
+
+    with_pool(2, use)
+
+
+def test_threads_start_only_as_far_as_there_is_work_for_them():
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        assert pool.thread_count == 0
+        for _ in range(5):
+            await submitted(pool, lambda: None)
+        assert pool.thread_count == 1
+        gate = threading.Event()
+        waits = [submitted(pool, gate.wait) for _ in range(10)]
+        assert pool.thread_count == 4
+        gate.set()
+        await asyncio.gather(*waits)
+        assert pool.unfinished_count == 0
+
+    with_pool(4, use)
+
+
+def test_completions_that_pile_up_wake_the_loop_once():
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        wakes = []
+        original = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *args, **kwargs: (wakes.append(1), original(*args, **kwargs))[1]  # type: ignore
+        waits = [submitted(pool, lambda: None) for _ in range(100)]
+        deadline = time.monotonic() + 5
+        while len(pool._done) < 100 and time.monotonic() < deadline:
+            time.sleep(0.001)  # the loop looks away
+        await asyncio.gather(*waits)
+        assert len(wakes) == 1
+
+    with_pool(2, use)
+
+
+def test_a_failing_completion_does_not_stop_the_others(caplog: pytest.LogCaptureFixture):
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        def broken(result: object, error: BaseException | None) -> None:
+            raise KeyError("mine")
+
+        pool.submit(lambda: None, broken)
+        assert await submitted(pool, lambda: 1) == (1, None)
+
+    with_pool(1, use)
+    assert "KeyError: 'mine'" in caplog.text
+
+
+def test_close_finishes_what_was_submitted_and_refuses_more():
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        before = [submitted(pool, lambda: 1) for _ in range(20)]
+        pool.close()
+        _, error = await submitted(pool, lambda: 2)
+        assert isinstance(error, RuntimeError)
+        assert await asyncio.gather(*before) == [(1, None)] * 20
+
+    with_pool(3, use)
