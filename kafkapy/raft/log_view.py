@@ -49,8 +49,9 @@ class LogView:
 
     def append(self, base_offset: int, last_offset: int, leader_epoch: int) -> None:
         assert base_offset == self.end_offset, f"append at {base_offset}, log ends at {self.end_offset}"
-        assert leader_epoch >= self.last_epoch, f"epoch {leader_epoch} after {self.last_epoch}"
-        if not self.epoch_starts or self.epoch_starts[-1][0] < leader_epoch:
+        last_epoch = self.epoch_starts[-1][0] if self.epoch_starts else -1
+        assert leader_epoch >= last_epoch, f"epoch {leader_epoch} after {last_epoch}"
+        if leader_epoch > last_epoch:
             self.epoch_starts.append((leader_epoch, base_offset))
         self.end_offset = last_offset + 1
 

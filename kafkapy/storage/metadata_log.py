@@ -1,9 +1,9 @@
 """`__cluster_metadata-0` on disk: the log, its snapshots and quorum-state, as the quorum's driver uses them.
 
 What must hold after a crash at any step: the log is a prefix of what was written, whole batches only; there is a
-snapshot at or above the log's start unless that is 0; quorum-state is old or new. Recovery trusts no checkpoint: after an
-unclean stop the whole log is checked (after a clean one, too, in Apache Kafka). Calls block; those of the running broker
-are short (page cache), syncs go to a worker.
+snapshot at or above the log's start unless that is 0; quorum-state is old or new. Recovery trusts no checkpoint: after
+an unclean stop the whole log is checked (after a clean one, too, in Apache Kafka). Calls block; those of the running
+broker are short (page cache), syncs go to a worker.
 """
 
 import logging
