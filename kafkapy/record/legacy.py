@@ -109,9 +109,13 @@ class LegacyBatch(RecordBatch):
         return decompress(self.compression, value, self.magic, max_bytes)
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        for record, _ in self.messages(max_bytes):
+            yield record
+
+    def messages(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "Iterator[tuple[Record, LegacyBatch]]":
+        """Yield each record with the message that holds it: itself, or what it wraps. Raises as records does."""
         if self.compression == NONE:
-            key, value = self._key_and_value()
-            yield Record(self.last_offset, self.max_timestamp, key, value)
+            yield Record(self.last_offset, self.max_timestamp, *self._key_and_value()), self
             return
         inner = list(_messages(self.records_payload(max_bytes)))
         if not inner:
@@ -124,7 +128,7 @@ class LegacyBatch(RecordBatch):
             timestamp_ms = message.max_timestamp
             if message.magic == 1 and append_time_ms is not None:
                 timestamp_ms = append_time_ms
-            yield Record(base_offset + message.last_offset, timestamp_ms, *message._key_and_value())
+            yield Record(base_offset + message.last_offset, timestamp_ms, *message._key_and_value()), message
 
     def _offset_of_relative_zero(self, last_inner_offset: int) -> int:
         """Return what the offsets within count from: 0 for magic 0, whose messages have absolute ones."""

@@ -1,0 +1,94 @@
+"""`kafkapy dump-log FILE...`: segments, snapshots and indexes of a stopped directory, as kafka-dump-log.sh has them.
+
+Takes that tool's options, `--files a,b` among them. Exit status 1 where a file cannot be read or is damaged.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from kafkapy.storage.dump import NO_LIMIT, Dumper, DumpOptions
+from kafkapy.storage.dump_records import (
+    decode_group,
+    decode_metadata,
+    decode_share,
+    decode_text,
+    decode_transaction,
+)
+from kafkapy.storage.system_disk import SystemDisk
+
+_DECODERS = {
+    "cluster-metadata-decoder": (decode_metadata, "read records as those of the metadata log"),
+    "offsets-decoder": (decode_group, "read records as those of __consumer_offsets"),
+    "transaction-log-decoder": (decode_transaction, "read records as those of __transaction_state"),
+    "share-group-state-decoder": (decode_share, "read records as those of __share_group_state"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with what follows `kafkapy dump-log`; return the exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    files = [*given.file, *(path for paths in given.files for path in paths.split(",") if path)]
+    if not files:
+        parser.error("no file was given")
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    dumper = Dumper(SystemDisk(), _options(given), _print, _print_error, given.decoder or decode_text)
+    status = 0
+    try:
+        for path in files:
+            try:
+                dumper.dump(path)
+            except OSError as error:
+                _print_error(f"{path}: {error.strerror or error}")
+                status = 1
+        dumper.finish()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        sys.stderr.close()
+        return 1
+    return 1 if dumper.has_failed else status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafkapy dump-log",
+        description="Print log segments, Raft snapshots, indexes and producer snapshots of a stopped log directory.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file", nargs="*", metavar="FILE", help=".log .index .timeindex .txnindex .snapshot .checkpoint"
+    )
+    parser.add_argument("--files", action="append", default=[], metavar="FILE,...", help="the same, comma-separated")
+    parser.add_argument("--deep-iteration", action="store_true", help="print the records of each batch")
+    parser.add_argument("--print-data-log", action="store_true", help="print keys and values, too")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="print nothing of a record but its content")
+    parser.add_argument("--verify-index-only", action="store_true", help="check indexes without printing them")
+    parser.add_argument("--index-sanity-check", action="store_true", help="check what a broker checks at its start")
+    parser.add_argument("--max-message-size", type=int, default=5 * 1024 * 1024, metavar="BYTES", help="largest batch")
+    parser.add_argument("--max-bytes", type=int, default=NO_LIMIT, metavar="BYTES", help="read only so much of a log")
+    for name, (decoder, text) in _DECODERS.items():
+        parser.add_argument(f"--{name}", dest="decoder", action="store_const", const=decoder, help=text)
+    return parser
+
+
+def _options(given: argparse.Namespace) -> DumpOptions:
+    print_data_log = given.print_data_log or given.decoder is not None
+    return DumpOptions(
+        deep_iteration=given.deep_iteration or print_data_log,
+        print_data_log=print_data_log,
+        skip_record_metadata=given.skip_record_metadata,
+        verify_index_only=given.verify_index_only,
+        index_sanity_check=given.index_sanity_check,
+        max_message_bytes=given.max_message_size,
+        max_bytes=given.max_bytes,
+    )
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _print_error(line: str) -> None:
+    print(line, file=sys.stderr)
