@@ -15,6 +15,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
 
 tools: setup     ## fetch Apache Kafka 4.3.1's jars (Maven) and kcat (Debian): what the compat tests and benchmarks run

@@ -9,10 +9,7 @@ clean-shutdown file written -> quorum closed -> directories unlocked.
 import asyncio
 import gc
 import logging
-import resource
-import signal
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,19 +18,24 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import ConfigError, StorageError
+from kafkapy.errors import ApiError, ConfigError, StorageError
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.bootstrap import default_bootstrap_records
+from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.delta import MetadataDelta, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.registrations import Endpoint
-from kafkapy.protocol.connection import ConnectionLimits
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.controller_registration_request import (
+    ControllerRegistrationRequest,
+    Feature,
+    Listener,
+)
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.raft.voters import VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
-from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.record.batch import batches
 from kafkapy.replication.fetch_session import FetchSessionCache
@@ -45,6 +47,7 @@ from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
+from kafkapy.server.limits import reactor_limits
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
@@ -75,6 +78,7 @@ class BrokerServer:
         self._disk = disk
         self._clock = clock
         self._random = random
+        self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
 
     @property
@@ -125,6 +129,7 @@ class BrokerServer:
         undo.push_async_callback(self._quorum.close)
         await self._quorum.start()
         self._controller.start()
+        await self._register_controller()
         undo.push_async_callback(self._controller.close)
         self._dynamic_config = DynamicConfig(config)
         self._load_logs()
@@ -197,12 +202,29 @@ class BrokerServer:
             quorum=self._quorum,
             config=self.config,
             cluster_id=self.cluster_id,
-            rules=DynamicConfigRules(self.config),
+            rules=DynamicConfigRules(self._dynamic_config),
             clock=self._clock,
             random=self._random,
             bootstrap_records=self._bootstrap_records(),
             on_fatal=self._fail,
         )
+
+    async def _register_controller(self) -> None:
+        """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
+        request = ControllerRegistrationRequest(
+            controller_id=self.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Listener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
+                for each in self.config.controller_listeners
+            ],
+            features=[Feature(name, *levels) for name, levels in registration_features().items()],
+        )
+        try:
+            await self._controller.register_self(request)
+        except ApiError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
 
     def _bootstrap_records(self) -> list[Any]:
         """Return what formatting left for an empty metadata log, or what it leaves by default."""
@@ -305,7 +327,7 @@ class BrokerServer:
             controller=self._controller,
             config=self.config,
             cluster_id=self.cluster_id,
-            incarnation_id=self._random.uuid(),
+            incarnation_id=self._incarnation_id,
             endpoints={each.listener: self._advertised(each) for each in self.config.advertised_listeners},
             directories=[
                 directory.directory_id
@@ -339,69 +361,6 @@ class BrokerServer:
 def new_broker(config: BrokerConfig) -> BrokerServer:
     """Return a node on the system's disk, clocks and entropy."""
     return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
-
-
-def reactor_limits(config: BrokerConfig) -> ReactorLimits:
-    """Return what the configuration says about connections, requests and buffers."""
-    network = config.network
-    overrides = dict(entry.rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
-    by_listener = {
-        endpoint.listener: int(str(config.listener_value(endpoint.listener, "max.connections")))
-        for endpoint in config.broker_listeners
-    }
-    return ReactorLimits(
-        num_network_threads=network.num_network_threads,
-        socket_listen_backlog_size=network.socket_listen_backlog_size,
-        socket_send_buffer_bytes=network.socket_send_buffer_bytes,
-        socket_receive_buffer_bytes=network.socket_receive_buffer_bytes,
-        queued_max_requests=network.queued_max_requests,
-        queued_max_request_bytes=network.queued_max_request_bytes,
-        connections_max_idle_ms=network.connections_max_idle_ms,
-        max_connections=network.max_connections,
-        max_connections_per_ip=network.max_connections_per_ip,
-        max_connections_per_ip_overrides={ip.strip(): int(count) for ip, count in overrides.items()},
-        listener_max_connections=by_listener,
-        connection=ConnectionLimits(max_frame_bytes=network.socket_request_max_bytes),
-    )
-
-
-def raise_open_file_limit() -> None:
-    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def run_broker(
-    config: BrokerConfig,
-    *,
-    on_ready: Callable[[BrokerServer], None],
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
-) -> int:
-    """Run a node until SIGTERM or SIGINT, then stop it in order; return the exit status. Raises as `start` does."""
-    raise_open_file_limit()
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(new_broker(config), on_ready))
-
-
-async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None]) -> int:
-    loop = asyncio.get_running_loop()
-    asked_to_stop = loop.create_future()
-
-    def stop(name: str) -> None:
-        logger.info("Terminating process due to signal %s", name)
-        if not asked_to_stop.done():
-            asked_to_stop.set_result(None)
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop, each.name)
-    await server.start()
-    assert server.failed is not None
-    on_ready(server)
-    await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
-    if server.failed.done():
-        logger.critical("Stopping: %s", server.failed.result())
-    await server.stop()
-    return 1 if server.failed.done() else 0
 
 
 def _log_progress(path: str, loaded: int, total: int) -> None:

@@ -1,0 +1,37 @@
+"""The bounds that the configuration sets: on connections and buffers, on open files."""
+
+import resource
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.protocol.connection import ConnectionLimits
+from kafkapy.reactor.limits import ReactorLimits
+
+
+def reactor_limits(config: BrokerConfig) -> ReactorLimits:
+    """Return what the configuration says about connections, requests and buffers."""
+    network = config.network
+    overrides = dict(entry.rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
+    by_listener = {
+        endpoint.listener: int(str(config.listener_value(endpoint.listener, "max.connections")))
+        for endpoint in config.broker_listeners
+    }
+    return ReactorLimits(
+        num_network_threads=network.num_network_threads,
+        socket_listen_backlog_size=network.socket_listen_backlog_size,
+        socket_send_buffer_bytes=network.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=network.socket_receive_buffer_bytes,
+        queued_max_requests=network.queued_max_requests,
+        queued_max_request_bytes=network.queued_max_request_bytes,
+        connections_max_idle_ms=network.connections_max_idle_ms,
+        max_connections=network.max_connections,
+        max_connections_per_ip=network.max_connections_per_ip,
+        max_connections_per_ip_overrides={ip.strip(): int(count) for ip, count in overrides.items()},
+        listener_max_connections=by_listener,
+        connection=ConnectionLimits(max_frame_bytes=network.socket_request_max_bytes),
+    )
+
+
+def raise_open_file_limit() -> None:
+    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

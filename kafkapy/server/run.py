@@ -1,0 +1,45 @@
+"""A node as the process: until a signal asks it to stop, or it cannot go on."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.server.broker import BrokerServer, new_broker
+from kafkapy.server.limits import raise_open_file_limit
+
+logger = logging.getLogger("kafkapy.server")
+
+
+def run_broker(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[BrokerServer], None],
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> int:
+    """Run a node until SIGTERM or SIGINT, then stop it in order; return the exit status. Raises as `start` does."""
+    raise_open_file_limit()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_serve(new_broker(config), on_ready))
+
+
+async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None]) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = loop.create_future()
+
+    def stop(name: str) -> None:
+        logger.info("Terminating process due to signal %s", name)
+        if not asked_to_stop.done():
+            asked_to_stop.set_result(None)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop, each.name)
+    await server.start()
+    assert server.failed is not None
+    on_ready(server)
+    await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
+    if server.failed.done():
+        logger.critical("Stopping: %s", server.failed.result())
+    await server.stop()
+    return 1 if server.failed.done() else 0
