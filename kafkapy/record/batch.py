@@ -252,38 +252,54 @@ class RecordBatch:
 def _read_record(
     payload: bytes, position: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> tuple[Record, int]:
-    """Return the record at `position` and the position behind it. Raises InvalidRecordsError."""
+    """Return the record at `position` and the position behind it. Raises InvalidRecordsError.
+
+    Numbers of one byte that are not negative (neither bit 7 nor bit 0 is set) are read here, all others by a call.
+    """
     try:
         length, body = read_varint(payload, position)
         end = body + length
         if length < 0 or end > len(payload):
             raise InvalidRecordsError(f"a record of {length} bytes in {len(payload) - body} bytes")
-        timestamp_delta, at = read_varlong(payload, body + 1)
+        at = body + 2
+        timestamp_delta = payload[body + 1]
+        if timestamp_delta & 0x81:
+            timestamp_delta, at = read_varlong(payload, body + 1)
+        else:
+            timestamp_delta >>= 1
         offset_delta, at = read_varint(payload, at)
         key, at = _read_nullable(payload, at, end)
         value, at = _read_nullable(payload, at, end)
-        header_count, at = read_varint(payload, at)
-        headers = _read_headers(payload, at, end, header_count) if header_count else ((), at)
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if payload[at]:
+            headers, at = _read_headers(payload, at, end)
+        else:
+            at += 1
     except (IndexError, ValueError) as error:
         raise InvalidRecordsError(f"a record at byte {position} of the batch's records is malformed") from error
-    if headers[1] != end:
-        raise InvalidRecordsError(f"a record of {length} bytes holds {headers[1] - body}")
+    if at != end:
+        raise InvalidRecordsError(f"a record of {length} bytes holds {at - body}")
     timestamp_ms = base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
-    return Record(base_offset + offset_delta, timestamp_ms, key, value, headers[0]), end
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, headers), end
 
 
 def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(payload, position)
-    if length < 0:
-        return None, position
-    if length > end - position:
+    length = payload[position]
+    if length & 0x81:
+        length, position = read_varint(payload, position)
+        if length < 0:
+            return None, position
+    else:
+        length >>= 1
+        position += 1
+    field_end = position + length
+    if field_end > end:
         raise ValueError("a field is longer than its record")
-    return payload[position : position + length], position + length
+    return payload[position:field_end], field_end
 
 
-def _read_headers(
-    payload: bytes, position: int, end: int, header_count: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _read_headers(payload: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    header_count, position = read_varint(payload, position)
     if not 0 <= header_count <= end - position:
         raise ValueError("a header count that its record cannot hold")
     headers = []

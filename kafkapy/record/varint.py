@@ -10,8 +10,13 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     value = data[position]
     position += 1
     if value >= 0x80:
-        value, position = _read_unsigned(data, position, value & 0x7F, 28)
-        value &= 0xFFFFFFFF
+        second = data[position]
+        if second < 0x80:
+            value = value & 0x7F | second << 7
+            position += 1
+        else:
+            value, position = _read_unsigned(data, position, value & 0x7F, 28)
+            value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 
 
@@ -20,8 +25,13 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     value = data[position]
     position += 1
     if value >= 0x80:
-        value, position = _read_unsigned(data, position, value & 0x7F, 63)
-        value &= 0xFFFFFFFFFFFFFFFF
+        second = data[position]
+        if second < 0x80:
+            value = value & 0x7F | second << 7
+            position += 1
+        else:
+            value, position = _read_unsigned(data, position, value & 0x7F, 63)
+            value &= 0xFFFFFFFFFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 
 
