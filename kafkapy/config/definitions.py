@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from kafkapy.config import facts
-from kafkapy.config.validators import ConfigRuleError, Validator, validator_for
+from kafkapy.config.validators import FREE_LISTS, ConfigRuleError, Validator, validator_for
 from kafkapy.errors import ConfigError
 
 __all__ = ["ConfigRuleError", "ConfigType", "Definition", "Password", "Value"]
@@ -85,6 +85,8 @@ class Definition:
     def parse(self, text: str) -> Value:
         """Return the typed value of `text`, checked. Raises ConfigError."""
         value = parse_as(self.type, self.key, text)
+        if isinstance(value, tuple) and self.key not in FREE_LISTS:
+            value = tuple(dict.fromkeys(value))  # as Kafka 4: what is named twice counts once
         if self.validator is not None:
             self.validator(self.key, value)
         return value

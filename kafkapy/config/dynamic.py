@@ -13,10 +13,9 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import Definition, broker_definitions, dynamic_only_definitions
 from kafkapy.config.load import LISTENER_KEY, base_key, load
 from kafkapy.config.log import LogConfig
-from kafkapy.config.rules import validate_log_values
-from kafkapy.config.topic import inherited_values, log_config
+from kafkapy.config.topic import log_config
 from kafkapy.config.validators import ConfigRuleError
-from kafkapy.errors import ApiError, ConfigError
+from kafkapy.errors import ConfigError
 
 ChangeListener = Callable[[BrokerConfig, BrokerConfig], None]
 """Called with the configuration before and after a change, which is in force already."""
@@ -183,10 +182,6 @@ def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
     for key in THREAD_KEYS:
         _check_thread_count(before, after, key, f"Dynamic thread count update validation failed for {key}=")
     _check_thread_count(before, after, "log.cleaner.threads", "Log cleaner threads=")
-    try:
-        validate_log_values(inherited_values(after))
-    except ApiError as error:
-        raise _invalid("log.cleaner.min.compaction.lag.ms", after, error.message or "") from error
     for endpoint in after.listeners:
         known = before.listener_protocols.get(endpoint.listener)
         was_bound = any(each.listener == endpoint.listener for each in before.listeners)

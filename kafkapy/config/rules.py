@@ -1,6 +1,6 @@
 """What the controller asks about dynamic configs: is this change valid, and which value counts for a topic.
 
-An implementation of kafkapy.metadata.configs.ConfigRules, for one node's configuration. Complaints are Kafka's, as
+An implementation of kafkapy.metadata.configs.ConfigRules. Complaints are Kafka's, as
 ApiError with INVALID_CONFIG or INVALID_REQUEST. Source: KIP-226, KIP-714, KIP-848, KIP-932.
 """
 
@@ -20,6 +20,7 @@ from kafkapy.config.definitions import (
     to_text,
     topic_definitions,
 )
+from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.topic import HOUR_MS, MINUTE_MS, inherited_values
 from kafkapy.errors import ApiError, ConfigError
 
@@ -107,10 +108,14 @@ class EffectiveConfig(NamedTuple):
 
 
 class DynamicConfigRules:
-    """The rules for one node's cluster; `broker` is the node's static configuration."""
+    """The rules of a cluster, as the node that decides has them: by its configuration as it is now."""
 
-    def __init__(self, broker: BrokerConfig) -> None:
-        self._broker = broker
+    def __init__(self, config: DynamicConfig) -> None:
+        self._config = config
+
+    @property
+    def _broker(self) -> BrokerConfig:
+        return self._config.current
 
     def validate(self, resource: Resource, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
         """Raise ApiError where `configs`, the whole next configs of a resource, cannot work."""
@@ -120,7 +125,9 @@ class DynamicConfigRules:
             raise ApiError(INVALID_CONFIG, str(error)) from error
 
     def is_list(self, resource_type: int, key: str) -> bool:
-        """Whether the key's type is LIST: what APPEND and SUBTRACT work on."""
+        """Whether APPEND and SUBTRACT work on a key: it is a LIST, of a topic or broker as in Kafka's own schema."""
+        if resource_type not in (TOPIC, BROKER):
+            return False
         definition = definitions_of(resource_type).get(key)
         return definition is not None and definition.type is ConfigType.LIST
 
@@ -151,7 +158,7 @@ class DynamicConfigRules:
         """Topic, then this node's and the cluster's dynamic configs, then the static ones, then Kafka's default."""
         if definition.key in topic:
             return EffectiveConfig(definition.key, topic[definition.key], SOURCE_TOPIC, False, False)
-        layers = ((node, SOURCE_BROKER), (cluster, SOURCE_CLUSTER), (self._broker.originals, SOURCE_STATIC))
+        layers = ((node, SOURCE_BROKER), (cluster, SOURCE_CLUSTER), (self._config.static.originals, SOURCE_STATIC))
         for layer, source in layers:
             for key, factor_ms in broker_synonyms_of(definition):
                 if key in layer:
@@ -164,17 +171,16 @@ class DynamicConfigRules:
         if nulls:
             kind = {TOPIC: "topic", GROUP: "group", CLIENT_METRICS: "client metrics"}.get(resource.resource_type)
             raise ApiError(INVALID_CONFIG, f"Null value not supported for {kind} configs: {','.join(nulls)}")
-        match resource.resource_type:
-            case 2:
-                self._validate_topic(resource.name, configs, existing)
-            case 4:
-                _validate_broker_name(resource.name)
-            case 16:
-                _validate_client_metrics(resource.name, configs)
-            case 32:
-                self._validate_group(resource.name, configs)
-            case other:
-                raise ApiError(INVALID_REQUEST, f"Unknown resource type {other}")
+        if resource.resource_type == TOPIC:
+            self._validate_topic(resource.name, configs, existing)
+        elif resource.resource_type == BROKER:
+            _validate_broker_name(resource.name)
+        elif resource.resource_type == CLIENT_METRICS:
+            _validate_client_metrics(resource.name, configs)
+        elif resource.resource_type == GROUP:
+            self._validate_group(resource.name, configs)
+        else:
+            raise ApiError(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
     def _validate_topic(self, name: str, configs: Mapping[str, str], existing: Mapping[str, str]) -> None:
         if not name:
@@ -228,17 +234,10 @@ def _bound_key(key: str, bound: str) -> str:
 
 def definitions_of(resource_type: int) -> Mapping[str, Definition]:
     """Return the keys of a resource type; of brokers, those of server.properties and those only dynamic."""
-    match resource_type:
-        case 2:
-            return topic_definitions()
-        case 4:
-            return {**broker_definitions(), **dynamic_only_definitions()}
-        case 16:
-            return client_metrics_definitions()
-        case 32:
-            return group_definitions()
-        case _:
-            return {}
+    if resource_type == BROKER:
+        return {**broker_definitions(), **dynamic_only_definitions()}
+    tables = {TOPIC: topic_definitions, CLIENT_METRICS: client_metrics_definitions, GROUP: group_definitions}
+    return tables[resource_type]() if resource_type in tables else {}
 
 
 def broker_synonyms_of(definition: Definition) -> tuple[tuple[str, int], ...]:

@@ -34,7 +34,7 @@ FREE_LISTS: Final = frozenset(
         "leader.replication.throttled.replicas",
     }
 )
-"""Lists whose own validators do not mind duplicates or empty items."""
+"""Lists with validators of their own, which mind neither duplicates nor empty items."""
 
 DURATION: Final = re.compile(
     r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
@@ -144,8 +144,6 @@ def _check_list(key: str, value: tuple[str, ...], words: list[str]) -> None:
     if not value and key in NON_EMPTY_LISTS:
         allowed = f"[{', '.join(words)}]" if words else "any non-empty value"
         raise ConfigRuleError(key, "", f"Configuration '{key}' must not be empty. Valid values include: {allowed}")
-    if len(set(value)) != len(value):
-        raise ConfigRuleError(key, ",".join(value), f"Configuration '{key}' values must not be duplicated.")
     for item in value:
         if not item:
             raise ConfigRuleError(key, ",".join(value), f"Configuration '{key}' values must not be empty.")

@@ -1,0 +1,79 @@
+"""AlterConfigs 0-2: replace all that is set for a topic, a broker (itself, or "" for all), a group or a subscription.
+
+What the request does not name is unset: the reason why clients have left it for IncrementalAlterConfigs. Log levels
+cannot be set this way. v2: flexible. Source: KIP-133, deprecated by KIP-339.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.config_changes import (
+    Results,
+    check_broker_configs,
+    check_duplicate,
+    check_names_and_values,
+    check_own_id,
+    check_permission,
+    check_topic_name,
+    resource_of,
+    twice_named,
+    write,
+)
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.configs import CONTROLLED_TYPES
+from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
+from kafkapy.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+from kafkapy.security.authorizer import AclOperation
+
+
+async def handle(services: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    results: Results = {}
+    changes: dict[ConfigResource, dict[str, str | None]] = {}
+    duplicates = twice_named(request.resources)
+    for requested in request.resources:
+        resource = resource_of(requested)
+        try:
+            check_duplicate(resource, duplicates)
+            changes[resource] = _checked_configs(services, context, requested)
+        except ApiError as error:
+            results[resource] = error
+    if changes:
+        results |= await write(
+            services,
+            changes,
+            lambda controller, _: controller.configs.decide_legacy_alter(changes, validate_only=request.validate_only),
+        )
+    return _response(request, results)
+
+
+def _checked_configs(
+    services: Services, context: RequestContext, requested: AlterConfigsResource
+) -> dict[str, str | None]:
+    """Return what is to be set, as far as this broker can tell that it may be. Raises ApiError."""
+    check_names_and_values(requested.configs, has_value=lambda config: True)
+    resource = resource_of(requested)
+    if resource.resource_type not in CONTROLLED_TYPES:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    check_permission(services, context, resource, AclOperation.ALTER_CONFIGS)
+    if resource.resource_type == RESOURCE_TOPIC:
+        check_topic_name(resource.name)
+    if resource.resource_type == RESOURCE_BROKER:
+        check_own_id(services, resource.name)
+        configs = {config.name: config.value for config in requested.configs if config.value is not None}
+        check_broker_configs(services, resource.name, configs)
+    return {config.name: config.value for config in requested.configs}
+
+
+def _response(request: AlterConfigsRequest, results: Results) -> AlterConfigsResponse:
+    responses = []
+    for requested in request.resources:
+        error = results[resource_of(requested)]
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=error.code if error is not None else ErrorCode.NONE,
+                error_message=error.message if error is not None else None,
+                resource_type=requested.resource_type,
+                resource_name=requested.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=responses)

@@ -1,0 +1,67 @@
+"""The broker's loggers as a config resource (KIP-412): levels by logger name, changed at once and never stored.
+
+Python's levels under Kafka's names; TRACE lies below DEBUG. A logger without a level of its own has its parent's.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from kafkapy.errors import ApiError
+from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType
+from kafkapy.protocol.error_code import ErrorCode
+
+ROOT = "root"
+LEVELS = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def levels_by_logger() -> dict[str, str]:
+    """Return the effective level of every logger there is."""
+    names = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
+    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (ROOT, *sorted(names))}
+
+
+def alter(operations: Sequence[ConfigOperation], *, validate_only: bool) -> ApiError | None:
+    """Set and unset levels, all or none; None is success."""
+    known = levels_by_logger()
+    for operation in operations:
+        error = _refusal(operation, known)
+        if error is not None:
+            return error
+    for operation in () if validate_only else operations:
+        is_set = operation.operation is ConfigOperationType.SET
+        _logger(operation.name).setLevel(LEVELS[operation.value or ""] if is_set else logging.NOTSET)
+    return None
+
+
+def _refusal(operation: ConfigOperation, known: dict[str, str]) -> ApiError | None:
+    if operation.operation in (ConfigOperationType.APPEND, ConfigOperationType.SUBTRACT):
+        message = f"{operation.operation.name} operation is not allowed for the BROKER_LOGGER resource"
+        return ApiError(ErrorCode.INVALID_REQUEST, message)
+    if operation.name not in known:
+        return ApiError(ErrorCode.INVALID_CONFIG, f"Logger {operation.name} does not exist!")
+    if operation.operation is ConfigOperationType.DELETE:
+        if operation.name != ROOT:
+            return None
+        return ApiError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    if operation.value not in LEVELS:
+        return ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {operation.name} to {operation.value} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(LEVELS))}",
+        )
+    return None
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
+
+
+def _level_name(level: int) -> str:
+    return next((name for name, value in reversed(LEVELS.items()) if value <= level), "TRACE")

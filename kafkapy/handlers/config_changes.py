@@ -1,0 +1,118 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: refusing resources one by one, then one write for the rest.
+
+A broker checks what concerns itself (its own configs, duplicates, permission) before the controller decides.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from kafkapy.errors import ApiError, ConfigError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.machine import Decision
+from kafkapy.metadata.controller import Controller
+from kafkapy.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ConfigResource,
+)
+from kafkapy.metadata.topics import invalid_topic_name_reason
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+CLUSTER_TYPES = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
+"""Resource types that are the cluster's as far as permission goes."""
+
+Results = dict[ConfigResource, ApiError | None]
+Decide = Callable[[Controller, int], Decision[Any, Results]]
+
+
+class NamedConfig(Protocol):
+    name: str
+    value: str | None
+
+
+class RequestedResource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def resource_of(requested: RequestedResource) -> ConfigResource:
+    return ConfigResource(requested.resource_type, requested.resource_name)
+
+
+def twice_named(resources: Iterable[RequestedResource]) -> set[ConfigResource]:
+    """Return the resources that a request names more than once: each time they are refused."""
+    return {resource for resource, count in Counter(map(resource_of, resources)).items() if count > 1}
+
+
+def check_duplicate(resource: ConfigResource, duplicates: set[ConfigResource]) -> None:
+    if resource in duplicates:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def check_names_and_values(configs: Iterable[NamedConfig], has_value: Callable[[Any], bool]) -> None:
+    """Refuse keys named twice, and nulls where `has_value` says that a value is needed. Raises ApiError."""
+    listed = list(configs)
+    if len({config.name for config in listed}) != len(listed):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [config.name for config in listed if config.value is None and has_value(config)]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def check_permission(
+    services: Services, context: RequestContext, resource: ConfigResource, operation: AclOperation
+) -> None:
+    """Raise ApiError unless the asker may do `operation` to the resource's configs."""
+    kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    name = CLUSTER_NAME
+    if resource.resource_type == RESOURCE_TOPIC:
+        kind, refusal, name = ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED, resource.name
+    elif resource.resource_type == RESOURCE_GROUP:
+        kind, refusal, name = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED, resource.name
+    if not services.authorizer.authorize(context, operation, kind, name):
+        raise ApiError(refusal, refusal.message)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ApiError for a name that no topic can have; the empty one is refused by the controller's rules."""
+    reason = invalid_topic_name_reason(name) if name else None
+    if reason is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def check_own_id(services: Services, name: str) -> None:
+    """Raise ApiError unless a broker's configs are asked of that broker itself ("": of all brokers)."""
+    if not name:
+        return
+    if broker_id_of(name, "Node id must be an integer, but it is: ") != services.node_id:
+        message = f"Unexpected broker id, expected {services.node_id}, but received {name}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def broker_id_of(name: str, complaint: str) -> int:
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isdecimal():
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{complaint}{name}")
+    return int(name)
+
+
+def check_broker_configs(services: Services, name: str, configs: Mapping[str, str]) -> None:
+    """Raise ApiError unless `configs` could become all that is set for this broker, or for all ("")."""
+    try:
+        services.dynamic_config.validate(configs, is_per_broker=name != "")
+    except ConfigError as error:
+        # Kafka answers INVALID_REQUEST here and INVALID_CONFIG for topics (KAFKA-13609).
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+async def write(services: Services, resources: Iterable[ConfigResource], decide: Decide) -> Results:
+    """Have the controller decide; where it cannot, that is the result of every resource."""
+    try:
+        return await services.controller.write(decide)
+    except ApiError as error:
+        return dict.fromkeys(resources, error)
