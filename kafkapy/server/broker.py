@@ -78,6 +78,7 @@ class BrokerServer:
         self._disk = disk
         self._clock = clock
         self._random = random
+        self._dynamic_config = DynamicConfig(config)
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
 
@@ -131,7 +132,6 @@ class BrokerServer:
         self._controller.start()
         await self._register_controller()
         undo.push_async_callback(self._controller.close)
-        self._dynamic_config = DynamicConfig(config)
         self._load_logs()
         undo.callback(self._log_manager.close)
         self._replica_manager = self._new_replica_manager()
