@@ -6,7 +6,7 @@ uvloop refuses sendfile and touching the descriptor of a transport; add_reader o
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.seams import FileRegion, ReadableBuffer
@@ -144,7 +144,9 @@ def listen(
     """
     # One socket, so one family: IPv6 with IPv4 mapped in where all interfaces are asked for and the system has both.
     if host:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As Java does, take IPv4 first: clients that are told "localhost" try 127.0.0.1.
+        family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         is_dual = False
     else:
         is_dual = socket.has_dualstack_ipv6()
@@ -165,3 +167,12 @@ def listen(
         listening.close()
         raise
     return SocketListener(loop, listening)
+
+
+def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
+    """Return max.connections.per.ip.overrides by address: names count for all addresses they have. Raises OSError."""
+    by_ip: dict[str, int] = {}
+    for host, count in overrides.items():
+        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            by_ip[str(address[0])] = count
+    return by_ip

@@ -124,7 +124,10 @@ class SimChannel:
         return len(data)
 
     def send_region(self, region: FileRegion, start: int, count: int) -> int:
-        data = region.file.pread(min(count, self._out.room), region.position + start)
+        length, position = min(count, self._out.room), region.position + start
+        data = region.file.pread_nowait(length, position)
+        if data is None:
+            data = region.file.pread(length, position)  # as sendfile would, this waits for the disk
         if not data and self._out.room:
             raise EOFError(f"{region.file.path} was cut")
         return self.send([data], False)

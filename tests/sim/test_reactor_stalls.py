@@ -6,6 +6,7 @@ from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import FileRegion
 from tests.sim.bytes_file import BytesFile
+from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop, run
 from tests.sim.reactor_world import World, answer
 
@@ -60,6 +61,38 @@ def test_an_fsync_of_2_s_delays_only_who_waits_for_it():
         assert await client.receive_frame() == b"durable"
         assert 2000 <= loop.now_ms() < 2010
         assert max(await others) < 1
+
+    run(main)
+
+
+def test_a_disk_that_stalls_a_read_and_a_sync_delays_no_other_connection():
+    async def main(loop: SimLoop) -> None:
+        stalls_ms = {"read": 500, "sync": 2000}
+        disk = SimDisk()
+        log = disk.open("/log", create=True)
+        log.pwrite([DATA], 0)
+        disk.chill()
+        disk.hook = lambda operation, path: loop.block(stalls_ms.get(operation, 0))
+
+        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+            return answer(b"records ", FileRegion(log, 0, len(DATA)))
+
+        async def flush(info: ConnectionInfo, request: bytes) -> Writer:
+            synced = loop.create_future()
+            world.io_pool.submit(log.sync, lambda result, error: synced.set_result(None))
+            await synced
+            return answer(b"synced")
+
+        world = World(loop, fetch=fetch, flush=flush)
+        reader, flusher = world.connect(), world.connect()
+        await reader.send_frame(b"fetch x")
+        await flusher.send_frame(b"flush x")
+        others = asyncio.gather(*[_echoes_for(world, 2500) for _ in range(10)])
+        assert await reader.receive_frame() == b"records " + DATA
+        assert 500 <= loop.now_ms() < 510
+        assert await flusher.receive_frame() == b"synced"
+        assert 2000 <= loop.now_ms() < 2010
+        assert max(max(durations) for durations in await others) < 1
 
     run(main)
 

@@ -17,7 +17,7 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
-from kafkapy.reactor.socket_channel import SocketChannel
+from kafkapy.reactor.socket_channel import SocketChannel, resolve_overrides
 from kafkapy.seams import FileRegion
 from kafkapy.storage.system_disk import SystemDisk
 
@@ -280,6 +280,21 @@ def test_all_interfaces_take_ipv4_and_show_it_as_ipv4(run: Any):
             assert infos[0].peer_host == "127.0.0.1"
 
     run(main())
+
+
+def test_localhost_is_bound_where_clients_look_first():
+    async def main() -> None:
+        async with Served(echo) as served:
+            host, port = served.reactor.bind("NAMED", "PLAINTEXT", "localhost", 0)
+            assert host == "127.0.0.1"
+            assert port > 0
+
+    asyncio.run(main())
+
+
+def test_overrides_by_name_count_for_the_addresses_of_the_name():
+    assert resolve_overrides({"10.1.2.3": 5, "localhost": 7})["127.0.0.1"] == 7
+    assert resolve_overrides({"10.1.2.3": 5}) == {"10.1.2.3": 5}
 
 
 def test_nagle_is_off_on_accepted_sockets():
