@@ -1,0 +1,354 @@
+"""Single steps of the core, message by message; the simulation in tests/sim covers whole runs."""
+
+from typing import Any, TypeVar
+
+import pytest
+
+from kafkapy.machine import Effect
+from kafkapy.raft import messages as m
+from kafkapy.raft.core import RaftConfig, RaftCore
+from kafkapy.raft.effects import (
+    AppendBatch,
+    ElectionState,
+    FlushLog,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    PersistElection,
+    Reply,
+    ReplyWithRecords,
+    SendRequest,
+    TruncateLog,
+)
+from kafkapy.raft.events import (
+    AppendRequested,
+    LogFlushed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    Started,
+    TimePassed,
+)
+from kafkapy.raft.log_view import LogView
+from kafkapy.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kafkapy.raft.voters import VoterHistory, VoterSet, static_voter
+from kafkapy.types import OffsetAndEpoch, ReplicaKey
+from tests.support.quorums import local_voter
+
+E = TypeVar("E", bound=Effect)
+ENDPOINTS = local_voter(2).endpoints
+
+
+def a_core(
+    voter_count: int, election: ElectionState | None = None, *, log: LogView | None = None, node_id: int = 1
+) -> RaftCore:
+    voters = VoterSet(static_voter(voter, *local_voter(voter).endpoints) for voter in range(1, voter_count + 1))
+    config = RaftConfig(local=local_voter(node_id), bootstrap_ids=voters.ids)
+    return RaftCore(config, log or LogView(), VoterHistory(voters), election or ElectionState(), seed=7)
+
+
+def a_log(*, end_offset: int, leader_epoch: int) -> LogView:
+    view = LogView()
+    view.append(0, end_offset - 1, leader_epoch)
+    view.durable_end_offset = end_offset
+    return view
+
+
+def of(effects: list[Effect], kind: type[E]) -> list[E]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def vote_request(core: RaftCore, *, leader_epoch: int, end: tuple[int, int] = (0, 0), node_id: int = 2) -> Any:
+    """Send a Vote, return the answer."""
+    request = m.VoteRequest(
+        candidate=local_voter(node_id).key, leader_epoch=leader_epoch, end=OffsetAndEpoch(*end), is_pre_vote=False
+    )
+    effects = core.step(RequestReceived("vote", request), 10)
+    return of(effects, Reply)[0].response
+
+
+def a_follower(end_offset: int = 10, leader_epoch: int = 3) -> RaftCore:
+    core = a_core(3, log=a_log(end_offset=end_offset, leader_epoch=leader_epoch))
+    core.step(Started(), 0)
+    request = m.BeginEpochRequest(leader_id=2, leader_epoch=leader_epoch, leader_endpoints=ENDPOINTS)
+    core.step(RequestReceived("begin", request), 1)
+    assert isinstance(core.role, Follower)
+    return core
+
+
+def answer_fetch(core: RaftCore, now_ms: int = 5, **fields: Any) -> list[Effect]:
+    """Answer the fetch that is under way."""
+    request_id = core.connections[2].request_id
+    response = m.FetchResponse(leader_epoch=core.leader_epoch, leader_id=2, **fields)
+    return core.step(ResponseReceived(2, request_id, response), now_ms)
+
+
+def a_leader() -> RaftCore:
+    """Node 1 of 3, elected in epoch 1 by 2; its LeaderChange is durable here."""
+    core = a_core(3)
+    core.step(Started(), 0)
+    for _ in range(2):
+        now_ms = core.deadline_ms() or 0
+        effects = core.step(TimePassed(), now_ms)
+        for request in of(effects, SendRequest):
+            if isinstance(request.request, m.VoteRequest):
+                response = m.VoteResponse(leader_epoch=core.leader_epoch, leader_id=-1, is_granted=True)
+                core.step(ResponseReceived(request.node_id, request.request_id, response), now_ms)
+        if core.is_leader:
+            break
+        sent = [connection for connection in core.connections.items() if connection[1].request is not None]
+        for node_id, connection in sent:
+            response = m.VoteResponse(leader_epoch=core.leader_epoch, leader_id=-1, is_granted=True)
+            core.step(ResponseReceived(node_id, connection.request_id, response), now_ms)
+    assert core.is_leader
+    core.step(LogFlushed(1, 0), 3000)
+    return core
+
+
+def fetch(core: RaftCore, offset: int, leader_epoch: int = 1, node_id: int = 2, **fields: Any) -> list[Effect]:
+    options: dict[str, Any] = {"high_watermark": -1, "max_wait_ms": 500, "max_bytes": 1000} | fields
+    request = m.FetchRequest(
+        replica=local_voter(node_id).key,
+        leader_epoch=1,
+        fetch_offset=offset,
+        last_fetched_epoch=leader_epoch,
+        **options,
+    )
+    return core.step(RequestReceived("fetch", request), 3001)
+
+
+def test_the_only_voter_leads_at_once_and_commits_what_is_durable() -> None:
+    core = a_core(1, ElectionState(4, 1), log=a_log(end_offset=10, leader_epoch=4))
+    effects = core.step(Started(), 0)
+    assert [effect.state for effect in of(effects, PersistElection)] == [
+        ElectionState(4, 1, None),
+        ElectionState(5, -1, local_voter(1).key),
+        ElectionState(5, 1, None),
+    ]
+    assert of(effects, AppendBatch)[0].batch == m.LogBatch(10, 10, 5, (m.LeaderChange(1, (1,), (1,)),))
+    assert of(effects, FlushLog) == [FlushLog(11, 0)]
+    assert of(effects, LeaderChanged)[-1] == LeaderChanged(1, 5, 10)
+    assert not of(effects, HighWatermarkAdvanced)
+    assert of(core.step(LogFlushed(11, 0), 1), HighWatermarkAdvanced) == [HighWatermarkAdvanced(11)]
+    assert core.deadline_ms() is None
+
+
+def test_election_state_is_durable_before_anything_that_follows_from_it() -> None:
+    effects = a_core(1).step(Started(), 0)
+    persisted = max(index for index, effect in enumerate(effects) if isinstance(effect, PersistElection))
+    appended = min(index for index, effect in enumerate(effects) if isinstance(effect, AppendBatch))
+    assert persisted < appended
+
+
+def test_an_append_is_committed_once_synced_and_not_before() -> None:
+    core = a_core(1)
+    core.step(Started(), 0)
+    core.step(LogFlushed(1, 0), 1)
+    first = core.step(AppendRequested(1, 3, "data"), 2)
+    assert of(first, AppendBatch)[0].batch == m.LogBatch(1, 3, 1, (), "data")
+    assert not of(first, HighWatermarkAdvanced)
+    core.step(AppendRequested(1, 1, "more"), 2)
+    assert of(core.step(LogFlushed(4, 0), 3), HighWatermarkAdvanced) == [HighWatermarkAdvanced(4)]
+    assert of(core.step(LogFlushed(5, 0), 4), HighWatermarkAdvanced) == [HighWatermarkAdvanced(5)]
+
+
+@pytest.mark.parametrize(
+    ("election", "role", "leader_epoch"),
+    [
+        (ElectionState(), Unattached, 3),
+        (ElectionState(2, 2), Unattached, 3),
+        (ElectionState(5, 1), Resigned, 5),
+        (ElectionState(5, 2), Follower, 5),
+        (ElectionState(5, -1, ReplicaKey(1, b"\1" * 16)), Candidate, 5),
+        (ElectionState(5, -1, ReplicaKey(2, b"\2" * 16)), Unattached, 5),
+        (ElectionState(5, 9), Unattached, 5),
+    ],
+)
+def test_a_replica_takes_up_what_it_was(election: ElectionState, role: type, leader_epoch: int) -> None:
+    core = a_core(3, election, log=a_log(end_offset=10, leader_epoch=3))
+    core.step(Started(), 0)
+    assert type(core.role) is role
+    assert core.leader_epoch == leader_epoch
+
+
+def test_a_vote_is_given_once_and_remembered() -> None:
+    core = a_core(3)
+    core.step(Started(), 0)
+    assert vote_request(core, leader_epoch=1, node_id=2).is_granted
+    assert core.role.election_state() == ElectionState(1, -1, local_voter(2).key)
+    assert not vote_request(core, leader_epoch=1, node_id=3).is_granted
+    assert vote_request(core, leader_epoch=1, node_id=2).is_granted
+    assert vote_request(core, leader_epoch=2, node_id=3).is_granted
+
+
+@pytest.mark.parametrize(("end", "is_granted"), [((9, 3), False), ((10, 3), True), ((2, 4), True), ((99, 2), False)])
+def test_only_logs_that_are_as_complete_get_votes(end: tuple[int, int], is_granted: bool) -> None:
+    core = a_core(3, log=a_log(end_offset=10, leader_epoch=3))
+    core.step(Started(), 0)
+    assert vote_request(core, leader_epoch=7, end=end).is_granted == is_granted
+    assert core.leader_epoch == 7
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "end", "error"),
+    [
+        (2, (10, 1), m.FENCED_LEADER_EPOCH),
+        (5, (10, 5), m.INVALID_REQUEST),
+        (5, (-1, 1), m.INVALID_REQUEST),
+    ],
+)
+def test_impossible_votes_are_refused(leader_epoch: int, end: tuple[int, int], error: int) -> None:
+    core = a_core(3, log=a_log(end_offset=10, leader_epoch=3))
+    core.step(Started(), 0)
+    assert vote_request(core, leader_epoch=leader_epoch, end=end).error == error
+
+
+def test_a_vote_meant_for_a_former_disk_is_refused() -> None:
+    core = a_core(3)
+    core.step(Started(), 0)
+    request = m.VoteRequest(
+        candidate=local_voter(2).key,
+        leader_epoch=1,
+        end=OffsetAndEpoch(0, 0),
+        is_pre_vote=False,
+        voter=ReplicaKey(1, b"a former disk---"),
+    )
+    response = of(core.step(RequestReceived("v", request), 1), Reply)[0].response
+    assert response.error == m.INVALID_VOTER_KEY
+
+
+def test_a_silent_leader_is_pre_voted_against_without_a_new_epoch() -> None:
+    core = a_follower()
+    effects = core.step(TimePassed(), 5000)
+    assert isinstance(core.role, Prospective)
+    assert core.leader_epoch == 3
+    requests = [effect.request for effect in of(effects, SendRequest)]
+    assert all(isinstance(request, m.VoteRequest) and request.is_pre_vote for request in requests)
+    assert not of(effects, PersistElection)
+
+
+def test_lost_pre_votes_lead_back_to_the_leader() -> None:
+    core = a_follower()
+    core.step(TimePassed(), 5000)
+    for node_id in (2, 3):
+        response = m.VoteResponse(leader_epoch=3, leader_id=2, leader_endpoints=ENDPOINTS)
+        core.step(ResponseReceived(node_id, core.connections[node_id].request_id, response), 5001)
+        if isinstance(core.role, Follower):
+            break
+    assert isinstance(core.role, Follower)
+    assert core.leader_id == 2
+
+
+def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
+    core = a_follower()
+    effects = answer_fetch(core, high_watermark=10, batches=(m.LogBatch(10, 14, 3),))
+    assert of(effects, FlushLog) == [FlushLog(15, 0)]
+    assert not of(effects, SendRequest)
+    request = of(core.step(LogFlushed(15, 0), 6), SendRequest)[0].request
+    assert isinstance(request, m.FetchRequest)
+    assert (request.fetch_offset, request.last_fetched_epoch) == (15, 3)
+
+
+def test_a_follower_cuts_its_log_to_the_diverging_epoch() -> None:
+    core = a_follower()
+    effects = answer_fetch(core, diverging=OffsetAndEpoch(7, 3))
+    assert of(effects, TruncateLog) == [TruncateLog(7)]
+    assert core.log.end == (7, 3)
+
+
+def test_batches_that_do_not_fit_are_not_taken() -> None:
+    core = a_follower()
+    effects = answer_fetch(core, batches=(m.LogBatch(10, 11, 3), m.LogBatch(13, 14, 3)))
+    assert core.log.end == (12, 3)
+    assert len(of(effects, AppendBatch)) == 1
+    core = a_follower()
+    answer_fetch(core, batches=(m.LogBatch(10, 11, 9),))
+    assert core.log.end == (10, 3)
+
+
+def test_an_answer_that_comes_too_late_changes_nothing() -> None:
+    core = a_follower()
+    response = m.FetchResponse(leader_epoch=3, leader_id=2, batches=(m.LogBatch(10, 11, 3),))
+    assert not of(core.step(ResponseReceived(2, 999, response), 5), AppendBatch)
+
+
+def test_a_second_leader_in_the_same_epoch_is_not_believed() -> None:
+    core = a_follower()
+    request = m.BeginEpochRequest(leader_id=3, leader_epoch=3, leader_endpoints=ENDPOINTS)
+    response = of(core.step(RequestReceived("x", request), 5), Reply)[0].response
+    assert response.error == m.INVALID_REQUEST
+    assert core.leader_id == 2
+
+
+def test_a_leader_commits_what_a_majority_has_durable() -> None:
+    core = a_leader()
+    core.step(AppendRequested(1, 2, "x"), 3000)
+    fetch(core, 1)
+    assert core.high_watermark == 1
+    effects = fetch(core, 3)
+    assert core.high_watermark == 1, "our own copy is not synced yet"
+    effects = core.step(LogFlushed(3, 0), 3002)
+    assert of(effects, HighWatermarkAdvanced) == [HighWatermarkAdvanced(3)]
+
+
+def test_a_waiting_fetch_is_answered_by_an_append_or_by_time() -> None:
+    core = a_leader()
+    assert not of(fetch(core, 1, high_watermark=1), Reply)
+    effects = core.step(AppendRequested(1, 1, "x"), 3002)
+    assert of(effects, ReplyWithRecords)[0].fetch_offset == 1
+    assert not of(fetch(core, 2, high_watermark=1), Reply)
+    assert core.deadline_ms() is not None
+    response = of(core.step(TimePassed(), 3501), Reply)[0].response
+    assert isinstance(response, m.FetchResponse)
+    assert not response.batches
+
+
+@pytest.mark.parametrize(("leader_epoch", "error"), [(0, m.FENCED_LEADER_EPOCH), (2, m.UNKNOWN_LEADER_EPOCH)])
+def test_fetches_of_another_epoch_are_refused(leader_epoch: int, error: int) -> None:
+    core = a_leader()
+    request = m.FetchRequest(
+        replica=local_voter(2).key,
+        leader_epoch=leader_epoch,
+        fetch_offset=0,
+        last_fetched_epoch=0,
+        high_watermark=-1,
+        max_wait_ms=0,
+        max_bytes=1,
+    )
+    assert of(core.step(RequestReceived("f", request), 3001), Reply)[0].response.error == error
+
+
+def test_a_leader_without_fetches_from_a_majority_resigns() -> None:
+    core = a_leader()
+    waiting = fetch(core, 1, high_watermark=1, max_wait_ms=60_000)
+    assert not of(waiting, Reply)
+    effects = core.step(TimePassed(), 3001 + 3000)
+    assert isinstance(core.role, Resigned)
+    assert of(effects, Reply)[0].response.error == m.NOT_LEADER_OR_FOLLOWER
+    assert LeaderChanged(-1, 1) in effects
+    requests = [effect.request for effect in of(effects, SendRequest)]
+    assert all(isinstance(request, m.EndEpochRequest) for request in requests)
+
+
+def test_a_resigned_leader_takes_part_again_in_a_later_epoch() -> None:
+    core = a_leader()
+    core.step(ResignRequested(1), 3002)
+    assert isinstance(core.role, Resigned)
+    deadline_ms = core.role.election_deadline_ms
+    core.step(TimePassed(), deadline_ms)
+    assert core.leader_epoch == 2
+    assert not isinstance(core.role, Leader | Resigned)
+
+
+def test_the_first_successor_stands_at_once() -> None:
+    core = a_follower()
+    request = m.EndEpochRequest(leader_id=2, leader_epoch=3, preferred_successors=(local_voter(1).key,))
+    core.step(RequestReceived("end", request), 9)
+    assert isinstance(core.role, Prospective)
+
+
+def test_voters_cannot_be_changed_with_static_voters() -> None:
+    core = a_leader()
+    fetch(core, 1)
+    request = m.RemoveVoterRequest(voter=local_voter(3).key, timeout_ms=100)
+    response = of(core.step(RequestReceived("r", request), 3003), Reply)[0].response
+    assert response.error == m.UNSUPPORTED_VERSION
