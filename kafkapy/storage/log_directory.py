@@ -37,7 +37,9 @@ class LogDirectory:
     def lock(self) -> None:
         """Take the directory for this process, making it where it is missing. Raises StorageError."""
         try:
-            self._disk.make_directory(self.path)
+            if not self._disk.exists(self.path):
+                self._disk.make_directory(self.path)
+                self._disk.sync_directory(self.path.rpartition("/")[0] or "/")
             self._lock = self._disk.lock_directory(self.path)
         except OSError as error:
             raise StorageError(self.path, f"cannot be used: {error.strerror or error}") from error

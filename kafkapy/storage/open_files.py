@@ -87,17 +87,17 @@ class OpenFiles:
         """Note that `handle` opened its file; close others while there are too many."""
         self._ring[handle] = None
         if len(self._ring) > self.capacity:
-            self._close_some()
+            self._close_some(handle)
 
     def discard(self, handle: "FileHandle") -> None:
         self._ring.pop(handle, None)
 
-    def _close_some(self) -> None:
-        """Walk the ring once: close what was neither touched since the last walk nor pinned, until it fits."""
+    def _close_some(self, opened: "FileHandle") -> None:
+        """Walk the ring: close what is not pinned and was not touched since the walk came by before, until it fits."""
         ring = self._ring
-        for _ in range(len(ring)):
+        for _ in range(2 * len(ring)):
             handle = next(iter(ring))
-            if handle.is_referenced or handle.pins:
+            if handle.is_referenced or handle.pins or handle is opened:
                 handle.is_referenced = False
                 ring[handle] = ring.pop(handle)
                 continue

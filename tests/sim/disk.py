@@ -5,7 +5,7 @@
     "all"         the page cache survives (kill -9)
     "none"        only what was synced survives: contents by File.sync, names by sync_directory
     "torn"        a prefix of the unsynced writes of each file survives, the last one cut at a multiple of 512 bytes
-    "reordered"   any subset of the unsynced writes of each file survives
+    "reordered"   any subset of the unsynced writes of each file survives, of some of them any subset of sectors
 
 Names (create, rename, delete) survive as a prefix of what was done in their directory. A write that is not there reads
 as zeros where a later one extended the file. Chance comes from `seed`.
@@ -71,7 +71,7 @@ def _surviving(
     if keep == "none" or not pending:
         return []
     if keep == "reordered":
-        return [change for change in pending if chance.random() < 0.5]
+        return [part for change in pending for part in _surviving_parts(change, chance)]
     count = chance.randrange(len(pending) + 1)
     kept = pending[:count]
     if kept and kept[-1][1] is not None:
@@ -79,6 +79,18 @@ def _surviving(
         sectors = (len(content) + SECTOR_BYTES - 1) // SECTOR_BYTES
         kept[-1] = (position, content[: SECTOR_BYTES * chance.randrange(sectors + 1)])
     return kept
+
+
+def _surviving_parts(change: tuple[int, bytes | None], chance: random.Random) -> list[tuple[int, bytes | None]]:
+    """Return a change whole, not at all, or sector by sector."""
+    position, content = change
+    luck = chance.random()
+    if luck < 0.5 or content is None:
+        return [change] if luck < 0.5 else []
+    if luck < 0.75:
+        return []
+    sectors = range(0, len(content), SECTOR_BYTES)
+    return [(position + at, content[at : at + SECTOR_BYTES]) for at in sectors if chance.random() < 0.5]
 
 
 class _Directory:

@@ -210,12 +210,17 @@ def binary_state(disk: SimDisk, directory: str) -> dict[str, bytes]:
 def state_of(log: Log) -> tuple[Any, ...]:
     """Return what recovery must agree on.
 
-    Producers whose last record is below the start may be known or not, and so may an epoch that wrote nothing yet.
+    Producers whose last record is below the start may be known or not, and so may an epoch that wrote nothing yet, or
+    where exactly below the start a transaction began.
     """
     epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
-    producers = sorted((entry.producer_id, entry.producer_epoch, entry.last_sequence, entry.transaction_first_offset)
-                       for entry in log.active_producers() if entry.last_offset >= log.log_start_offset)  # fmt: skip
-    return (log.log_start_offset, log.log_end_offset, epochs, producers, log.last_stable_offset)
+    producers = sorted(
+        (entry.producer_id, entry.producer_epoch, entry.last_sequence, entry.transaction_first_offset >= 0)
+        for entry in log.active_producers()
+        if entry.last_offset >= log.log_start_offset
+    )
+    last_stable_offset = log.last_stable_offset if log.log_start_offset == 0 else -1
+    return (log.log_start_offset, log.log_end_offset, epochs, producers, last_stable_offset)
 
 
 def check_rebuilt_is_equal(script: Script, manager: LogManager, log: Log) -> None:

@@ -1,0 +1,53 @@
+"""Logs for tests: on a simulated disk, with small segments, and batches in one line."""
+
+from typing import Any
+
+from kafkapy.config.log import LogConfig
+from kafkapy.record.builder import build_batch
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
+from tests.sim.disk import SimDisk
+
+PARTITION = TopicPartition("t", 0)
+DIRECTORY = "/logs/t-0"
+NOW_MS = 1_700_000_000_000
+SMALL: dict[str, Any] = {"segment_bytes": 10_000, "index_interval_bytes": 200, "segment_index_bytes": 4096}
+
+
+def open_log(disk: SimDisk, *, was_clean_shutdown: bool = True, **config: Any) -> Log:
+    """Open or make the log in DIRECTORY. A clean shutdown takes the recovery point at its end."""
+    disk.make_directory("/logs")
+    return Log.open(
+        disk,
+        DIRECTORY,
+        PARTITION,
+        LogConfig(**{**SMALL, **config}),
+        now_ms=NOW_MS,
+        was_clean_shutdown=was_clean_shutdown,
+    )
+
+
+def batch(count: int = 1, *, value_bytes: int = 0, timestamp_ms: int = NOW_MS, **fields: Any) -> bytearray:
+    """Return a batch as a producer sends it: 61 bytes and 7 a record, plus the values."""
+    return bytearray(build_batch([(timestamp_ms, None, bytes(value_bytes), ())] * count, **fields))
+
+
+def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **fields: Any) -> int:
+    """Append a batch and move the high watermark to its end; return its first offset."""
+    result = log.append_as_leader(batch(count, **fields), leader_epoch=leader_epoch, now_ms=now_ms)
+    log.update_high_watermark(log.log_end_offset)
+    return result.first_offset
+
+
+def marker(*, is_abort: bool, producer_id: int = 8, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+    """Return an end-of-transaction marker as a coordinator writes it."""
+    key = b"\0\0" + (0 if is_abort else 1).to_bytes(2, "big")
+    return bytearray(
+        build_batch(
+            [(NOW_MS, key, b"\0\0" + coordinator_epoch.to_bytes(4, "big"), ())],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+            is_control=True,
+        )
+    )

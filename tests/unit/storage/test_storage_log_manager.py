@@ -1,0 +1,337 @@
+import errno
+from typing import Any
+
+import pytest
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, CheckpointError
+from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.types import METADATA_PARTITION, TopicPartition
+from tests.sim.disk import SimDisk
+from tests.support.chance import SeededRandom
+from tests.support.logs import NOW_MS, append, batch
+
+CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1, file_delete_delay_ms=60_000)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+TOPIC_A, TOPIC_B = b"\1" * 16, b"\2" * 16
+
+
+def started(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+    manager = LogManager(disk, directories or ("/d",), CONFIG, random=SeededRandom(1), **options)
+    manager.lock()
+    manager.load_logs(NOW_MS)
+    return manager
+
+
+def create(manager: LogManager, *partitions: TopicPartition) -> list[Log]:
+    return [
+        manager.get_or_create_log(partition, TOPIC_A if partition.topic == "a" else TOPIC_B, CONFIG, NOW_MS)
+        for partition in partitions
+    ]
+
+
+def test_logs_are_there_again_after_a_clean_stop() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for count, log in enumerate(create(manager, A0, A1, B0), 1):
+        append(log, count, leader_epoch=3)
+    manager.close(broker_epoch=17)
+    assert disk.read_file("/d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":17}'
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
+    assert disk.read_file("/d/replication-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
+    assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n0\n"
+    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
+    manager.lock()
+    assert manager.last_broker_epoch() == 17
+    manager.load_logs(NOW_MS)
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+    assert {partition: log.log_end_offset for partition, log in manager.logs.items()} == {A0: 1, A1: 2, B0: 3}
+    assert manager.logs[A1].topic_id == TOPIC_A
+    assert manager.read_high_watermarks() == {A0: 1, A1: 2, B0: 3}
+
+
+def test_a_killed_broker_loses_nothing_that_the_page_cache_has() -> None:
+    disk = SimDisk()
+    [log] = create(started(disk), A0)
+    for _ in range(20):
+        append(log, value_bytes=100)
+    disk.crash("all")
+    seen: list[tuple[str, int, int]] = []
+    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
+    manager.lock()
+    manager.load_logs(NOW_MS, on_progress=lambda *step: seen.append(step))
+    assert manager.logs[A0].log_end_offset == 20
+    assert seen == [("/d", 1, 1)]
+
+
+def test_a_directory_serves_one_process() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    with pytest.raises(StorageError, match="locked"):
+        started(disk)
+    manager.close()
+    started(disk)
+
+
+def test_damaged_meta_properties_stop_the_start_and_let_go_of_the_lock() -> None:
+    disk = SimDisk()
+    disk.make_directory("/d")
+    disk.write_file_atomically("/d/meta.properties", b"nonsense")
+    with pytest.raises(CheckpointError):
+        started(disk)
+    assert not disk.locked
+
+
+def test_the_identity_of_a_directory_is_read() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    manager.directories[0].write_meta(MetaProperties("cluster", 4, b"\7" * 16))
+    manager.close()
+    assert started(disk).directories[0].directory_id == b"\7" * 16
+
+
+def test_new_logs_go_where_they_are_asked_to_or_where_there_are_fewest() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    manager.directories[1].write_meta(MetaProperties("cluster", 4, b"\7" * 16))
+    first = manager.get_or_create_log(A0, TOPIC_A, CONFIG, NOW_MS, directory_id=b"\7" * 16)
+    second, third = create(manager, A1, B0)
+    assert [log.directory for log in (first, second, third)] == ["/d2/a-0", "/d1/a-1", "/d1/b-0"]
+    assert manager.get_or_create_log(A0, TOPIC_A, CONFIG, NOW_MS) is first
+
+
+def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
+    manager = started(SimDisk())
+    create(manager, A0)
+    with pytest.raises(ApiError) as caught:
+        manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS)
+    assert caught.value.code == INCONSISTENT_TOPIC_ID
+
+
+def test_a_deleted_log_goes_aside_and_later_away() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    append(log, 3)
+    region = log.read(0, 1000).region
+    assert region is not None
+    assert manager.delete_log(A0, NOW_MS)
+    assert not manager.delete_log(A0, NOW_MS)
+    names = [name for name in disk.list_directory("/d") if name.startswith("a-")]
+    assert len(names) == 1
+    assert names[0].startswith("a-0.")
+    assert names[0].endswith("-delete")
+    [again] = create(manager, A0)
+    assert again.log_end_offset == 0
+    assert manager.delete_due(NOW_MS + 59_999) == NOW_MS + 60_000
+    assert manager.delete_due(NOW_MS + 60_000) is None
+    assert [name for name in disk.list_directory("/d") if name.startswith("a-")] == ["a-0"]
+    assert len(region.read()) == region.length
+    region.release()
+
+
+def test_a_deletion_that_was_cut_short_is_finished() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0)
+    manager.delete_log(A0, NOW_MS)
+    disk.crash("all")
+    manager = started(disk)
+    assert manager.logs == {}
+    manager.delete_due(NOW_MS + 60_000)
+    assert not any(name.startswith("a-") for name in disk.list_directory("/d"))
+
+
+def test_strays_are_moved_aside_and_kept() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0, B0)
+    manager.close()
+    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
+    manager.lock()
+    manager.load_logs(NOW_MS, is_stray=lambda log: log.topic_partition == A0)
+    assert list(manager.logs) == [B0]
+    assert any(name.endswith("-stray") for name in disk.list_directory("/d"))
+    manager.close()
+    assert list(started(disk).logs) == [B0]
+
+
+def test_what_is_no_partition_is_left_alone() -> None:
+    disk = SimDisk()
+    for name in ("lost+found", str(METADATA_PARTITION)):
+        disk.make_directory(f"/d/{name}")
+    manager = started(disk)
+    assert manager.logs == {}
+    manager.close()
+    assert disk.exists("/d/lost+found")
+
+
+def test_a_partition_in_two_directories_takes_the_second_offline() -> None:
+    disk = SimDisk()
+    for directory in ("/d1", "/d2"):
+        manager = started(disk, directory)
+        create(manager, A0)
+        manager.close()
+    manager = started(disk, "/d1", "/d2")
+    assert manager.offline_paths == ["/d2"]
+    assert manager.logs[A0].directory == "/d1/a-0"
+
+
+def test_topics_get_their_configuration_when_loaded() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0, B0)
+    manager.close()
+    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
+    manager.lock()
+    manager.load_logs(NOW_MS, config_for=lambda topic: LogConfig(retention_ms=5) if topic == "a" else CONFIG)
+    assert (manager.logs[A0].config.retention_ms, manager.logs[B0].config.retention_ms) == (5, -1)
+
+
+def test_checkpoints_are_written_when_they_change() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    append(log, 5)
+    log.flush()
+    log.maybe_increment_log_start_offset(2)
+    manager.checkpoint()
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 5\n"
+    assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
+    changes = disk.changes
+    manager.checkpoint()
+    assert disk.changes == changes
+    disk.crash("none")
+    log = started(disk).logs[A0]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 5)
+
+
+def test_flushes_are_due_after_rolls_time_and_messages() -> None:
+    manager = started(SimDisk())
+    rolled, timed, counted = create(manager, A0, A1, B0)
+    timed.update_config(LogConfig(flush_ms=1000, segment_index_bytes=4096))
+    counted.update_config(LogConfig(flush_messages=2, segment_index_bytes=4096))
+    for log in (rolled, timed, counted):
+        append(log, value_bytes=300)
+    assert manager.flush_due(NOW_MS + 999) == []
+    append(rolled, value_bytes=300)
+    append(counted)
+    due = manager.flush_due(NOW_MS + 1000)
+    assert [(flush.log, flush.end_offset) for flush in due] == [(rolled, 1), (timed, 1), (counted, 2)]
+    for flush in due:
+        flush.run()
+        flush.log.complete_flush(flush, NOW_MS + 1000)
+    assert manager.flush_due(NOW_MS + 1000) == []
+
+
+def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    for _ in range(10):
+        append(log, value_bytes=100)
+    log.flush()
+    manager.checkpoint()
+    order: list[str] = []
+    disk.hook = lambda operation, path: order.append(f"{operation} {path.rpartition('/')[2]}")
+    manager.truncate_to({A0: 4})
+    disk.hook = None
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 4\n"
+    lowered = order.index("rename recovery-point-offset-checkpoint.tmp")
+    cut = next(i for i, step in enumerate(order) if step.startswith("truncate 0000"))
+    assert lowered < cut
+    manager.truncate_fully_and_start_at(A0, 50)
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
+
+
+def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
+    """The recovery point was above a truncation; new segments reach beyond it, unsynced but for their names."""
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    for _ in range(12):
+        append(log, value_bytes=100)
+    log.flush()
+    manager.checkpoint()
+    disk.settle()
+    manager.truncate_to({A0: 4})
+    for _ in range(12):
+        append(log, value_bytes=100, leader_epoch=1)
+    disk.sync_directory("/d/a-0")
+    disk.crash("none")
+    log = started(disk).logs[A0]
+    assert 4 <= log.log_end_offset <= 12
+    for offset in range(log.log_end_offset):
+        assert log.read(offset, 1, isolation=FetchIsolation.LOG_END).region is not None
+
+
+def test_retention_runs_log_by_log() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for log in create(manager, A0, B0):
+        log.update_config(LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=1000))
+        for _ in range(9):
+            append(log, value_bytes=100)
+    steps = list(manager.cleanup_steps(NOW_MS + 5000))
+    assert len(steps) == 2
+    assert all(steps)
+    assert all(log.is_empty for log in manager.logs.values())
+    assert manager.cleanup(NOW_MS + 5000) == 0
+
+
+def test_a_failing_directory_goes_offline_with_its_logs() -> None:
+    disk = SimDisk()
+    failed: list[str] = []
+    manager = started(disk, "/d1", "/d2", on_directory_offline=failed.append)
+    create(manager, A0, A1)
+    disk.fail("write", errno.EIO, path="/d1/a-0")
+    with pytest.raises(StorageError):
+        append(manager.logs[A0])
+    assert failed == manager.offline_paths == ["/d1"]
+    assert list(manager.logs) == [A1]
+    with pytest.raises(ApiError) as caught:
+        create(manager, A0)
+    assert caught.value.code == KAFKA_STORAGE_ERROR
+    append(manager.logs[A1])
+    manager.close()
+    assert not disk.exists("/d1/.kafka_cleanshutdown")
+    assert disk.exists("/d2/.kafka_cleanshutdown")
+
+
+def test_a_stop_that_fails_is_not_clean() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0])
+    disk.fail("sync", errno.EIO, path="a-0")
+    manager.close()
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+    assert not disk.locked
+    assert started(disk).logs[A0].log_end_offset == 1
+
+
+def test_a_stop_before_loading_is_not_clean() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0])
+    disk.crash("all")
+    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
+    manager.lock()
+    manager.close()
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+
+
+def test_directories_are_described() -> None:
+    disk = SimDisk()
+    disk.capacity_bytes = 1 << 30
+    manager = started(disk, "/d1", "/d2")
+    log, _ = create(manager, A0, A1)
+    log.append_as_leader(batch(3), leader_epoch=0, now_ms=NOW_MS)
+    manager.directories[1].state.go_offline("test")
+    first, second = manager.describe_log_dirs()
+    assert (first.path, first.error_code, first.log_sizes) == ("/d1", 0, {A0: 82})
+    assert first.total_bytes == 1 << 30
+    assert 0 < first.usable_bytes < 1 << 30
+    assert (second.path, second.error_code, second.log_sizes) == ("/d2", KAFKA_STORAGE_ERROR, {})
