@@ -153,11 +153,16 @@ class _Plan:
             raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
 
     def finish(self) -> ProduceResponse:
-        if self._version >= LEADERS_FROM:
-            moved = [answer for answer in self._answers() if answer.error_code == NOT_LEADER_OR_FOLLOWER]
-            if moved:
-                self._tell_leaders()
+        if self._version >= LEADERS_FROM and self._has_moved():
+            self._tell_leaders()
         return self.response
+
+    def _has_moved(self) -> bool:
+        for topic in self.response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                    return True
+        return False
 
     def _tell_leaders(self) -> None:
         leaders = Leaders(self._services, self._context)

@@ -48,7 +48,7 @@ class DelayedFetch(DelayedOperation):
             request = asked.request
             if partition.log is None or partition.check_replica(request.current_leader_epoch):
                 return True
-            if request.fetch_offset < end_offset(partition, self._isolation):
+            if request.fetch_offset < end_offset(partition.log, self._isolation):
                 return True
             if request.fetch_offset > partition.log.log_end_offset:
                 return True

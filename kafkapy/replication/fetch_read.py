@@ -27,6 +27,7 @@ from kafkapy.storage.log_read import FetchIsolation
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.log import Log
 
 logger = logging.getLogger("kafkapy.replication")
 
@@ -139,6 +140,12 @@ class FetchRead:
                 request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging,
                 NO_LEADER, NO_SNAPSHOT, None, -1, NO_RECORDS,
             )  # fmt: skip
+        if request.fetch_offset == end_offset(log, self._isolation) and not log.is_offline:
+            aborts: list[AbortedTransaction] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
+            return PartitionData(
+                request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+                NO_DIVERGING_EPOCH, NO_LEADER, NO_SNAPSHOT, aborts, -1, NO_RECORDS,
+            )  # fmt: skip
         max_bytes = request.partition_max_bytes
         read = log.read(
             request.fetch_offset,
@@ -230,7 +237,7 @@ def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", iso
     log = partition.log
     if partition.check_replica(request.current_leader_epoch) or log is None:
         return None
-    limit = end_offset(partition, isolation)
+    limit = end_offset(log, isolation)
     if request.fetch_offset == limit:
         return 0
     if request.fetch_offset > limit:
@@ -246,10 +253,8 @@ def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", iso
     return None if is_older_segment else read.size_bytes
 
 
-def end_offset(partition: "HostedPartition", isolation: FetchIsolation) -> int:
+def end_offset(log: "Log", isolation: FetchIsolation) -> int:
     """Return up to where a reader may read."""
-    log = partition.log
-    assert log is not None
     if isolation is FetchIsolation.HIGH_WATERMARK:
         return log.high_watermark
     return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset

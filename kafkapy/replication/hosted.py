@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.partition import Partition, Role
@@ -37,7 +37,7 @@ class HostedPartitions:
         self._log_config = log_config
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
-        self._high_watermarks: Mapping[TopicPartition, int] | None = None
+        self._high_watermarks: dict[TopicPartition, int] | None = None
         """As checkpointed by the run before; until a partition's log has taken its own over."""
 
     # -- finding --------------------------------------------------------------------------------------------------
@@ -74,16 +74,8 @@ class HostedPartitions:
                 touched += self._lead(topic_partition, local, now_ms)
             for topic_partition, local in changes.followers.items():
                 touched += self._follow(topic_partition, local, now_ms)
-        for resource_type, name in delta.configs_changed:
-            if resource_type == RESOURCE_TOPIC:
-                self._update_config(name)
+        self._apply_configs(delta)
         return touched
-
-    def use_log_config(self, log_config: LogConfigs) -> None:
-        """The broker's own configuration changed: what topics inherit from it holds from the next append on."""
-        self._log_config = log_config
-        for topic in self._by_name:
-            self._update_config(topic)
 
     def take_directory_offline(self, path: str) -> list[HostedPartition]:
         """Take the partitions of a failed log directory out of service; return them."""
@@ -91,6 +83,16 @@ class HostedPartitions:
         for partition in failed:
             partition.take_offline()
         return failed
+
+    def _apply_configs(self, delta: MetadataDelta) -> None:
+        """Take over changed topic configs; a change of the broker's own reaches every topic that inherits from it."""
+        changed = delta.configs_changed
+        if any(resource_type == RESOURCE_BROKER for resource_type, _ in changed):
+            topics = list(self._by_name)
+        else:
+            topics = [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
+        for topic in topics:
+            self._update_config(topic)
 
     def _delete(self, topic_partition: TopicPartition, topic_id: Uuid, now_ms: int) -> list[HostedPartition]:
         partition = self.find_by_id(topic_id, topic_partition.partition)
@@ -157,7 +159,7 @@ class HostedPartitions:
     def _checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
         if self._high_watermarks is None:
             self._high_watermarks = self._log_manager.read_high_watermarks()
-        return self._high_watermarks.get(topic_partition, 0)
+        return self._high_watermarks.pop(topic_partition, 0)
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition
@@ -175,5 +177,5 @@ class HostedPartitions:
             return
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
         for partition in partitions.values():
-            if partition.log is not None:
+            if partition.log is not None and partition.log.config != config:
                 partition.log.update_config(config)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.fetch_read import end_offset
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.time_index import TimestampOffset
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.storage.log import Log
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -58,26 +58,20 @@ def find_offset(
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return log.earliest()
     is_lagging = is_from_client and partition.leader_epoch_start_offset > log.high_watermark
-    end_offset = _end_offset(log, isolation)
+    limit = end_offset(log, isolation)
     if timestamp_ms == LATEST:
         if is_lagging:
             raise _not_available(partition)
-        return TimestampOffset(-1, end_offset, partition.leader_epoch)
+        return TimestampOffset(-1, limit, partition.leader_epoch)
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     is_max = timestamp_ms == MAX_TIMESTAMP
     found = log.offset_of_max_timestamp() if is_max else log.offset_for_timestamp(timestamp_ms)
-    if found is None or found.offset >= end_offset:
+    if found is None or found.offset >= limit:
         if is_lagging:
             raise _not_available(partition)
         return NOT_FOUND
     return found
-
-
-def _end_offset(log: "Log", isolation: FetchIsolation) -> int:
-    if isolation is FetchIsolation.HIGH_WATERMARK:
-        return log.high_watermark
-    return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset
 
 
 def _not_available(partition: "HostedPartition") -> ApiError:

@@ -104,9 +104,12 @@ class ReplicaManager:
 
     def complete_waiting(self, partition: HostedPartition) -> None:
         """An offset or the role of a partition changed: complete the requests that waited for it."""
-        self._produces.check_and_complete(partition)
-        self._fetches.check_and_complete(partition)
-        self._deletions.check_and_complete(partition)
+        if self._fetches.waiting_count:
+            self._fetches.check_and_complete(partition)
+        if self._produces.waiting_count:
+            self._produces.check_and_complete(partition)
+        if self._deletions.waiting_count:
+            self._deletions.check_and_complete(partition)
 
     def shutdown(self) -> None:
         """Answer everything that waits with what there is."""
@@ -173,7 +176,7 @@ class ReplicaManager:
         append.required_offset = result.last_offset + 1
         if partition.maybe_advance_high_watermark():
             self.complete_waiting(partition)
-        else:
+        elif self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
 
     def _refuse_append(self, append: PartitionAppend, error: Exception) -> None:

@@ -1,0 +1,181 @@
+"""A broker's partitions on a simulated disk, on a virtual-time loop: what data-plane handlers are tested against."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.config.load import load
+from kafkapy.config.topic import log_config
+from kafkapy.machine import Decision
+from kafkapy.metadata.delta import difference
+from kafkapy.metadata.image import RESOURCE_TOPIC, MetadataImage
+from kafkapy.protocol.messages.config_record import ConfigRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.record.builder import build_batch
+from kafkapy.replication.fetch_session import FetchSessionCache
+from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.expirer import Expirer
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.timer.wheel import TimingWheel
+from tests.sim.disk import SimDisk
+from tests.sim.io_pool import SimIoPool
+from tests.sim.loop import SimClock, SimLoop, run
+from tests.support.chance import SeededRandom
+from tests.support.controllers import CLUSTER_ID, Cluster
+from tests.support.metadata_services import PROPERTIES, Deny
+
+NODE_ID = 1
+NOW_MS = 1_700_000_000_000
+
+
+def topic_id(name: str, generation: int = 1) -> bytes:
+    return name.encode().ljust(12, b".")[:12] + generation.to_bytes(4)
+
+
+def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> memoryview:
+    """A batch as a producer sends it: keyless records unless `key` is given."""
+    key = fields.pop("key", None)
+    return memoryview(build_batch([(timestamp_ms, key, value, ()) for value in values], **fields))
+
+
+class Hosting:
+    """Node 1 of a cluster. Made inside a running SimLoop; `restart` loads the directory again."""
+
+    def __init__(self, loop: SimLoop, *, broker_count: int = 1, disk: SimDisk | None = None, **properties: str) -> None:
+        self.loop = loop
+        self.disk = disk if disk is not None else SimDisk()
+        self.disk.make_directory("/data")
+        self.config, _ = load({**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}})
+        self.clock = SimClock(loop, start_wall_ms=NOW_MS)
+        self.cluster = Cluster(broker_count)
+        self.io_pool = SimIoPool(loop)
+        self._load()
+
+    def _load(self) -> None:
+        self.log_manager = LogManager(
+            self.disk,
+            ["/data"],
+            self.config.log_config,
+            random=SeededRandom(),
+            on_directory_offline=lambda path: self.manager.handle_log_dir_failure(path),
+        )
+        self.log_manager.lock()
+        self.log_manager.load_logs(self.clock.wall_ms())
+        self.wheel = TimingWheel(start_ms=self.clock.monotonic_ms())
+        self.expirer = Expirer(self.wheel, self.clock)
+        self.manager = ReplicaManager(
+            NODE_ID,
+            self.log_manager,
+            self.clock,
+            self.wheel,
+            log_config=lambda overrides: log_config(overrides, self.config),
+        )
+        self.expirer.start()
+        self.sessions = FetchSessionCache(10, new_session_id=_counter())
+
+    def restart(self) -> None:
+        self.expirer.stop()
+        self.manager.shutdown()
+        self.log_manager.close()
+        self._load()
+        self._publish(MetadataImage())
+
+    # -- metadata -------------------------------------------------------------------------------------------------
+
+    def commit(self, *records: Any) -> None:
+        before = self.cluster.image
+        self.cluster.commit(Decision(None, list(records)))
+        self._publish(before)
+
+    def _publish(self, before: MetadataImage) -> None:
+        image = self.cluster.image
+        self.manager.apply_delta(difference(before, image), image, self.clock.wall_ms())
+
+    def create_topic(
+        self,
+        name: str = "orders",
+        partition_count: int = 1,
+        *,
+        replicas: Sequence[int] = (NODE_ID,),
+        isr: Sequence[int] | None = None,
+        configs: Mapping[str, str] | None = None,
+        generation: int = 1,
+    ) -> HostedPartition:
+        """Create a topic led by its first replica; return its partition 0 (when it is hosted here)."""
+        self.commit(
+            TopicRecord(name=name, topic_id=topic_id(name, generation)),
+            *self._config_records(name, configs or {}),
+            *(self._partition(name, number, generation, replicas, isr) for number in range(partition_count)),
+        )
+        return self.manager.partitions.find(name, 0)  # type: ignore[return-value]
+
+    def _partition(
+        self, name: str, number: int, generation: int, replicas: Sequence[int], isr: Sequence[int] | None
+    ) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=number,
+            topic_id=topic_id(name, generation),
+            replicas=list(replicas),
+            isr=list(isr if isr is not None else replicas),
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[bytes(16)] * len(replicas),
+        )
+
+    def _config_records(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
+        return [
+            ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value)
+            for key, value in configs.items()
+        ]
+
+    def alter_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
+        self.commit(*self._config_records(name, configs))
+
+    def delete_topic(self, name: str = "orders", generation: int = 1) -> None:
+        self.commit(RemoveTopicRecord(topic_id=topic_id(name, generation)))
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def services(self, authorizer: Any = None) -> Any:
+        return SimpleNamespace(
+            cluster_id=CLUSTER_ID,
+            node_id=NODE_ID,
+            config=self.config,
+            clock=self.clock,
+            random=SeededRandom(),
+            io_pool=self.io_pool,
+            authorizer=authorizer or Deny(),
+            metadata=self.cluster,
+            log_manager=self.log_manager,
+            replica_manager=self.manager,
+            fetch_sessions=self.sessions,
+        )
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return self.loop.create_task(coroutine)
+
+
+def _counter() -> Any:
+    numbers = iter(range(1, 1_000_000))
+    return lambda: next(numbers)
+
+
+def on_loop(test: Callable[[SimLoop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run an async test on virtual time."""
+
+    def call() -> None:
+        run(test)
+
+    call.__name__ = test.__name__
+    return call
+
+
+async def settle() -> None:
+    """Let everything run that needs no time to pass."""
+    for _ in range(10):
+        await asyncio.sleep(0)

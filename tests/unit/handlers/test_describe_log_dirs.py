@@ -1,0 +1,70 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.handlers import describe_log_dirs
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkapy.security.authorizer import AclOperation
+from tests.sim.loop import SimLoop
+from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
+from tests.support.metadata_services import Deny, answer
+
+
+def describe(hosting: Hosting, topics: Any = None, version: int = 5, authorizer: Any = None) -> Any:
+    context: Any = SimpleNamespace(api_version=version, listener_name="PLAINTEXT", client_id="tester")
+    asked = DescribeLogDirsRequest(topics=topics)
+    response = answer(describe_log_dirs.handle(hosting.services(authorizer), context, asked))
+    return type(response).decode(response.encode(version), version)
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_every_version_tells_directories_partitions_and_sizes(version: int) -> None:
+    @on_loop
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        partition = hosting.create_topic(partition_count=2)
+        partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=NOW_MS)
+        (directory,) = describe(hosting, version=version).results
+        (topic,) = directory.topics
+        told = [
+            (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
+            for each in topic.partitions
+        ]
+        assert (directory.log_dir, directory.error_code, topic.name) == ("/data", 0, "orders")
+        assert told == [(0, len(batch(b"a")), 0, False), (1, 0, 0, False)]
+        assert (directory.total_bytes > 0, directory.usable_bytes >= 0) == (version >= 4, version >= 4)
+        assert not directory.is_cordoned
+
+    main()
+
+
+@on_loop
+async def test_only_what_is_asked_for_and_here_is_told(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic(partition_count=3)
+    hosting.create_topic("trades")
+    asked = [DescribableLogDirTopic("orders", [1, 9]), DescribableLogDirTopic("nowhere", [0])]
+    (directory,) = describe(hosting, asked).results
+    assert [(each.name, [part.partition_index for part in each.partitions]) for each in directory.topics] == [
+        ("orders", [1])
+    ]
+    assert describe(hosting, []).results[0].topics == []
+
+
+@on_loop
+async def test_a_directory_that_failed_says_so(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    hosting.log_manager.directories[0].state.go_offline("test")
+    (directory,) = describe(hosting).results
+    assert (directory.error_code, directory.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+@on_loop
+async def test_it_needs_the_right_to_describe_the_cluster(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    denied = Deny((AclOperation.DESCRIBE, "kafka-cluster"))
+    response = describe(hosting, authorizer=denied)
+    assert (response.error_code, response.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

@@ -1,0 +1,133 @@
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role
+from kafkapy.types import TopicPartition
+
+
+@dataclass
+class FakeLog:
+    """Offsets without a log."""
+
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    config: Any = field(default_factory=lambda: SimpleNamespace(min_insync_replicas=1))
+
+    def update_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+
+
+def registration(*, leader: int = 1, leader_epoch: int = 5, replicas: Any = (1,), isr: Any = None) -> Any:
+    isr = replicas if isr is None else isr
+    return PartitionRegistration(
+        replicas, (bytes(16),) * len(replicas), isr, (), (), (), (), leader, 0, leader_epoch, 0
+    )
+
+
+def led(log: FakeLog, **fields: Any) -> "Partition[FakeLog]":
+    partition = Partition(TopicPartition("orders", 0), b"i" * 16, log, local_id=1)
+    partition.lead(registration(**fields))
+    return partition
+
+
+def test_with_nobody_else_the_high_watermark_is_the_end_of_the_log() -> None:
+    log = FakeLog(log_end_offset=7)
+    partition = led(log)
+    assert partition.maybe_advance_high_watermark()
+    assert log.high_watermark == 7
+    assert not partition.maybe_advance_high_watermark()
+
+
+def test_the_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3, 4), isr=(1, 2, 3))
+    assert not partition.maybe_advance_high_watermark()
+    assert not partition.note_follower_fetch(2, fetch_offset=8, log_start_offset=0, now_ms=0)
+    assert partition.note_follower_fetch(3, fetch_offset=6, log_start_offset=0, now_ms=0)
+    assert log.high_watermark == 6
+    assert not partition.note_follower_fetch(4, fetch_offset=9, log_start_offset=0, now_ms=0)
+    assert partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert log.high_watermark == 8
+
+
+def test_the_high_watermark_waits_below_min_isr_but_never_for_more_replicas_than_there_are() -> None:
+    log = FakeLog(log_end_offset=10, config=SimpleNamespace(min_insync_replicas=2))
+    assert not led(log, replicas=(1, 2), isr=(1,)).maybe_advance_high_watermark()
+    assert led(log, replicas=(1,)).maybe_advance_high_watermark()
+
+
+def test_a_new_epoch_forgets_how_far_the_followers_had_got() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    log.log_end_offset = 12
+    assert partition.lead(registration(leader_epoch=6, replicas=(1, 2)))
+    assert partition.leader_epoch_start_offset == 12
+    assert not partition.maybe_advance_high_watermark()
+
+
+@pytest.mark.parametrize(
+    ("asked_epoch", "code"),
+    [
+        (-1, ErrorCode.NONE),
+        (5, ErrorCode.NONE),
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_the_leader_epoch_that_a_client_knows_is_checked(asked_epoch: int, code: ErrorCode) -> None:
+    assert led(FakeLog()).check_leader(asked_epoch) == code
+
+
+def test_what_a_partition_answers_in_each_role() -> None:
+    partition = led(FakeLog(), replicas=(1, 2))
+    partition.follow(registration(leader=2, leader_epoch=6, replicas=(1, 2)))
+    assert partition.check_leader() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.check_replica() == ErrorCode.NONE
+    assert partition.check_replica(5) == ErrorCode.FENCED_LEADER_EPOCH
+    partition.take_offline()
+    assert partition.check_replica() == ErrorCode.KAFKA_STORAGE_ERROR
+    partition.leave()
+    assert partition.check_leader() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("before", Role)
+@pytest.mark.parametrize("after", Role)
+def test_roles_follow_the_table(before: Role, after: Role) -> None:
+    partition = Partition(TopicPartition("orders", 0), b"i" * 16, FakeLog(), local_id=1)
+    partition.role = before
+    if after in LEGAL_ROLES[before]:
+        partition._move_to(after)
+    else:
+        with pytest.raises(AssertionError):
+            partition._move_to(after)
+
+
+def test_leader_epochs_never_go_back() -> None:
+    with pytest.raises(AssertionError):
+        led(FakeLog()).lead(registration(leader_epoch=4))
+
+
+def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=5, config=SimpleNamespace(min_insync_replicas=2))
+    partition = led(log, replicas=(1, 2), isr=(1, 2))
+    assert partition.acknowledgement(6) == (False, ErrorCode.NONE)
+    assert partition.acknowledgement(5) == (True, ErrorCode.NONE)
+    partition.lead(registration(replicas=(1, 2), isr=(1,)))
+    assert partition.acknowledgement(5) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    partition.follow(registration(leader=2, leader_epoch=6, replicas=(1, 2)))
+    assert partition.acknowledgement(5) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_the_low_watermark_waits_for_every_replica() -> None:
+    log = FakeLog(log_start_offset=4, log_end_offset=10)
+    partition = led(log, replicas=(1, 2))
+    assert partition.low_watermark == -1
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=3, now_ms=0)
+    assert partition.low_watermark == 3

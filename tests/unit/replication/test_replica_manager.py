@@ -1,0 +1,194 @@
+"""How hosted partitions follow the metadata, on a simulated disk."""
+
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
+from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.partition import Role
+from kafkapy.types import TopicPartition
+from tests.sim.loop import SimLoop
+from tests.support.hosting import Hosting, batch, on_loop, topic_id
+
+
+def append(hosting: Hosting, count: int = 1) -> PartitionProduceResponse:
+    partition = hosting.manager.partitions.find("orders", 0)
+    assert partition is not None
+    response = PartitionProduceResponse()
+    for _ in range(count):
+        hosting.manager.append_records([PartitionAppend(partition, batch(b"x"), response)], required_acks=1)
+    return response
+
+
+@on_loop
+async def test_a_new_topic_is_led_at_once(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic(partition_count=3)
+    assert len(hosting.manager.partitions) == 3
+    assert (partition.role, partition.leader_epoch) == (Role.LEADER, 0)
+    assert partition.log is not None
+    assert partition.log.latest_epoch == 0
+    assert hosting.disk.exists("/data/orders-2/partition.metadata")
+    assert hosting.manager.partitions.find_by_id(topic_id("orders"), 0) is partition
+
+
+@on_loop
+async def test_partitions_of_other_brokers_are_not_hosted(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(replicas=(2,))
+    assert len(hosting.manager.partitions) == 0
+    assert not hosting.disk.exists("/data/orders-0")
+
+
+@on_loop
+async def test_more_partitions_are_made_and_the_old_ones_stay(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    append(hosting)
+    hosting.commit(
+        PartitionRecord(
+            partition_id=1,
+            topic_id=topic_id("orders"),
+            replicas=[1],
+            isr=[1],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[bytes(16)],
+        )
+    )
+    assert hosting.manager.partitions.find("orders", 0) is partition
+    assert hosting.manager.partitions.find("orders", 1) is not None
+
+
+@on_loop
+async def test_a_deleted_topic_is_forgotten_and_its_directory_goes(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    hosting.delete_topic()
+    assert partition.role is Role.GONE
+    assert len(hosting.manager.partitions) == 0
+    assert hosting.log_manager.get_log(TopicPartition("orders", 0)) is None
+    names = hosting.disk.list_directory("/data")
+    assert [name.endswith("-delete") for name in names if name.startswith("orders")] == [True]
+
+
+@on_loop
+async def test_a_recreated_topic_starts_over(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    append(hosting, 3)
+    hosting.delete_topic()
+    partition = hosting.create_topic(generation=2)
+    assert partition.log is not None
+    assert (partition.topic_id, partition.log.log_end_offset) == (topic_id("orders", 2), 0)
+    assert hosting.manager.partitions.find_by_id(topic_id("orders", 1), 0) is None
+
+
+@on_loop
+async def test_a_topic_deleted_and_recreated_in_one_delta_starts_over(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    old = hosting.create_topic()
+    append(hosting, 3)
+    before = hosting.cluster.image
+    publish, hosting._publish = hosting._publish, lambda image: None  # type: ignore[method-assign]
+    hosting.delete_topic()
+    hosting.create_topic(generation=2)
+    publish(before)
+    partition = hosting.manager.partitions.find("orders", 0)
+    assert partition is not None
+    assert partition is not old
+    assert partition.log is not None
+    assert partition.log.log_end_offset == 0
+
+
+@on_loop
+async def test_a_restart_finds_offsets_epochs_and_high_watermark(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(hosting, 5)
+    partition.note_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0)
+    hosting.restart()
+    found = hosting.manager.partitions.find("orders", 0)
+    assert found is not None
+    assert found.log is not None
+    assert (found.role, found.leader_epoch) == (Role.LEADER, 0)
+    assert (found.log.high_watermark, found.log.log_end_offset) == (3, 5)
+
+
+@on_loop
+async def test_a_single_replica_knows_its_high_watermark_after_a_restart_without_checkpoint(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    hosting.create_topic()
+    append(hosting, 5)
+    hosting.log_manager.close()
+    hosting.disk.delete("/data/replication-offset-checkpoint")
+    hosting._load()
+    hosting._publish(type(hosting.cluster.image)())
+    partition = hosting.manager.partitions.find("orders", 0)
+    assert partition is not None
+    assert partition.log is not None
+    assert partition.log.high_watermark == 5
+
+
+@on_loop
+async def test_leadership_moves_and_comes_back(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(hosting, 2)
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2))
+    assert (partition.role, partition.leader_epoch) == (Role.FOLLOWER, 1)
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
+    assert (partition.role, partition.leader_epoch, partition.leader_epoch_start_offset) == (Role.LEADER, 2, 2)
+
+
+@on_loop
+async def test_a_shrunken_isr_moves_the_high_watermark(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(hosting, 2)
+    assert partition.log is not None
+    assert partition.log.high_watermark == 0
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), isr=[1]))
+    assert (partition.leader_epoch, partition.log.high_watermark) == (0, 2)
+
+
+@on_loop
+async def test_topic_configs_are_taken_over_at_once(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic(configs={"retention.ms": "1000"})
+    assert partition.log is not None
+    assert partition.log.config.retention_ms == 1_000
+    hosting.alter_configs("orders", {"retention.ms": "2000"})
+    assert partition.log.config.retention_ms == 2_000
+    hosting.alter_configs("orders", {"retention.ms": None})
+    assert partition.log.config.retention_ms == hosting.config.log_config.retention_ms
+
+
+@on_loop
+async def test_a_failed_directory_takes_its_partitions_offline(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    hosting.log_manager.directories[0].state.go_offline("test")
+    assert partition.role is Role.OFFLINE
+    assert append(hosting).error_code == 56  # KAFKA_STORAGE_ERROR
+    hosting.create_topic("more")
+    more = hosting.manager.partitions.find("more", 0)
+    assert more is not None
+    assert more.role is Role.OFFLINE
+
+
+@on_loop
+async def test_a_broken_invariant_takes_one_partition_offline(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic(partition_count=2)
+    assert partition.log is not None
+
+    def broken(*arguments: object, **options: object) -> None:
+        raise AssertionError("broken")
+
+    partition.log.append_as_leader = broken  # type: ignore[method-assign, assignment]
+    assert append(hosting).error_code == -1  # UNKNOWN_SERVER_ERROR
+    assert partition.role is Role.OFFLINE
+    other = hosting.manager.partitions.find("orders", 1)
+    assert other is not None
+    assert other.role is Role.LEADER
