@@ -272,8 +272,11 @@ class Log:
                 f"an append of {size_bytes} bytes to {self.topic_partition}, whose segments take {config.segment_bytes}"
             )
             raise ApiError(RECORD_LIST_TOO_LARGE, message)
-        prepared = None
-        if batches[0].producer_id >= 0 or len(batches) > 1:
+        prepared = producer = None
+        span = batches[0]
+        if origin is AppendOrigin.CLIENT and span.producer_id >= 0:
+            producer = self.producer_state.producer_that_goes_on_with(span.producer_id, span)
+        if producer is None and (span.producer_id >= 0 or len(batches) > 1):
             prepared = self._prepare_producers(validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset)
@@ -293,7 +296,9 @@ class Log:
         for batch in batches:
             if batch.leader_epoch != self.leader_epochs.latest_epoch and batch.leader_epoch >= 0:
                 self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-        if prepared is not None:
+        if producer is not None:
+            producer.add(span)
+        elif prepared is not None:
             self._commit_producers(prepared, segment)
         self.producer_state.map_end_offset = end_offset
         return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)

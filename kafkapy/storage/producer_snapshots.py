@@ -1,5 +1,7 @@
 """The `.snapshot` files of a log: producer state at an offset, so that recovery reads the log only from there on."""
 
+from collections.abc import Iterable
+
 from kafkapy.seams import Disk
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_file
@@ -18,9 +20,9 @@ class ProducerSnapshots:
         self.last_offset = 0
         self.unsynced: list[str] = []
 
-    def find(self) -> None:
-        """Look which files there are."""
-        found = (name for name in self._disk.list_directory(self.directory) if name.endswith(SNAPSHOT_SUFFIX))
+    def find(self, names: Iterable[str]) -> None:
+        """Take the snapshots among the names in the directory."""
+        found = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         self.offsets = sorted(offset for offset in map(offset_of, found) if offset is not None)
 
     @property

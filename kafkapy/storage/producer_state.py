@@ -16,7 +16,7 @@ log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
@@ -64,6 +64,27 @@ class ProducerBatch(NamedTuple):
     marker: TransactionMarker | None = None
 
 
+class NextBatch(Protocol):
+    """What a batch says of itself before it is looked at more closely (kafkapy.record.validate.BatchSpan)."""
+
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_control(self) -> bool: ...
+
+
 class BatchMetadata(NamedTuple):
     """A batch that a producer wrote, as far as a duplicate of it needs."""
 
@@ -99,6 +120,28 @@ class ProducerEntry:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
+
+    def is_followed_by(self, batch: NextBatch) -> bool:
+        """Whether a client's batch goes on where this producer stands: what nearly all of its batches do.
+
+        True only where `ProducerState.prepare` would find nothing to say; then `add` is all that there is to do.
+        """
+        return (
+            batch.producer_epoch == self.producer_epoch
+            and bool(self.batches)
+            and batch.base_sequence == self.batches[-1].last_sequence + 1
+            and batch.is_transactional == (self.transaction_first_offset != NO_TRANSACTION)
+            and not batch.is_control
+        )
+
+    def add(self, batch: NextBatch) -> None:
+        """Take a batch for which `is_followed_by` held, now that it is written."""
+        batches = self.batches
+        delta = batch.last_offset - batch.base_offset
+        batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
+        if len(batches) > MAX_BATCHES_KEPT:
+            del batches[0]
+        self.last_timestamp_ms = batch.max_timestamp
 
     def move_to_epoch(self, producer_epoch: int) -> None:
         """Forget the batches of another epoch."""
@@ -303,6 +346,11 @@ class ProducerState:
         entry = self.producers.get(producer_id) if producer_id is not None else None
         last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
         return last_ms > 0 and now_ms - last_ms > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    def producer_that_goes_on_with(self, producer_id: int, batch: NextBatch) -> ProducerEntry | None:
+        """Return the producer that a client's batch simply goes on from; None where `prepare` must look."""
+        entry = self.producers.get(producer_id)
+        return entry if entry is not None and not self._verifications and entry.is_followed_by(batch) else None
 
     def prepare(
         self,

@@ -185,10 +185,11 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         """Return the log as it is on disk, put right. Raises OSError."""
-        self._finish_interrupted_work()
-        self._read_epochs()
-        self._snapshots.find()
-        self._load_segments()
+        names = self._finish_interrupted_work()
+        if checkpoint.LEADER_EPOCH_FILE in names:
+            self._read_epochs()
+        self._snapshots.find(names)
+        self._load_segments(set(names))
         if not self._was_clean:
             self._recover_unflushed()
         is_kept = self._drop_all_below_log_start()
@@ -214,9 +215,14 @@ class LogLoader:
             self._doomed,
         )
 
-    def _finish_interrupted_work(self) -> None:
-        """Delete what waits for deletion, complete swaps that had everything in place, undo those that had not."""
+    def _finish_interrupted_work(self) -> list[str]:
+        """Delete what waits for deletion, complete swaps that had everything in place, undo those that had not.
+
+        Return the names that are there then.
+        """
         names = self._disk.list_directory(self._directory)
+        if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            return names
         cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
         min_cleaned_offset = min((offset_of(name) or 0 for name in cleaned), default=None)
         for name in names:
@@ -226,6 +232,7 @@ class LogLoader:
         self._complete_swaps(
             [name for name in self._disk.list_directory(self._directory) if name.endswith(SWAP_SUFFIX)]
         )
+        return self._disk.list_directory(self._directory)
 
     @staticmethod
     def _is_incomplete_swap(name: str, min_cleaned_offset: int | None) -> bool:
@@ -270,8 +277,6 @@ class LogLoader:
     def _read_epochs(self) -> None:
         """Read leader-epoch-checkpoint. Where it is damaged, all segments are read to find the epochs again."""
         path = f"{self._directory}/{checkpoint.LEADER_EPOCH_FILE}"
-        if not self._disk.exists(path):
-            return
         try:
             self._epochs = LeaderEpochs(checkpoint.decode_epochs(self._disk.read_file(path), path))
         except CheckpointError as error:
@@ -279,9 +284,8 @@ class LogLoader:
             self._was_clean = False
             self._recovery_point = 0
 
-    def _load_segments(self) -> None:
+    def _load_segments(self, names: set[str]) -> None:
         """Load every .log file with its indexes; rebuild those that are missing or cannot be right."""
-        names = set(self._disk.list_directory(self._directory))
         base_offsets = [offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
         self._first_unflushed = max((base for base in base_offsets if base <= self._recovery_point), default=0)
         for name in sorted(names):

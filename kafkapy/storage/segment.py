@@ -342,10 +342,12 @@ class Segment:
         return largest
 
     def become_active(self, max_index_bytes: int) -> None:
-        """Make a loaded segment ready for appends: indexes of full size, the largest timestamp known."""
+        """Make a loaded segment ready for appends: indexes of full size.
+
+        The largest timestamp is the time index's last entry: a clean stop and recovery both put it there.
+        """
         self.offset_index.preallocate(max_index_bytes)
         self.time_index.preallocate(max_index_bytes)
-        self._largest = self._read_largest()
         self._note_full()
 
     def become_inactive(self) -> None:
