@@ -5,12 +5,12 @@ there is any, however large (KIP-74); records leave as regions of their files. T
 
 v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd: before, a partition's answer ends at the
 first batch in zstd, and UNSUPPORTED_COMPRESSION_TYPE where that is the first (KIP-110; Apache Kafka 4 no longer looks),
-v11 rack and preferred replica (always -1 here), v12 diverging epochs, v13 topic ids, v15 replica state, v16 the current
-leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
+v11 rack and preferred replica (-1: reading from followers, KIP-392, comes with replication), v12 diverging epochs, v13
+topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
 
 Deviations: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
-A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288) and is refused as coming from a replica that is not
-assigned: followers fetch from other brokers than this one, until replication exists.
+A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288), and is refused as one from a replica that is not
+assigned, until replication exists.
 """
 
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ class DelayedFetch(DelayedOperation):
         """The common case, min.bytes 1: any offset that may be read is enough, no bytes need be counted."""
         for asked, partition in self._partitions:
             request = asked.request
-            if partition.log is None or partition.check_replica(request.current_leader_epoch):
+            if partition.log is None or partition.check_leader(request.current_leader_epoch):
                 return True
             if request.fetch_offset < end_offset(partition.log, self._isolation):
                 return True

@@ -127,7 +127,7 @@ class FetchRead:
 
     def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionData:
         request = asked.request
-        code = partition.check_replica(request.current_leader_epoch)
+        code = partition.check_leader(request.current_leader_epoch)
         log = partition.log
         if code or log is None:
             return failed_partition(request.partition, code or KAFKA_STORAGE_ERROR)
@@ -235,7 +235,7 @@ def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", iso
     """
     request = asked.request
     log = partition.log
-    if partition.check_replica(request.current_leader_epoch) or log is None:
+    if partition.check_leader(request.current_leader_epoch) or log is None:
         return None
     limit = end_offset(log, isolation)
     if request.fetch_offset == limit:

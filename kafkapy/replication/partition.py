@@ -184,12 +184,6 @@ class Partition(Generic[LogT]):
             return NOT_LEADER_OR_FOLLOWER
         return NONE
 
-    def check_replica(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> int:
-        """As check_leader, but a follower does, too."""
-        code = self.check_leader(current_leader_epoch)
-        is_follower = code == NOT_LEADER_OR_FOLLOWER and self.role is Role.FOLLOWER
-        return NONE if is_follower else code
-
     # -- in-sync replicas and the high watermark ------------------------------------------------------------------
 
     @property

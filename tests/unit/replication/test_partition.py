@@ -89,10 +89,9 @@ def test_what_a_partition_answers_in_each_role() -> None:
     partition = led(FakeLog(), replicas=(1, 2))
     partition.follow(registration(leader=2, leader_epoch=6, replicas=(1, 2)))
     assert partition.check_leader() == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition.check_replica() == ErrorCode.NONE
-    assert partition.check_replica(5) == ErrorCode.FENCED_LEADER_EPOCH
+    assert partition.check_leader(5) == ErrorCode.FENCED_LEADER_EPOCH
     partition.take_offline()
-    assert partition.check_replica() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.check_leader() == ErrorCode.KAFKA_STORAGE_ERROR
     partition.leave()
     assert partition.check_leader() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

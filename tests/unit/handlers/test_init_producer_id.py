@@ -1,0 +1,66 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers import init_producer_id
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.security.authorizer import AclOperation
+from tests.support.metadata_services import Deny, answer, context, on_wire
+
+
+class Ids:
+    """Producer ids from 1000 on, or a refusal."""
+
+    def __init__(self, error: int = 0) -> None:
+        self._error = error
+        self._next = 1000
+
+    async def next_id(self) -> int:
+        if self._error:
+            raise ApiError(self._error)
+        self._next += 1
+        return self._next - 1
+
+
+def ask(version: int = 5, *, ids: Ids | None = None, authorizer: Any = None, **fields: Any) -> tuple[int, int, int]:
+    """Return error code, producer id and epoch."""
+    services: Any = SimpleNamespace(authorizer=authorizer or Deny(), producer_ids=ids or Ids())
+    fields.setdefault("transactional_id", None)
+    response = answer(init_producer_id.handle(services, context(version), InitProducerIdRequest(**fields)))
+    told = on_wire(response, version)
+    return told.error_code, told.producer_id, told.producer_epoch
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_gets_an_id_of_its_own(version: int) -> None:
+    ids = Ids()
+    assert ask(version, ids=ids) == (0, 1000, 0)
+    assert ask(version, ids=ids) == (0, 1001, 0)
+
+
+def test_an_idempotent_producer_that_names_its_old_id_gets_a_new_one() -> None:
+    assert ask(producer_id=7, producer_epoch=3) == (0, 1000, 0)
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(7, -1), (-1, 3)])
+def test_id_and_epoch_come_together_or_not_at_all(producer_id: int, producer_epoch: int) -> None:
+    told = ask(producer_id=producer_id, producer_epoch=producer_epoch)
+    assert told == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+
+def test_transactions_have_no_coordinator_yet() -> None:
+    assert ask(transactional_id="t") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    assert ask(transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+
+def test_rights() -> None:
+    denied = Deny((AclOperation.WRITE, "t"), (AclOperation.IDEMPOTENT_WRITE, "kafka-cluster"))
+    assert ask(authorizer=denied)[0] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert ask(authorizer=denied, transactional_id="t")[0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_refused_block_is_told() -> None:
+    assert ask(ids=Ids(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
