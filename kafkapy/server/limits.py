@@ -5,12 +5,14 @@ import resource
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.protocol.connection import ConnectionLimits
 from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.socket_channel import resolve_overrides
 
 
 def reactor_limits(config: BrokerConfig) -> ReactorLimits:
     """Return what the configuration says about connections, requests and buffers."""
     network = config.network
-    overrides = dict(entry.rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
+    pairs = (entry.strip().rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
+    overrides = {host: int(count) for host, count in pairs}
     by_listener = {
         endpoint.listener: int(str(config.listener_value(endpoint.listener, "max.connections")))
         for endpoint in config.broker_listeners
@@ -25,7 +27,7 @@ def reactor_limits(config: BrokerConfig) -> ReactorLimits:
         connections_max_idle_ms=network.connections_max_idle_ms,
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
-        max_connections_per_ip_overrides={ip.strip(): int(count) for ip, count in overrides.items()},
+        max_connections_per_ip_overrides=resolve_overrides(overrides),
         listener_max_connections=by_listener,
         connection=ConnectionLimits(max_frame_bytes=network.socket_request_max_bytes),
     )
