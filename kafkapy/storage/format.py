@@ -28,6 +28,16 @@ METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+DEFAULT_SINCE: Final = {
+    "group.version": 22,
+    "transaction.version": 24,
+    "eligible.leader.replicas.version": 26,
+    "share.version": 28,
+    "streams.version": 29,
+}
+"""The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is on unless asked otherwise."""
+ELR_SINCE: Final = 23
+"""The metadata.version whose records can carry eligible leader replicas."""
 CONTROL_SNAPSHOT_HEADER: Final = 3
 CONTROL_SNAPSHOT_FOOTER: Final = 4
 CONTROL_KRAFT_VERSION: Final = 5
@@ -192,10 +202,14 @@ def _standalone_voter(config: BrokerConfig, random: Random) -> Voter:
 
 
 def _feature_levels(request: FormatRequest) -> dict[str, int]:
-    """Return every feature's level, those asked for and the highest of the others. Raises FormatError."""
+    """Return every feature's level: what is asked for, else what the release has by default. Raises FormatError."""
     from kafkapy.metadata.features import KNOWN_FEATURES
 
-    levels = {name: known.max_version for name, known in KNOWN_FEATURES.items()}
+    metadata_version = request.feature_levels.get(METADATA_VERSION, KNOWN_FEATURES[METADATA_VERSION].max_version)
+    levels = {
+        name: known.max_version if metadata_version >= DEFAULT_SINCE.get(name, 0) else 0
+        for name, known in KNOWN_FEATURES.items()
+    }
     has_dynamic_quorum = not request.config.quorum_voters
     levels[KRAFT_VERSION] = 1 if has_dynamic_quorum else 0
     for name, level in request.feature_levels.items():
@@ -207,6 +221,8 @@ def _feature_levels(request: FormatRequest) -> dict[str, int]:
                 f"Feature {name} has no level {level}: it must be within {known.min_version} and {known.max_version}."
             )
         levels[name] = level
+    if levels["eligible.leader.replicas.version"] and metadata_version < ELR_SINCE:
+        raise FormatError(f"Eligible leader replicas need metadata.version {ELR_SINCE} or later.")
     if bool(levels[KRAFT_VERSION]) != has_dynamic_quorum:
         raise FormatError(
             f"Cannot set kraft.version to {levels[KRAFT_VERSION]} "

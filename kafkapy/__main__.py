@@ -1,0 +1,44 @@
+"""`kafkapy` and `python -m kafkapy`: finds the command, and imports nothing that it does not need.
+
+`start` must be ready in a fraction of a second, so the commands without tables and colours (start, storage, protocol,
+dump-log) read their arguments with argparse; the others are typer's.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command, rest = (given[0], given[1:]) if given else ("", [])
+    match command:
+        case "start":
+            from kafkapy.cli.start import main as start
+
+            return start(rest)
+        case "storage":
+            from kafkapy.cli.storage import main as storage
+
+            return storage(rest)
+        case "protocol":
+            from kafkapy.cli.protocol import main as protocol
+
+            return protocol(rest)
+        case "dump-log":
+            from kafkapy.cli.dump_log import main as dump_log
+
+            return dump_log(rest)
+        case "--version":
+            from kafkapy import __version__
+
+            print(f"kafkapy {__version__}")
+            return 0
+        case _:
+            from kafkapy.cli.main import main as others
+
+            return others(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""`kafkapy configs describe|alter`: configs of topics, brokers, groups and client metrics subscriptions."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    TIMEOUT_S,
+    AsJson,
+    ClientConfig,
+    Server,
+    admin_client,
+    confluent,
+    failures,
+    outcomes,
+    parse_settings,
+)
+from kafkapy.cli.failure import fail
+from kafkapy.cli.output import print_json, print_table
+
+app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_help=True)
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Configs of a topic.")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Configs of one broker.")]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="What is set for all brokers.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="Configs of a group.")]
+
+SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: "logger", 7: "subscription", 8: "group"}
+
+
+@app.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    broker_defaults: BrokerDefaults = False,
+    group: Group = None,
+    everything: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show what is set, where it comes from, and with --all what stands at its default."""
+    with failures(bootstrap_server):
+        resource = _resource(topic, broker, broker_defaults, group)
+        admin = admin_client(bootstrap_server, client_config)
+        ((_, entries, error),) = outcomes(admin.describe_configs([resource], request_timeout=TIMEOUT_S))
+        if error is not None:
+            raise typer.Exit(fail(error))
+    rows = [_row(entry) for _, entry in sorted(entries.items())]
+    shown = [row for row in rows if everything or row["source"] != "default"]
+    if as_json:
+        print_json(shown)
+        return
+    cells = ((row["name"], "(hidden)" if row["is_sensitive"] else row["value"], row["source"]) for row in shown)
+    print_table(("CONFIG", "VALUE", "SOURCE"), cells)
+
+
+@app.command()
+def alter(
+    topic: Topic = None,
+    broker: Broker = None,
+    broker_defaults: BrokerDefaults = False,
+    group: Group = None,
+    to_set: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE")] = None,
+    to_delete: Annotated[
+        list[str] | None, typer.Option("--delete", "-d", metavar="KEY", help="Back to default.")
+    ] = None,
+    to_append: Annotated[list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="To a list.")] = None,
+    to_subtract: Annotated[
+        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="From a list.")
+    ] = None,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Set configs, or take them back to their defaults; all of the changes are made, or none."""
+    with failures(bootstrap_server):
+        changes = [
+            *(("SET", key, value) for key, value in parse_settings(to_set).items()),
+            *(("DELETE", key, None) for key in to_delete or ()),
+            *(("APPEND", key, value) for key, value in parse_settings(to_append).items()),
+            *(("SUBTRACT", key, value) for key, value in parse_settings(to_subtract).items()),
+        ]
+        if not changes:
+            raise typer.BadParameter("nothing to alter: give --set, --delete, --append or --subtract")
+        resource = _resource(topic, broker, broker_defaults, group, changes)
+        admin = admin_client(bootstrap_server, client_config)
+        ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
+        if error is not None:
+            raise typer.Exit(fail(error))
+    print(f"Altered {', '.join(key for _, key, _ in changes)}.")
+
+
+def _resource(
+    topic: str | None,
+    broker: str | None,
+    broker_defaults: bool,
+    group: str | None,
+    changes: list[tuple[str, str, str | None]] | None = None,
+) -> Any:
+    """Return confluent-kafka's resource. Raises BadParameter unless exactly one is named."""
+    kafka_admin = confluent().admin
+    types = kafka_admin.ResourceType
+    named = [(types.TOPIC, topic), (types.BROKER, broker), (types.BROKER, "" if broker_defaults else None)]
+    named.append((types.GROUP, group))
+    given = [(kind, name) for kind, name in named if name is not None]
+    if len(given) != 1:
+        raise typer.BadParameter("name one of --topic, --broker, --broker-defaults, --group")
+    entries = [
+        kafka_admin.ConfigEntry(key, value, incremental_operation=kafka_admin.AlterConfigOpType[operation])
+        for operation, key, value in changes or ()
+    ]
+    kind, name = given[0]
+    return kafka_admin.ConfigResource(kind, name, incremental_configs=entries)
+
+
+def _row(entry: Any) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": SOURCES.get(entry.source, "unknown"),
+        "is_read_only": bool(entry.is_read_only),
+        "is_sensitive": bool(entry.is_sensitive),
+    }

@@ -1,0 +1,149 @@
+"""`kafkapy consume TOPIC`: records as lines, or as JSON lines."""
+
+import json
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.cli.client import DEFAULT_SERVER, TIMEOUT_S, ClientConfig, Server, client_properties, confluent, failures
+from kafkapy.cli.failure import fail
+
+POLL_S = 0.2
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(show_default=False)],
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-B", help="Else only what comes.")] = False,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="All of them if none.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", help="Where to begin; negative: from the end.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Consume as a member of a group, and commit.")
+    ] = None,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", "-e", help="Stop at the end of every partition.")] = False,
+    timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long a silence.")] = None,
+    isolation: Annotated[
+        str, typer.Option("--isolation", help="read_committed or read_uncommitted.")
+    ] = "read_committed",
+    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print keys, too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record.")] = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Print records as they come, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
+    with failures(bootstrap_server):
+        kafka = confluent()
+        properties = client_properties(
+            bootstrap_server,
+            client_config,
+            group_id=group if group is not None else "kafkapy-console",
+            enable_auto_commit=group is not None,
+            enable_partition_eof=True,
+            auto_offset_reset="earliest" if from_beginning else "latest",
+            isolation_level=isolation,
+        )
+        consumer = kafka.Consumer(properties)
+        try:
+            partition_count = _begin(kafka, consumer, topic, partition, offset, from_beginning, group)
+            write = _json_writer() if as_json else _text_writer(key_separator)
+            _print_records(kafka, consumer, write, max_messages, partition_count if until_end else None, timeout_ms)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            consumer.close()
+
+
+def _begin(
+    kafka: Any,
+    consumer: Any,
+    topic: str,
+    partitions: list[int] | None,
+    offset: int | None,
+    from_beginning: bool,
+    group: str | None,
+) -> int:
+    """Subscribe, or take the partitions without a group; return how many there are."""
+    metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise typer.Exit(fail(f"{topic}: {metadata.error.str()}"))
+    if group is not None:
+        consumer.subscribe([topic])
+        return len(metadata.partitions)
+    wanted = partitions or sorted(metadata.partitions)
+    missing = sorted(set(wanted) - set(metadata.partitions))
+    if missing:
+        raise typer.Exit(fail(f"{topic} has no partition {', '.join(map(str, missing))}"))
+    start = kafka.OFFSET_BEGINNING if from_beginning else kafka.OFFSET_END
+    assigned = [kafka.TopicPartition(topic, each, start) for each in wanted]
+    if offset is not None:
+        for each in assigned:
+            each.offset = _absolute(consumer, each, offset)
+    consumer.assign(assigned)
+    return len(assigned)
+
+
+def _absolute(consumer: Any, partition: Any, offset: int) -> int:
+    """Return an offset counted from the end, where it is negative, as it counts from the beginning."""
+    if offset >= 0:
+        return offset
+    low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
+    return int(max(low, high + offset))
+
+
+def _print_records(
+    kafka: Any, consumer: Any, write: Any, max_messages: int | None, partition_count: int | None, timeout_ms: int | None
+) -> None:
+    ended: set[int] = set()
+    count = 0
+    last_s = time.monotonic()
+    while max_messages is None or count < max_messages:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            if timeout_ms is not None and (time.monotonic() - last_s) * 1000 >= timeout_ms:
+                return
+            continue
+        error = message.error()
+        if error is None:
+            write(message)
+            count += 1
+            last_s = time.monotonic()
+        elif error.code() == kafka.KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+            if partition_count is not None and len(ended) >= partition_count:
+                return
+        else:
+            raise kafka.KafkaException(error)
+
+
+def _text_writer(key_separator: str | None) -> Any:
+    def write(message: Any) -> None:
+        key = b"" if key_separator is None else (message.key() or b"null") + key_separator.encode()
+        sys.stdout.buffer.write(key + (b"null" if message.value() is None else message.value()) + b"\n")
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _json_writer() -> Any:
+    def write(message: Any) -> None:
+        _, timestamp_ms = message.timestamp()
+        row = {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp_ms": timestamp_ms,
+            "key": _text(message.key()),
+            "value": _text(message.value()),
+            "headers": {name: _text(value) for name, value in message.headers() or ()},
+        }
+        print(json.dumps(row, ensure_ascii=False), flush=True)
+
+    return write
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

@@ -1,0 +1,29 @@
+"""How a command says that it failed: one line on stderr, exit status 1."""
+
+import sys
+
+from kafkapy.config.definitions import broker_definitions
+from kafkapy.errors import ConfigError
+
+
+def fail(reason: str) -> int:
+    """Say why, in one line; return the exit status."""
+    print(f"kafkapy: {' '.join(reason.split())}", file=sys.stderr)
+    return 1
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what to tell the operator of an error: a configuration's with what would be allowed."""
+    if isinstance(error, ConfigError):
+        definition = broker_definitions().get(error.key)
+        allowed = definition.valid_values if definition is not None else ""
+        return f"{error} (allowed: {allowed})" if allowed else _with_key(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror or error}"
+    return str(error)
+
+
+def _with_key(error: ConfigError) -> str:
+    text = str(error)
+    return text if error.key in text else f"{error.key}: {text}"

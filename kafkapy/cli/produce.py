@@ -1,0 +1,136 @@
+"""`kafkapy produce TOPIC`: lines of standard input, or of files, as records."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
+from kafkapy.cli.failure import fail
+
+FLUSH_TIMEOUT_S = 30.0
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(show_default=False)],
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Standard input if none.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="What parts key and value in a line.")
+    ] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE")] = None,
+    partition: Annotated[int, typer.Option("--partition", "-p", help="-1: by key, else at random.")] = -1,
+    compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    acks: Annotated[str, typer.Option("--acks", help="0, 1 or all.")] = "all",
+    is_json: Annotated[
+        bool, typer.Option("--json", help='A line is {"key", "value", "headers", "partition", "timestamp_ms"}.')
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of success.")] = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Produce a record for each line."""
+    with failures(bootstrap_server):
+        properties = client_properties(
+            bootstrap_server,
+            client_config,
+            acks=acks,
+            compression_type=compression,
+            linger_ms=5,
+            message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
+        )
+        sender = _Sender(confluent().Producer(properties), topic)
+        headers = [_header(text) for text in header or ()]
+        for number, line in enumerate(_lines(files), start=1):
+            try:
+                record = _json_record(line) if is_json else _text_record(line, key, key_separator)
+            except ValueError as error:
+                sender.finish()
+                raise typer.Exit(fail(f"line {number}: {error}")) from error
+            record.setdefault("partition", partition)
+            record.setdefault("headers", headers)
+            sender.send(record)
+        sender.finish()
+    if sender.failures:
+        raise typer.Exit(fail(f"{len(sender.failures)} records were not taken: {sender.failures[0]}"))
+    if not quiet:
+        print(f"Produced {sender.count} record{'' if sender.count == 1 else 's'} to {topic}.")
+
+
+class _Sender:
+    """A producer that remembers what failed."""
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self.count = 0
+        self.failures: list[str] = []
+
+    def send(self, record: dict[str, Any]) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, on_delivery=self._delivered, **record)
+                break
+            except BufferError:  # the queue is full: let it drain
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        remaining = self._producer.flush(FLUSH_TIMEOUT_S + 1)
+        self.failures += ["not delivered in time"] * remaining
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failures.append(error.str())
+        else:
+            self.count += 1
+
+
+def _lines(files: list[Path] | None) -> Iterator[bytes]:
+    if not files:
+        yield from (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        return
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                yield from (line.rstrip(b"\r\n") for line in file)
+        except OSError as error:
+            raise typer.Exit(fail(f"{path}: {error.strerror}")) from error
+
+
+def _text_record(line: bytes, key: str | None, separator: str | None) -> dict[str, Any]:
+    if separator is None:
+        return {"value": line, "key": key}
+    found_key, found, value = line.partition(separator.encode())
+    if not found:
+        raise ValueError(f"there is no {separator!r} between key and value")
+    return {"value": value, "key": found_key}
+
+
+def _json_record(line: bytes) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError("it is not a JSON object")
+    record = {"key": _text(row.get("key")), "value": _text(row.get("value"))}
+    if row.get("headers"):
+        record["headers"] = [(name, _text(value)) for name, value in row["headers"].items()]
+    if row.get("partition") is not None:
+        record["partition"] = int(row["partition"])
+    if row.get("timestamp_ms") is not None:
+        record["timestamp"] = int(row["timestamp_ms"])
+    return record
+
+
+def _text(value: Any) -> Any:
+    """Return what to send for a JSON value: text as it is, null as null, everything else as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"--header {text!r} must read name=value")
+    return name, value.encode()

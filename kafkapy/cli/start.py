@@ -1,0 +1,150 @@
+"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM or SIGINT.
+
+Without a file, an embedded node: its directory is formatted when it is not, and it runs with one-node defaults. Says
+one line on stdout when clients may connect; why it cannot start, in one line on stderr, with exit status 1.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.cli.failure import fail, reason_of
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.load import load
+from kafkapy.config.properties import parse_properties
+from kafkapy.errors import ConfigError, KafkapyError
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+
+DEFAULT_PORT: Final = 9092
+DEFAULT_DATA_DIR: Final = "kafkapy-data"
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with what follows `kafkapy start`; return the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        overrides = dict(_parse_setting(text) for text in given.set)
+        if given.file is None:
+            config, warnings = _embedded(given.data_dir or DEFAULT_DATA_DIR, given.port, overrides)
+        else:
+            config, warnings = load(properties_of_file(given.file, given.port, given.data_dir, overrides))
+        return _run(config, warnings, given.log_level)
+    except (KafkapyError, OSError) as error:
+        return fail(reason_of(error))
+
+
+def properties_of_file(
+    path: str, port: int | None, data_dir: str | None, overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a file's properties with what the command line says otherwise. Raises ConfigError, OSError."""
+    properties = parse_properties(_read(path))
+    if data_dir is not None:
+        properties["log.dirs"] = data_dir
+        properties.pop("metadata.log.dir", None)
+    properties.update(overrides)
+    return properties if port is None else with_port(properties, port)
+
+
+def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
+    """Return the properties with the first listener for clients at `port`, and advertised there."""
+    controllers = _items(properties.get("controller.listener.names", ""))
+    listeners = _items(properties.get("listeners", "PLAINTEXT://:9092"))
+    name = next((each.partition("://")[0] for each in listeners if each.partition("://")[0] not in controllers), None)
+    changed = dict(properties)
+    for key, entries in (
+        ("listeners", listeners),
+        ("advertised.listeners", _items(properties.get("advertised.listeners", ""))),
+    ):
+        if entries:
+            changed[key] = ",".join(
+                _at_port(entry, port) if entry.partition("://")[0] == name else entry for entry in entries
+            )
+    return changed
+
+
+def _at_port(listener: str, port: int) -> str:
+    return f"{listener.rpartition(':')[0]}:{port}"
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _parse_setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError("--set", text, "it must read key=value")
+    return key.strip(), value
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError:
+        with open(path, encoding="latin-1") as file:  # what Java takes a properties file for
+            return file.read()
+
+
+def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """Return the configuration of an embedded node, its directory formatted. Raises KafkapyError, OSError."""
+    from kafkapy.server.system_clock import SystemClock, SystemRandom
+    from kafkapy.storage.format import embedded_config, format_embedded
+    from kafkapy.storage.system_disk import SystemDisk
+
+    disk = SystemDisk()
+    config, warnings = embedded_config(
+        disk, os.path.abspath(data_dir), DEFAULT_PORT if port is None else port, overrides
+    )
+    format_embedded(config, disk, SystemRandom(), SystemClock())
+    return config, warnings
+
+
+def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
+    import logging
+
+    import uvloop
+
+    from kafkapy.server import logs
+    from kafkapy.server.run import run_broker
+
+    logs.configure(logging.getLevelName({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(log_level, log_level)))
+    for warning in warnings:
+        logging.getLogger("kafkapy.config").warning("%s", warning)
+    return run_broker(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+
+
+def _say_ready(server: "BrokerServer") -> None:
+    print(f"kafkapy ready on {server.bootstrap_servers} (cluster {server.cluster_id}, node {server.node_id})")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafkapy start",
+        description="Run a broker in the foreground: as a server.properties says, or embedded with one-node defaults.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="set a key, over the file; may be repeated"
+    )
+    parser.add_argument(
+        "--port", type=_port, help=f"where clients connect; 0 for a free port (without a file: {DEFAULT_PORT})"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help=f"the log directory (without a file: ./{DEFAULT_DATA_DIR})")
+    parser.add_argument(
+        "--log-level", type=str.upper, choices=LOG_LEVELS, default="WARN", help="what to log on stderr (default WARN)"
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: 0 to 65535")
+    return int(text)

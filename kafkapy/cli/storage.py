@@ -1,0 +1,170 @@
+"""`kafkapy storage format|info|random-uuid`: log directories before a node runs on them, as kafka-storage.sh."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.start import properties_of_file
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.load import load
+from kafkapy.errors import KafkapyError
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.errors import CheckpointError
+from kafkapy.storage.format import (
+    FormatError,
+    FormatRequest,
+    Voter,
+    directories_of,
+    format_directories,
+    read_meta_properties,
+)
+from kafkapy.storage.system_disk import SystemDisk
+from kafkapy.types import uuid_to_string
+
+RELEASES: Final = {
+    "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
+    "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
+    "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
+    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30,
+}  # fmt: skip
+"""Kafka's releases of metadata.version, by name."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with what follows `kafkapy storage`; return the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        if given.command == "random-uuid":
+            print(uuid_to_string(SystemRandom().uuid()))
+            return 0
+        config, _ = load(properties_of_file(given.config, None, None, {}))
+        return _info(config) if given.command == "info" else _format(given, config)
+    except (KafkapyError, OSError) as error:
+        return fail(reason_of(error))
+
+
+def _format(given: argparse.Namespace, config: BrokerConfig) -> int:
+    voters = [Voter.parse(text) for text in given.initial_controllers.split(",")] if given.initial_controllers else None
+    request = FormatRequest(
+        config=config,
+        cluster_id=_checked_cluster_id(given.cluster_id),
+        is_standalone=given.standalone,
+        has_no_initial_controllers=given.no_initial_controllers,
+        voters=voters,
+        feature_levels=_feature_levels(given),
+        ignore_formatted=given.ignore_formatted,
+    )
+    format_directories(request, SystemDisk(), SystemRandom(), SystemClock(), print)
+    return 0
+
+
+def _checked_cluster_id(cluster_id: str) -> str:
+    if not cluster_id.strip():
+        raise FormatError("The cluster id must not be empty: `kafkapy storage random-uuid` makes one.")
+    return cluster_id
+
+
+def _feature_levels(given: argparse.Namespace) -> dict[str, int]:
+    levels = {}
+    for text in given.feature or ():
+        name, equals, level = text.partition("=")
+        if not equals or not level.strip().isdecimal():
+            raise FormatError(f"Can't parse feature=level string {text}")
+        levels[name.strip()] = int(level)
+    if given.release_version is None:
+        return levels
+    if "metadata.version" in levels:
+        raise FormatError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+    return {**levels, "metadata.version": _release_level(given.release_version)}
+
+
+def _release_level(name: str) -> int:
+    """Return the level of "4.3-IV0", or the highest of "4.3". Raises FormatError."""
+    matching = [level for release, level in RELEASES.items() if name in (release, release.partition("-")[0])]
+    if not matching:
+        raise FormatError(f"Unknown metadata.version {name}. Known ones are: {', '.join(RELEASES)}")
+    return max(matching)
+
+
+def _info(config: BrokerConfig) -> int:
+    """Say what lies in the directories of a configuration; 1 where something is wrong with them."""
+    problems: list[str] = []
+    found: dict[str, MetaProperties] = {}
+    existing = []
+    for path in directories_of(config):
+        if not SystemDisk().is_directory(path):
+            problems.append(f"{path} {'is not a directory' if SystemDisk().exists(path) else 'does not exist'}")
+            continue
+        existing.append(path)
+        properties = _meta_properties(path, problems)
+        if properties is not None:
+            found[path] = properties
+    problems += _disagreements(found)
+    _print_list("Found log director", existing)
+    for properties in list(found.values())[:1]:
+        print(f"Found metadata: {_shown(properties)}\n")
+    if problems:
+        print("Found problem:" if len(problems) == 1 else "Found problems:")
+        print("".join(f"  {problem}\n" for problem in problems))
+    return 1 if problems else 0
+
+
+def _meta_properties(path: str, problems: list[str]) -> MetaProperties | None:
+    try:
+        properties = read_meta_properties(SystemDisk(), path)
+    except CheckpointError as error:
+        problems.append(str(error))
+        return None
+    if properties is None:
+        problems.append(f"{path} is not formatted.")
+    return properties
+
+
+def _disagreements(found: dict[str, MetaProperties]) -> list[str]:
+    first = next(iter(found.values()), None)
+    return [
+        f"Metadata for {path}/meta.properties was {_shown(properties)}, but other directories have {_shown(first)}"
+        for path, properties in found.items()
+        if first is not None and (properties.cluster_id, properties.node_id) != (first.cluster_id, first.node_id)
+    ]
+
+
+def _shown(properties: MetaProperties) -> str:
+    entries = {"cluster.id": properties.cluster_id, "node.id": str(properties.node_id), "version": "1"}
+    if properties.directory_id is not None:
+        entries["directory.id"] = uuid_to_string(properties.directory_id)
+    return "{" + ", ".join(f"{key}={entries[key]}" for key in sorted(entries)) + "}"
+
+
+def _print_list(title: str, paths: Sequence[str]) -> None:
+    if paths:
+        print(f"{title}{'y' if len(paths) == 1 else 'ies'}:")
+        print("".join(f"  {path}\n" for path in paths))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kafkapy storage", description="Prepare and inspect log directories.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="format|info|random-uuid")
+    commands.add_parser("random-uuid", help="print a random UUID, fit for a cluster id")
+    info = commands.add_parser("info", help="say what lies in the log directories")
+    info.add_argument("-c", "--config", required=True, metavar="server.properties")
+    _add_format(commands.add_parser("format", help="make the log directories ready for a node"))
+    return parser
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-c", "--config", required=True, metavar="server.properties")
+    parser.add_argument("-t", "--cluster-id", required=True, help="the cluster that the node belongs to")
+    parser.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="pass over directories that are formatted already"
+    )
+    parser.add_argument("-r", "--release-version", help="metadata.version by release, such as 4.3-IV0 (default)")
+    parser.add_argument("-f", "--feature", action="append", metavar="NAME=LEVEL", help="a feature's level")
+    quorum = parser.add_mutually_exclusive_group()
+    quorum.add_argument("-s", "--standalone", action="store_true", help="a quorum of this controller alone")
+    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="join a quorum later")
+    quorum.add_argument(
+        "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="the controllers to begin with"
+    )
