@@ -105,4 +105,4 @@ def note_in_history(history: VoterHistory, batch: RecordBatch) -> None:
 def to_log_batch(batch: RecordBatch) -> LogBatch:
     """Return a fetched batch as the core sees it, its bytes with it. Offsets in controls follow from their place."""
     controls = tuple(control for _, control in read_controls(batch)) if batch.is_control else ()
-    return LogBatch(batch.base_offset, batch.last_offset, batch.partition_leader_epoch, controls, batch.raw)
+    return LogBatch(batch.base_offset, batch.last_offset, batch.partition_leader_epoch, controls, batch.raw())

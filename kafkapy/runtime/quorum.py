@@ -144,11 +144,13 @@ class Quorum:
         io_pool: IoPool,
         on_fatal: Callable[[BaseException], None],
         transport: RaftTransport | None = None,
+        bootstrap_ids: tuple[int, ...] = (),
         can_become_voter: bool = True,
         was_clean_shutdown: bool = False,
     ) -> None:
         """directory: the path of __cluster_metadata-0. static_voters: of controller.quorum.voters, empty if unset.
 
+        bootstrap_ids: of whom a node without voters asks for the leader; the transport knows where they are.
         was_clean_shutdown: the log directory says so (.kafka_cleanshutdown): then the log need not be recovered.
         """
         self.node_id = node_id
@@ -163,6 +165,7 @@ class Quorum:
         self._io_pool = io_pool
         self._on_fatal = on_fatal
         self._transport = transport
+        self._bootstrap_ids = bootstrap_ids
         self._can_become_voter = can_become_voter
         self._was_clean_shutdown = was_clean_shutdown
         self._listeners: list[QuorumListener] = []
@@ -308,11 +311,11 @@ class Quorum:
         if not log.voters.current and file_voter_ids:
             log.voters.static_voters = self._voters_of_file(file_voter_ids)
         config = self._config
-        others = [voter_id for voter_id in log.voters.current.ids if voter_id != self.node_id]
+        others = {*log.voters.current.ids, *self._bootstrap_ids} - {self.node_id}
         raft_config = RaftConfig(
             local=self._local,
             can_become_voter=self._can_become_voter,
-            bootstrap_ids=tuple(others),
+            bootstrap_ids=tuple(sorted(others)),
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
             election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

@@ -70,8 +70,6 @@ class FakeTransport:
         request: Request,
         on_response: Callable[[Response | None], None],
     ) -> None:
-        assert endpoints
-
         def reply(response: Response) -> None:
             self._loop.call_later(self._delay_s, on_response, response)
 

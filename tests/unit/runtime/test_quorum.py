@@ -1,0 +1,549 @@
+"""The quorum's driver in virtual time: one voter on its disk, three over a fake network, Apache Kafka's directories."""
+
+import asyncio
+import errno
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.config.quorum import QuorumConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
+from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
+from kafkapy.runtime.quorum import NotLeaderError, Quorum
+from kafkapy.storage.metadata_snapshot import parse_name, snapshot_name
+from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
+from tests.sim.disk import SimDisk
+from tests.sim.io_pool import SimIoPool
+from tests.sim.loop import SimClock, SimLoop, run
+from tests.support.chance import SeededRandom
+from tests.support.quorums import DIRECTORY, FakeTransport, ValueList, format_standalone, local_voter, new_quorum
+from tools.kafka import JAVA_LIBS
+
+SMALL = QuorumConfig(
+    internal_metadata_log_segment_bytes=600,
+    metadata_log_max_record_bytes_between_snapshots=500,
+    metadata_max_retention_bytes=1500,
+    internal_metadata_delete_delay_millis=0,
+)
+
+
+def standalone() -> SimDisk:
+    disk = SimDisk()
+    format_standalone(disk)
+    disk.changes = 0
+    return disk
+
+
+async def committed(quorum: Quorum, offset: int) -> None:
+    await quorum.wait_until(lambda: quorum.high_watermark > offset)
+
+
+async def append(quorum: Quorum, *values: bytes) -> int:
+    offset = quorum.append(list(values), quorum.leader_epoch)
+    await committed(quorum, offset)
+    return offset
+
+
+def test_a_new_standalone_directory_gets_its_voters_into_the_log() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, listener = standalone(), ValueList()
+        quorum = new_quorum(loop, disk, listener=listener)
+        await quorum.start()
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.is_leader) == (1, 1, True)
+        assert (quorum.high_watermark, quorum.log_end_offset, quorum.finalized_kraft_version) == (3, 3, 1)
+        assert listener.leaders == [(1, 1)]
+        assert await append(quorum, b"a", b"b") == 4
+        assert listener.values == [b"a", b"b"]
+        await quorum.close()
+        assert b'"data_version":1' in disk.read_file(f"{DIRECTORY}/quorum-state")
+
+    run(main)
+
+
+def test_epochs_rise_with_every_start_and_records_stay() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = standalone()
+        for epoch in range(1, 5):
+            listener = ValueList()
+            quorum = new_quorum(loop, disk, listener=listener)
+            await quorum.start()
+            assert listener.leaders == [(1, epoch)]
+            assert listener.values == [b"%d" % former for former in range(1, epoch)]
+            await append(quorum, b"%d" % epoch)
+            await quorum.close()
+
+    run(main)
+
+
+def test_a_changed_port_goes_into_the_voters_record() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = standalone()
+        for port in (9093, 9999, 9999):
+            quorum = new_quorum(loop, disk, port=port)
+            await quorum.start()
+            assert quorum.voters.endpoints_of(1) == (Endpoint("CONTROLLER", "localhost", port),)
+            await quorum.close()
+        assert quorum.log_end_offset == 3 + 3 + 1, "LeaderChange alone where nothing changed"
+
+    run(main)
+
+
+def test_a_listener_may_append_as_it_becomes_leader() -> None:
+    async def main(loop: SimLoop) -> None:
+        listener = ValueList()
+        quorum = new_quorum(loop, standalone(), listener=listener)
+        offsets: list[int] = []
+        listener.on_leader = lambda _, epoch: offsets.append(quorum.append([b"first"], epoch))
+        await quorum.start()
+        await committed(quorum, offsets[0])
+        assert listener.values == [b"first"]
+        await quorum.close()
+
+    run(main)
+
+
+def test_many_appends_share_an_fsync() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, listener = standalone(), ValueList()
+        quorum = new_quorum(loop, disk, listener=listener)
+        await quorum.start()
+        syncs: list[str] = []
+        disk.hook = lambda operation, path: syncs.append(path) if operation == "sync" else None
+        for number in range(100):
+            quorum.append([b"%d" % number], 1)
+        assert listener.values == []
+        await committed(quorum, quorum.log_end_offset - 1)
+        assert len(listener.values) == 100
+        assert len([path for path in syncs if path.endswith(".log")]) <= 2
+        await quorum.close()
+
+    run(main)
+
+
+def test_nothing_is_committed_before_its_fsync_ends() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, listener = standalone(), ValueList()
+        quorum = new_quorum(loop, disk, listener=listener)
+        await quorum.start()
+        disk.hook = lambda operation, path: loop.block(2000) if operation == "sync" else None
+        offset = quorum.append([b"slow"], 1)
+        await asyncio.sleep(1.9)
+        assert quorum.high_watermark == offset
+        assert listener.values == []
+        await committed(quorum, offset)
+        assert loop.now >= 2
+        disk.hook = None
+        await quorum.close()
+
+    run(main)
+
+
+def test_a_failed_fsync_stops_the_process() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, fatal = standalone(), list[BaseException]()
+        quorum = new_quorum(loop, disk, on_fatal=fatal.append)
+        await quorum.start()
+        disk.fail("sync", errno.EIO, path=".log")
+        offset = quorum.append([b"lost"], 1)
+        with pytest.raises(StorageError):
+            await committed(quorum, offset)
+        assert isinstance(fatal[0], StorageError)
+        assert quorum.high_watermark == offset
+        with pytest.raises(StorageError):
+            quorum.append([b"more"], 1)
+        await quorum.close()
+
+    run(main)
+
+
+def test_only_the_leader_of_the_epoch_appends() -> None:
+    async def main(loop: SimLoop) -> None:
+        quorum = new_quorum(loop, standalone())
+        await quorum.start()
+        with pytest.raises(NotLeaderError):
+            quorum.append([b"x"], 0)
+        with pytest.raises(ApiError, match="bytes of metadata records"):
+            quorum.append([bytes(5 << 20), bytes(4 << 20)], 1)
+        await quorum.close()
+        with pytest.raises(NotLeaderError):
+            quorum.append([b"x"], 1)
+
+    run(main)
+
+
+def test_a_leader_that_resigns_is_elected_again() -> None:
+    async def main(loop: SimLoop) -> None:
+        listener = ValueList()
+        quorum = new_quorum(loop, standalone(), listener=listener)
+        await quorum.start()
+        quorum.resign(1)
+        assert not quorum.is_leader
+        await quorum.wait_until(lambda: (1, 3) in listener.leaders)
+        assert listener.leaders == [(1, 1), (-1, 1), (-1, 2), (1, 3)]
+        await append(quorum, b"x")
+        await quorum.close()
+
+    run(main)
+
+
+def test_snapshots_are_taken_and_the_prefix_goes() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, listener = standalone(), ValueList()
+        quorum = new_quorum(loop, disk, listener=listener, config=SMALL)
+        await quorum.start()
+        for number in range(60):
+            await append(quorum, b"%020d" % number)
+        await asyncio.sleep(61)
+        assert quorum.log_start_offset > 0
+        names = disk.list_directory(DIRECTORY)
+        snapshots = [parsed for name in names if (parsed := parse_name(name))]
+        assert all(suffix == ".checkpoint" for _, suffix in snapshots)
+        assert quorum.log_start_offset in [snapshot_id.offset for snapshot_id, _ in snapshots]
+        assert quorum.latest_snapshot_id == max(snapshots)[0]
+        segments = sorted(name for name in names if name.endswith(".log"))
+        assert 0 < int(segments[0][:20]) <= quorum.log_start_offset
+        await quorum.close()
+        again = ValueList()
+        quorum = new_quorum(loop, disk, listener=again, config=SMALL)
+        await quorum.start()
+        assert again.loaded == [max(snapshots)[0]]
+        assert again.values == listener.values
+        assert quorum.finalized_kraft_version == 1
+        await quorum.close()
+
+    run(main)
+
+
+def test_a_snapshot_is_taken_after_the_interval_if_anything_changed() -> None:
+    async def main(loop: SimLoop) -> None:
+        listener = ValueList()
+        config = QuorumConfig(metadata_log_max_snapshot_interval_ms=300_000)
+        quorum = new_quorum(loop, standalone(), listener=listener, config=config)
+        await quorum.start()
+        offset = await append(quorum, b"x")
+        await asyncio.sleep(200)
+        assert quorum.latest_snapshot_id == OffsetAndEpoch(0, 0)
+        await asyncio.sleep(200)
+        assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
+        await asyncio.sleep(1000)
+        assert quorum.latest_snapshot_id == OffsetAndEpoch(offset + 1, 1)
+        await quorum.close()
+
+    run(main)
+
+
+def test_a_log_without_the_snapshot_that_it_needs_does_not_start() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = standalone()
+        disk.write_file_atomically(f"{DIRECTORY}/{50:020d}.log", b"")
+        disk.delete(f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(0, 0))}")
+        with pytest.raises(StorageError, match="starts at 50, and no snapshot"):
+            await new_quorum(loop, disk).start()
+
+    run(main)
+
+
+def test_static_voters_of_the_configuration_are_taken() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = SimDisk()
+        voters = VoterSet([static_voter(1, Endpoint("CONTROLLER", "localhost", 9093))])
+        quorum = new_quorum(loop, disk, static_voters=voters)
+        await quorum.start()
+        assert (quorum.high_watermark, quorum.finalized_kraft_version) == (1, 0)
+        description = quorum.describe()
+        assert description is not None
+        assert description.voters[0].key == ReplicaKey(1, bytes(16))
+        assert b'"currentVoters":[{"voterId":1}],"data_version":0' in disk.read_file(f"{DIRECTORY}/quorum-state")
+        await quorum.close()
+
+    run(main)
+
+
+def test_a_node_that_is_no_voter_waits() -> None:
+    async def main(loop: SimLoop) -> None:
+        voters = VoterSet([static_voter(2, Endpoint("CONTROLLER", "localhost", 9093))])
+        quorum = new_quorum(loop, SimDisk(), static_voters=voters)
+        await quorum.start()
+        await asyncio.sleep(10)
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.describe()) == (-1, 0, None)
+        await quorum.close()
+
+    run(main)
+
+
+def test_the_cluster_id_of_a_peer_is_checked() -> None:
+    async def main(loop: SimLoop) -> None:
+        quorum = new_quorum(loop, SimDisk())
+        assert quorum.has_cluster_id("c")
+        assert quorum.has_cluster_id(None)
+        assert not quorum.has_cluster_id("other")
+
+    run(main)
+
+
+# Three voters
+
+
+class Cluster:
+    """Quorums on disks of their own, joined by a fake network."""
+
+    def __init__(self, loop: SimLoop, *node_ids: int, config: QuorumConfig | None = None) -> None:
+        self.loop = loop
+        self.config = config or QuorumConfig()
+        self.voters = VoterSet(map(local_voter, node_ids))
+        self.disks = {node_id: SimDisk() for node_id in node_ids}
+        for disk in self.disks.values():
+            format_standalone(disk, self.voters)
+        self.quorums: dict[int, Quorum] = {}
+        self.listeners: dict[int, ValueList] = {}
+        self.transports: dict[int, FakeTransport] = {}
+        self.fatal: list[BaseException] = []
+
+    async def start(self, *node_ids: int) -> None:
+        for node_id in node_ids or tuple(self.disks):
+            listener = self.listeners[node_id] = ValueList()
+            transport = self.transports[node_id] = FakeTransport(self.loop, node_id, self.quorums)
+            quorum = new_quorum(
+                self.loop,
+                self.disks.setdefault(node_id, SimDisk()),
+                node_id=node_id,
+                listener=listener,
+                transport=transport,
+                config=self.config,
+                on_fatal=self.fatal.append,
+                bootstrap_ids=self.voters.ids,
+            )
+            self.quorums[node_id] = quorum
+            await quorum.start()
+
+    async def leader(self) -> Quorum:
+        for _ in range(10_000):
+            for node_id, quorum in self.quorums.items():
+                if quorum.is_leader and (node_id, quorum.leader_epoch) in self.listeners[node_id].leaders:
+                    return quorum
+            await asyncio.sleep(0.01)
+        raise AssertionError("no leader")
+
+    async def all_have(self, values: list[bytes]) -> None:
+        for _ in range(3000):
+            if all(self.listeners[node_id].values == values for node_id in self.quorums):
+                return
+            await asyncio.sleep(0.01)
+        held = {node_id: self.listeners[node_id].values for node_id in self.quorums}
+        raise AssertionError(f"{held}, {self.fatal}")
+
+    async def stop(self, node_id: int) -> None:
+        await self.quorums.pop(node_id).close()
+
+    async def close(self) -> None:
+        assert not self.fatal
+        for node_id in list(self.quorums):
+            await self.stop(node_id)
+
+
+def in_cluster(
+    *node_ids: int, config: QuorumConfig | None = None
+) -> Callable[[Callable[[Cluster], Awaitable[None]]], Callable[[], None]]:
+    """Make a test of a coroutine over a started cluster."""
+
+    def decorate(test: Callable[[Cluster], Awaitable[None]]) -> Callable[[], None]:
+        def run_test() -> None:
+            async def main(loop: SimLoop) -> None:
+                cluster = Cluster(loop, *node_ids, config=config)
+                await cluster.start()
+                await test(cluster)
+                await cluster.close()
+
+            run(main)
+
+        return run_test
+
+    return decorate
+
+
+@in_cluster(1, 2, 3)
+async def test_three_voters_hold_the_same_log(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    values = [b"%d" % number for number in range(20)]
+    for value in values:
+        await append(leader, value)
+    await cluster.all_have(values)
+    description = leader.describe()
+    assert description is not None
+    assert {voter.key.node_id for voter in description.voters} == {1, 2, 3}
+    assert all(voter.last_caught_up_timestamp_ms > 0 for voter in description.voters)
+
+
+@in_cluster(1, 2, 3)
+async def test_another_voter_takes_over_when_the_leader_stops(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    await cluster.stop(leader.node_id)
+    follower = await cluster.leader()
+    assert follower.leader_epoch > leader.leader_epoch
+    await append(follower, b"after")
+    await cluster.start(leader.node_id)
+    await cluster.all_have([b"before", b"after"])
+
+
+@in_cluster(1, 2, 3)
+async def test_what_a_cut_off_leader_appended_is_taken_back(cluster: Cluster) -> None:
+    former = await cluster.leader()
+    for transport in cluster.transports.values():
+        transport.cut_off = {former.node_id}
+    former.append([b"lost"], former.leader_epoch)
+    for _ in range(1000):
+        await asyncio.sleep(0.01)
+        if not former.is_leader:
+            break
+    leader = await cluster.leader()
+    await append(leader, b"kept")
+    for transport in cluster.transports.values():
+        transport.cut_off = set()
+    await cluster.all_have([b"kept"])
+    assert cluster.listeners[former.node_id].leaders[-1] == (leader.node_id, leader.leader_epoch)
+
+
+@in_cluster(1, 2, 3, config=SMALL)
+async def test_a_voter_that_was_away_starts_from_a_snapshot(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    away = next(node_id for node_id in cluster.quorums if node_id != leader.node_id)
+    await cluster.stop(away)
+    values = [b"%020d" % number for number in range(60)]
+    for value in values:
+        await append(leader, value)
+    await asyncio.sleep(1)
+    assert leader.log_start_offset > 3
+    await cluster.start(away)
+    await cluster.all_have(values)
+    assert cluster.listeners[away].loaded[-1].offset >= leader.log_start_offset
+    await append(leader, b"more")
+    await cluster.all_have([*values, b"more"])
+    await cluster.stop(away)
+    await cluster.start(away)
+    await cluster.all_have([*values, b"more"])
+
+
+@in_cluster(1, 2, 3)
+async def test_a_voter_is_added_and_another_removed(cluster: Cluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"x")
+    await cluster.start(4)
+    await cluster.all_have([b"x"])
+    await asyncio.sleep(1)
+    answers: list[Any] = []
+    leader.receive(AddVoterRequest(voter=local_voter(4), timeout_ms=1000), answers.append)
+    await leader.wait_until(lambda: bool(answers))
+    assert answers[0].error == 0
+    leader.receive(RemoveVoterRequest(voter=local_voter(leader.node_id).key, timeout_ms=1000), answers.append)
+    await leader.wait_until(lambda: len(answers) == 2)
+    await leader.wait_until(lambda: not leader.is_leader)
+    other = await cluster.leader()
+    assert other.voters.ids == tuple({1, 2, 3, 4} - {leader.node_id})
+    await append(other, b"y")
+    await cluster.all_have([b"x", b"y"])
+
+
+# Apache Kafka's directories
+
+
+def unpack(kind: str) -> tuple[SimDisk, int, bytes]:
+    """Return a disk with a golden directory's metadata log, its node id and directory id."""
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    properties: dict[str, str] = {}
+    archive_path = Path(f"tests/golden/kafka_data_dir_{kind}.tar.gz")
+    with tarfile.open(fileobj=io.BytesIO(archive_path.read_bytes())) as archive:
+        for member in archive.getmembers():
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is None:
+                continue
+            if "__cluster_metadata-0/" in member.name:
+                disk.write_file_atomically(f"{DIRECTORY}/{member.name.rsplit('/', 1)[1]}", file.read())
+            elif member.name.endswith("meta.properties"):
+                lines = file.read().decode().splitlines()
+                properties = dict(line.split("=", 1) for line in lines if "=" in line)
+    disk.settle()
+    return disk, int(properties["node.id"]), uuid_from_string(properties["directory.id"])
+
+
+def kafkas_quorum(loop: SimLoop, disk: SimDisk, node_id: int, directory_id: bytes, listener: ValueList) -> Quorum:
+    quorum = Quorum(
+        node_id=node_id,
+        directory_id=directory_id,
+        cluster_id="c",
+        directory=DIRECTORY,
+        config=QuorumConfig(),
+        local_endpoints=(Endpoint("CONTROLLER", "127.0.0.1", 28393),),
+        static_voters=VoterSet(),
+        disk=disk,
+        clock=SimClock(loop),
+        random=SeededRandom(1),
+        io_pool=SimIoPool(loop),
+        on_fatal=lambda error: None,
+    )
+    quorum.add_listener(listener)
+    return quorum
+
+
+@pytest.mark.parametrize(
+    ("kind", "end_offset", "start_offset", "value_count", "kraft_version"),
+    [("clean", 132, 0, 130, 0), ("unclean", 113, 0, 111, 0), ("standalone", 994, 680, 106, 1)],
+)
+def test_a_directory_of_apache_kafka_is_taken_over(
+    kind: str, end_offset: int, start_offset: int, value_count: int, kraft_version: int
+) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, node_id, directory_id = unpack(kind)
+        for epoch in (2, 3):
+            listener = ValueList()
+            quorum = kafkas_quorum(loop, disk, node_id, directory_id, listener)
+            await quorum.start()
+            assert listener.leaders == [(node_id, epoch)]
+            assert (quorum.log_start_offset, quorum.log_end_offset) == (start_offset, end_offset + epoch - 2)
+            assert quorum.high_watermark == quorum.log_end_offset
+            assert (len(listener.values), quorum.finalized_kraft_version) == (value_count, kraft_version)
+            await quorum.close()
+
+    run(main)
+
+
+@pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="Apache Kafka's jars: `make tools`")
+@pytest.mark.compat
+def test_apache_kafkas_tool_reads_log_and_snapshots(tmp_path: Path) -> None:
+    async def main(loop: SimLoop) -> SimDisk:
+        disk, node_id, directory_id = unpack("standalone")
+        listener = ValueList()
+        quorum = kafkas_quorum(loop, disk, node_id, directory_id, listener)
+        quorum.set_snapshot_source(listener.snapshot)
+        quorum._config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=1)
+        await quorum.start()
+        await append(quorum, listener.values[-1])
+        await asyncio.sleep(61)
+        assert quorum.latest_snapshot_id is not None
+        assert quorum.latest_snapshot_id.offset > 990
+        await quorum.close()
+        return disk
+
+    disk = run(main)
+    names = [name for name in disk.list_directory(DIRECTORY) if name.endswith((".log", ".checkpoint"))]
+    for name in names:
+        (tmp_path / name).write_bytes(disk.read_file(f"{DIRECTORY}/{name}"))
+    files = ",".join(str(tmp_path / name) for name in names)
+    command = ["java", "-cp", f"{JAVA_LIBS}/*", "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder"]
+    said = subprocess.run([*command, "--files", files], capture_output=True, text=True, timeout=120, check=True).stdout
+    newest = max(name for name in names if name.endswith(".checkpoint"))
+    snapshot = said[said.index(newest) :]
+    assert "SnapshotHeader" in snapshot
+    assert "SnapshotFooter" in snapshot
+    assert '"kraftVersion":1' in snapshot or "KRaftVersion" in snapshot
+    assert "LeaderChange" in said
+    for complaint in ("isvalid: false", "Found invalid", "Could not", "Exception"):
+        assert complaint not in said
