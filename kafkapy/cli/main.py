@@ -6,7 +6,6 @@ They go through confluent-kafka, as any client would: `pip install kafkapy[cli]`
 from collections.abc import Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from kafkapy.cli import configs, consume, produce, topics
@@ -32,18 +31,12 @@ app.command("consume")(consume.consume)
 def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     try:
-        result = app(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return 2
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return 130
+        app(args=list(arguments), prog_name="kafkapy")
+    except SystemExit as exit_request:  # how typer ends, also after it has explained a usage error
+        return exit_request.code if isinstance(exit_request.code, int) else 0
     except MissingClientError as error:
         return fail(str(error))
-    return result if isinstance(result, int) else 0
+    return 0
 
 
 def _stands_in(name: str, text: str) -> None:
