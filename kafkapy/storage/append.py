@@ -8,8 +8,8 @@ from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
 from kafkapy.record.validate import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
 from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.producer_replay import read_marker
 from kafkapy.storage.producer_state import BatchMetadata, ProducerBatch
-from kafkapy.storage.recovery import read_marker
 from kafkapy.types import TopicPartition
 
 NO_TIMESTAMP: Final = -1

@@ -42,6 +42,12 @@ class DoomedFiles:
                 self._disk.delete(doomed.snapshot_path)
         return self._waiting[0].due_ms if self._waiting else None
 
+    def delete_all(self) -> None:
+        """Delete what waits, now: the log itself goes."""
+        for doomed in self._waiting:
+            doomed.segment.delete()
+        self._waiting.clear()
+
     def move(self, old_directory: str, new_directory: str) -> None:
         """Follow the log's directory to its new name."""
         for doomed in self._waiting:

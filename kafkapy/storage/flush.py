@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class Flush:
     """A flush of one log up to `end_offset`.
 
-    `run` syncs, on any thread. Then, on the loop's thread, `log.complete_flush(flush)` moves the recovery point and
-    lets go of the files, also after a failure. run raises StorageError: what was written may be gone, and asking again
-    would not tell, so the directory goes offline.
+    `run` syncs, on any thread; `others` are calls that it makes behind the files. Then, on the loop's thread,
+    `log.complete_flush(flush)` moves the recovery point and lets go of the files, also after a failure. run raises
+    StorageError: what was written may be gone, and asking again would not tell, so the directory goes offline.
     """
 
     def __init__(
@@ -24,14 +24,13 @@ class Flush:
         end_offset: int,
         generation: int,
         handles: list[FileHandle],
-        others: list[Callable[[], None]],
     ) -> None:
         self.log = log
         self.end_offset = end_offset
         self.generation = generation
         self.is_done = False
         self._handles = handles
-        self._others = others
+        self.others: list[Callable[[], None]] = []
         for handle in handles:
             handle.pin(self)  # before any is opened: opening one may close another
         try:
@@ -45,7 +44,7 @@ class Flush:
         try:
             for file in self._files:
                 file.sync()
-            for call in self._others:
+            for call in self.others:
                 call()
         except OSError as error:
             raise StorageError(self.log.log_dir.path, f"flush of {self.log.topic_partition}: {error}") from error

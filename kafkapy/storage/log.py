@@ -9,6 +9,9 @@ ask again. Errors: ApiError (offset out of range, refused records, no space: KAF
 disk failed; the directory is offline), NeedsWarming.
 
 The same class holds the metadata log: append_as_leader with AppendOrigin.RAFT_LEADER, reads with LOG_END.
+
+Longer than a module should be: it is the one face of a log, and what it does not decide itself is one call down
+(local_log files, log_read finding, producer_state, leader_epochs, retention, recovery).
 """
 
 import contextlib
@@ -16,26 +19,27 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, validate_and_assign
 from kafkapy.seams import Disk, ReadableBuffer
 from kafkapy.storage import checkpoint
 from kafkapy.storage.append import NO_TIMESTAMP, AppendResult, duplicate_result, producer_batches, rules_for
-from kafkapy.storage.doomed_files import DoomedFiles
 from kafkapy.storage.errors import (
     INCONSISTENT_TOPIC_ID,
+    KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
     RECORD_LIST_TOO_LARGE,
     CheckpointError,
 )
-from kafkapy.storage.file_names import DELETED_SUFFIX
 from kafkapy.storage.flush import Flush
+from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_read import FetchIsolation, LogRead, LogReader
+from kafkapy.storage.log_read import FetchIsolation, LogRead
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.producer_replay import rebuild_producers
 from kafkapy.storage.producer_state import PreparedAppend, ProducerEntry, ProducerState, VerificationGuard
-from kafkapy.storage.recovery import LoadedLog, LogLoader, Progress, rebuild_producers
-from kafkapy.storage.retention import SegmentFacts, due_segments
+from kafkapy.storage.recovery import LoadedLog, LogLoader, Progress
+from kafkapy.storage.retention import due_segments
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.time_index import TimestampOffset
 from kafkapy.storage.txn_index import AbortedTransaction
@@ -62,7 +66,6 @@ class Log:
         jitter: Callable[[int], int] | None = None,
     ) -> None:
         self.topic_partition = topic_partition
-        self.directory = directory
         self.log_dir = log_dir
         self.config = config
         self.topic_id: Uuid | None = None
@@ -74,17 +77,13 @@ class Log:
         self.producer_state = loaded.producers
         self.segments = loaded.segments
         self.last_flush_ms = now_ms
-        self._files = files
         self._disk = files.disk
-        self._snapshots = loaded.snapshots
-        self._reader = LogReader(loaded.segments)
-        self._doomed = DoomedFiles(files.disk, loaded.doomed)
+        self._local = LocalLog(loaded, files, directory, config, jitter)
+        self._reader = self._local.reader
         self._first_unstable_offset = loaded.producers.first_unstable_offset
         self._rules: dict[AppendOrigin, ValidationRules] = {}
-        self._jitter = jitter
         self._now_ms = now_ms
         self._truncations = 0
-        self._has_new_names = True
         self._roll_ms = 0
         self.update_config(config)
 
@@ -143,6 +142,10 @@ class Log:
     # Facts
 
     @property
+    def directory(self) -> str:
+        return self._local.directory
+
+    @property
     def is_offline(self) -> bool:
         return self.log_dir.is_offline
 
@@ -173,7 +176,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         """Take a new configuration; it holds from the next append on."""
-        self.config = config
+        self.config = self._local.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
         self._roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
@@ -207,15 +210,22 @@ class Log:
             finally:
                 file.close()
         self.topic_id = topic_id
-        self._has_new_names = True
+        self._local.has_new_names = True
 
     @contextlib.contextmanager
     def _failures(self, doing: str) -> Iterator[None]:
-        """Turn OSErrors of the block into what they mean for the directory."""
+        """Turn OSErrors of the block into what they mean for the directory, a broken index into an error code."""
         try:
             yield
         except OSError as error:
             raise self.log_dir.failure(error, f"{doing} in {self.topic_partition}") from error
+        except CorruptIndexError as error:
+            raise self._corrupt(error) from error
+
+    def _corrupt(self, error: CorruptIndexError) -> ApiError:
+        """An index that was sound when the log was loaded and no longer is: the next start rebuilds it."""
+        logger.error("%s: %s", self.topic_partition, error)
+        return ApiError(KAFKA_STORAGE_ERROR, f"an index of {self.topic_partition} is damaged")
 
     # Appending
 
@@ -368,26 +378,8 @@ class Log:
             return old
         assert base_offset > old.base_offset, f"roll to {base_offset} at or below {old.base_offset}"
         with self._failures("rolling"):
-            segment = self._new_segment(base_offset, now_ms)
-            try:
-                old.become_inactive()
-                self.producer_state.map_end_offset = base_offset
-                self._snapshots.maybe_take(self.producer_state)
-            except OSError:
-                segment.delete()
-                old.become_active(self.config.segment_index_bytes)
-                raise
-        self.segments.add(segment)
-        self._reader.known.note(self.log_end_offset, segment, 0)
+            segment = self._local.roll(base_offset, self.log_end_offset, self.producer_state, now_ms)
         logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
-        return segment
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if jitter_ms > 0 and self._jitter is not None:
-            segment.roll_jitter_ms = self._jitter(jitter_ms)
-        self._has_new_names = True
         return segment
 
     # Reading
@@ -435,6 +427,8 @@ class Log:
             )
         except OSError as error:
             raise self.log_dir.failure(error, f"reading {self.topic_partition}") from error
+        except CorruptIndexError as error:
+            raise self._corrupt(error) from error
         return read
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -450,7 +444,7 @@ class Log:
         self.log_dir.check_online()
         with self._failures("searching"):
             for segment in self.segments:
-                if self._largest_timestamp_ms(segment) >= timestamp_ms:
+                if self._local.largest_timestamp_ms(segment) >= timestamp_ms:
                     return segment.find_timestamp(timestamp_ms, self.log_start_offset, wait=wait)
         return None
 
@@ -466,11 +460,6 @@ class Log:
         entry = self.leader_epochs.earliest
         is_known = entry is not None and entry.start_offset <= self.log_start_offset
         return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entry.leader_epoch if entry and is_known else -1)
-
-    def _largest_timestamp_ms(self, segment: Segment) -> int:
-        """Return a segment's largest timestamp, or when its file was last written where its records have none."""
-        largest_ms = segment.largest.timestamp_ms
-        return largest_ms if largest_ms >= 0 else self._disk.modified_ms(segment.log.path)
 
     # Offsets
 
@@ -546,12 +535,7 @@ class Log:
 
     def _cut(self, offset: int) -> None:
         self._begin_truncation(offset)
-        behind = [segment for segment in self.segments if segment.base_offset > offset]
-        if behind:
-            self._doom(behind[::-1])  # the last first, and their names gone before the cut: a crash leaves no gap
-            self._disk.sync_directory(self.directory)
-        active = self.segments.active
-        active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=self._now_ms)
+        self._local.cut(offset, self._now_ms)
         self.log_end_offset = offset
         self.leader_epochs.truncate_to(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -566,32 +550,23 @@ class Log:
 
     def _start_over(self, offset: int, log_start_offset: int) -> None:
         self._begin_truncation(offset)
-        old = self.segments.all()
-        for segment in reversed(old):
-            self._mark_deleted(segment)
-        self.segments.add(self._new_segment(offset, self._now_ms))
-        for segment in old:
-            if segment.base_offset != offset:
-                self.segments.remove(segment)
+        self._local.start_over(offset, self._now_ms)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.leader_epochs.clear()
-        self._snapshots.delete_outside(0, 0)
         self.producer_state.clear(offset)
-        self._snapshots.last_offset = 0
         self._rebuild_producers()
         self.update_high_watermark(offset)
 
     def _begin_truncation(self, offset: int) -> None:
-        """Make a flush that is under way harmless, and forget where things were."""
+        """Make a flush that is under way harmless: what it syncs is no longer what the log holds."""
         self._truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
-        self._reader.known.clear()
 
     def _rebuild_producers(self) -> None:
         rebuild_producers(
             self.producer_state,
-            self._snapshots,
+            self._local.snapshots,
             self.segments,
             log_start_offset=self.log_start_offset,
             end_offset=self.log_end_offset,
@@ -599,16 +574,6 @@ class Log:
             was_clean_shutdown=False,
         )
         self._first_unstable_offset = self.producer_state.first_unstable_offset
-
-    def _doom(self, segments: list[Segment]) -> None:
-        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms."""
-        for segment in segments:
-            self.segments.remove(segment)
-            self._mark_deleted(segment)
-
-    def _mark_deleted(self, segment: Segment) -> None:
-        segment.rename_suffix("", DELETED_SUFFIX)
-        self._doomed.add(segment, self._snapshots.mark_deleted(segment.base_offset))
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that retention or the log start offset calls for; return their number.
@@ -619,7 +584,7 @@ class Log:
         self._now_ms = now_ms
         with self._failures("deleting segments"):
             due = due_segments(
-                self._segment_facts(),
+                self._local.facts(self.log_end_offset),
                 self.config,
                 high_watermark=self.high_watermark,
                 log_start_offset=self.log_start_offset,
@@ -633,26 +598,14 @@ class Log:
             following = self.segments.after(segments[-1])
             assert following is not None, "a log keeps at least one segment"
             self.maybe_increment_log_start_offset(following.base_offset)
-            self._reader.known.clear()
-            self._doom(segments)
+            self._local.doom(segments)
         logger.info("Deleting %d segments of %s due to %s", due.segment_count, self.topic_partition, due.reason)
         return due.segment_count
-
-    def _segment_facts(self) -> list[SegmentFacts]:
-        return [
-            SegmentFacts(
-                segment.base_offset,
-                self.segments.end_offset_of(segment, self.log_end_offset),
-                segment.size,
-                self._largest_timestamp_ms(segment),
-            )
-            for segment in self.segments
-        ]
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due, None where none wait."""
         with self._failures("deleting files"):
-            return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
+            return self._local.delete_due_files(now_ms)
 
     # Flushing and closing
 
@@ -670,30 +623,10 @@ class Log:
         self.log_dir.check_online()
         end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         with self._failures("preparing a flush"):
-            segments = self.segments.between(self.recovery_point, end_offset)
-            if end_offset == self.log_end_offset and self.segments.active not in segments:
-                segments.append(self.segments.active)  # its indexes' sizes may have changed
-            handles = [handle for segment in segments for handle in segment.handles()]
-            return Flush(self, end_offset, self._truncations, handles, self._other_syncs())
-
-    def _other_syncs(self) -> list[Callable[[], None]]:
-        """Return the calls that make checkpoints, snapshots and names durable, to be run behind the files."""
-        disk, directory = self._disk, self.directory
-        calls: list[Callable[[], None]] = []
-        if self.leader_epochs.is_dirty:
-            path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
-            data = checkpoint.encode_epochs(self.leader_epochs.entries)
-            calls.append(lambda: disk.write_file_atomically(path, data))
-            self.leader_epochs.is_dirty = False
-        unsynced, self._snapshots.unsynced = self._snapshots.unsynced, []
-        calls.extend(_sync_call(disk, path) for path in unsynced)
-        if self._has_new_names or unsynced:
-            metadata_path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"
-            calls.append(_sync_call(disk, metadata_path))
-            calls.append(lambda: disk.sync_directory(directory))
-            calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
-            self._has_new_names = False
-        return calls
+            handles = self._local.handles_to_sync(self.recovery_point, end_offset, self.log_end_offset)
+            flush = Flush(self, end_offset, self._truncations, handles)
+            flush.others = self._local.other_syncs(self.leader_epochs)
+        return flush
 
     def complete_flush(self, flush: Flush, now_ms: int | None = None) -> None:
         """Take over a flush that a worker has run: the recovery point moves, unless the log was truncated meanwhile.
@@ -723,41 +656,21 @@ class Log:
         """
         if not self.is_offline:
             with self._failures("closing"):
-                self._snapshots.maybe_take(self.producer_state)
+                self._local.snapshots.maybe_take(self.producer_state)
                 self.segments.active.become_inactive()
                 self.flush()
         self.close_files()
 
     def close_files(self) -> None:
         """Close the files as they are."""
-        for segment in self.segments:
-            segment.close()
+        self._local.close_files()
 
     def rename_directory(self, directory: str) -> None:
         """Move the log's directory, as when it waits for deletion; open files stay open."""
         with self._failures("renaming the directory"):
-            self._disk.rename(self.directory, directory)
-        for segment in self.segments:
-            for handle in segment.handles():
-                handle.path = directory + handle.path[len(self.directory) :]
-        self._doomed.move(self.directory, directory)
-        self._snapshots.directory = self.directory = directory
+            self._local.rename_directory(directory)
 
     def delete(self) -> None:
         """Delete the directory and all in it; what is being sent stays readable until it is released."""
         with self._failures("deleting"):
-            for segment in self.segments:
-                segment.delete()
-            self._disk.delete_tree(self.directory)
-
-
-def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
-    def sync() -> None:
-        if disk.exists(path):
-            file = disk.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
-
-    return sync
+            self._local.delete()

@@ -11,6 +11,7 @@ from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 logger = logging.getLogger("kafkapy.storage")
 
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class LogDirState:
@@ -41,13 +42,13 @@ class LogDirState:
                 self.on_offline(self)
 
     def failure(self, error: OSError, doing: str) -> ApiError | StorageError:
-        """Return what an OSError means: out of space leaves the directory online, anything else takes it offline.
+        """Return what an OSError means: out of space or descriptors leaves the directory online, all else does not.
 
-        A deviation from Apache Kafka, which takes it offline in both cases: a full disk gets room again.
+        A deviation from Apache Kafka, which takes it offline in every case: a full disk gets room again.
         """
         message = f"{doing}: {error.strerror or error}"
-        if error.errno in NO_SPACE:
-            logger.warning("No space in dir %s: %s", self.path, message)
+        if error.errno in NO_SPACE or error.errno in NO_DESCRIPTORS:
+            logger.warning("No room in dir %s: %s", self.path, message)
             return ApiError(KAFKA_STORAGE_ERROR, message)
         self.go_offline(message)
         return StorageError(self.path, message)

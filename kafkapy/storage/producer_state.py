@@ -16,25 +16,42 @@ log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from crc32c import crc32c
 
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kafkapy.record.batch import NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.storage.errors import (
-    INVALID_PRODUCER_EPOCH,
-    INVALID_TXN_STATE,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-    TRANSACTION_COORDINATOR_FENCED,
-    CorruptSnapshotError,
+from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, CorruptSnapshotError
+from kafkapy.storage.producer_entry import (
+    MAX_BATCHES_KEPT,
+    NO_TRANSACTION,
+    BatchMetadata,
+    CompletedTransaction,
+    NextBatch,
+    ProducerBatch,
+    ProducerEntry,
+    StagedProducer,
+    TransactionMarker,
+    VerificationGuard,
+    VerificationState,
 )
 
-MAX_BATCHES_KEPT: Final = 5
-"""Idempotent clients keep at most five requests in flight."""
-MAX_INT16: Final = 0x7FFF
-NO_TRANSACTION: Final = -1
+__all__ = [
+    "NO_TRANSACTION",
+    "AppendOrigin",
+    "BatchMetadata",
+    "CompletedTransaction",
+    "PreparedAppend",
+    "ProducerBatch",
+    "ProducerEntry",
+    "ProducerState",
+    "TransactionMarker",
+    "VerificationGuard",
+    "decode_snapshot",
+]
+
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_HEADER: Final = struct.Struct(">hI")
@@ -42,263 +59,12 @@ SNAPSHOT_COUNT: Final = struct.Struct(">i")
 SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
-class TransactionMarker(NamedTuple):
-    """The end of a transaction, as its control record says it."""
-
-    is_abort: bool
-    coordinator_epoch: int
-    timestamp_ms: int
-
-
-class ProducerBatch(NamedTuple):
-    """A batch of a producer with an id. marker: of a control batch; one whose record was cleaned away is not given."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    is_transactional: bool
-    marker: TransactionMarker | None = None
-
-
-class NextBatch(Protocol):
-    """What a batch says of itself before it is looked at more closely (kafkapy.record.validate.BatchSpan)."""
-
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def base_sequence(self) -> int: ...
-    @property
-    def last_sequence(self) -> int: ...
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def is_transactional(self) -> bool: ...
-    @property
-    def is_control(self) -> bool: ...
-
-
-class BatchMetadata(NamedTuple):
-    """A batch that a producer wrote, as far as a duplicate of it needs."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & MAX_INT32 if self.last_sequence >= 0 else NO_SEQUENCE
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """The state of one producer. transaction_first_offset is NO_TRANSACTION where none is open."""
-
-    producer_id: int
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = -1
-    last_timestamp_ms: int = NO_TIMESTAMP
-    transaction_first_offset: int = NO_TRANSACTION
-    batches: list[BatchMetadata] = field(default_factory=list)
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else -1
-
-    def is_followed_by(self, batch: NextBatch) -> bool:
-        """Whether a client's batch goes on where this producer stands: what nearly all of its batches do.
-
-        True only where `ProducerState.prepare` would find nothing to say; then `add` is all that there is to do.
-        """
-        return (
-            batch.producer_epoch == self.producer_epoch
-            and bool(self.batches)
-            and batch.base_sequence == self.batches[-1].last_sequence + 1
-            and batch.is_transactional == (self.transaction_first_offset != NO_TRANSACTION)
-            and not batch.is_control
-        )
-
-    def add(self, batch: NextBatch) -> None:
-        """Take a batch for which `is_followed_by` held, now that it is written."""
-        batches = self.batches
-        delta = batch.last_offset - batch.base_offset
-        batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
-        if len(batches) > MAX_BATCHES_KEPT:
-            del batches[0]
-        self.last_timestamp_ms = batch.max_timestamp
-
-    def move_to_epoch(self, producer_epoch: int) -> None:
-        """Forget the batches of another epoch."""
-        if producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.producer_epoch = producer_epoch
-
-    def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """Return the kept batch with exactly these sequence numbers."""
-        if batch.producer_epoch != self.producer_epoch:
-            return None
-        for kept in self.batches:
-            if kept.last_sequence == batch.last_sequence and kept.first_sequence == batch.base_sequence:
-                return kept
-        return None
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction whose marker is in the log, at last_offset."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-
-
-class VerificationGuard:
-    """Proof that the coordinator was asked about a transaction before its first batch here; compared by identity."""
-
-    __slots__ = ()
-
-
-@dataclass(slots=True)
-class VerificationState:
-    """A transaction that was asked about and has not begun here yet."""
-
-    guard: VerificationGuard
-    lowest_sequence: int
-    producer_epoch: int
-    supports_epoch_bump: bool
-    created_ms: int
-
-
-class _Staged:
-    """What an append in progress makes of one producer."""
-
-    __slots__ = ("batches", "coordinator_epoch", "entry", "last_timestamp_ms", "origin", "producer_epoch", "started",
-                 "transaction_first_offset", "verification")  # fmt: skip
-
-    def __init__(self, entry: ProducerEntry, origin: AppendOrigin, verification: VerificationState | None) -> None:
-        self.entry = entry
-        self.origin = origin
-        self.verification = verification
-        self.producer_epoch = entry.producer_epoch
-        self.coordinator_epoch = entry.coordinator_epoch
-        self.last_timestamp_ms = entry.last_timestamp_ms
-        self.transaction_first_offset = entry.transaction_first_offset
-        self.batches: list[BatchMetadata] = []
-        self.started: list[int] = []
-
-    def add_batch(self, batch: ProducerBatch) -> None:
-        """Take a batch with records. Raises ApiError where it may not follow."""
-        self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=0)
-        if self.origin is AppendOrigin.CLIENT:
-            self._check_sequence(batch)
-        if batch.producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.producer_epoch = batch.producer_epoch
-        delta = batch.last_offset - batch.base_offset
-        self.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
-        self.last_timestamp_ms = batch.max_timestamp
-        if batch.is_transactional:
-            if self.transaction_first_offset == NO_TRANSACTION:
-                self.transaction_first_offset = batch.base_offset
-                self.started.append(batch.base_offset)
-        elif self.transaction_first_offset != NO_TRANSACTION:
-            raise ApiError(
-                INVALID_TXN_STATE, f"Producer {batch.producer_id} has an open transaction; this batch is none"
-            )
-
-    def add_marker(
-        self, batch: ProducerBatch, marker: TransactionMarker, transaction_version: int
-    ) -> CompletedTransaction | None:
-        """Take the end of a transaction; None where none was open. Raises ApiError where its writer is fenced."""
-        self._check_epoch(batch.producer_epoch, batch.base_offset, transaction_version=transaction_version)
-        if self.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
-            raise ApiError(
-                TRANSACTION_COORDINATOR_FENCED,
-                f"Coordinator epoch {marker.coordinator_epoch} for producer {batch.producer_id} is older than "
-                f"{self.coordinator_epoch}",
-            )
-        first_offset, self.transaction_first_offset = self.transaction_first_offset, NO_TRANSACTION
-        if batch.producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.producer_epoch = batch.producer_epoch
-        self.coordinator_epoch = marker.coordinator_epoch
-        self.last_timestamp_ms = marker.timestamp_ms
-        if first_offset == NO_TRANSACTION:
-            return None
-        return CompletedTransaction(batch.producer_id, first_offset, batch.base_offset, marker.is_abort)
-
-    def _check_epoch(self, producer_epoch: int, offset: int, *, transaction_version: int) -> None:
-        """Fence an older epoch; from transaction version 2 on a marker must come with a newer one (KIP-890).
-
-        A marker of the epoch that has just ended is let through: it is a retry, and does no harm.
-        """
-        current = self.producer_epoch
-        if producer_epoch > current or (transaction_version < 2 and producer_epoch == current):
-            return
-        is_retry = producer_epoch == current and (
-            self.transaction_first_offset == NO_TRANSACTION or producer_epoch == MAX_INT16
-        )
-        if is_retry or self.origin is AppendOrigin.REPLICATION:
-            return
-        raise ApiError(
-            INVALID_PRODUCER_EPOCH,
-            f"Epoch {producer_epoch} of producer {self.entry.producer_id} at offset {offset} is fenced by {current}",
-        )
-
-    def _check_sequence(self, batch: ProducerBatch) -> None:
-        """Raise OUT_OF_ORDER_SEQUENCE_NUMBER where a batch is missing before this one."""
-        first = batch.base_sequence
-        verification = self.verification
-        if verification is not None and (
-            first > verification.lowest_sequence
-            or (verification.supports_epoch_bump and first != 0 and not self.entry.batches)
-        ):
-            raise self._out_of_order(batch, verification.lowest_sequence)
-        if batch.producer_epoch != self.producer_epoch:
-            if first != 0 and self.producer_epoch != NO_PRODUCER_EPOCH:
-                raise self._out_of_order(batch, NO_SEQUENCE)
-            return
-        if self.entry.producer_epoch == NO_PRODUCER_EPOCH:
-            return  # its records are gone by retention or DeleteRecords: any number begins anew
-        last = self._last_sequence(batch.producer_epoch)
-        if first != last + 1 and not (first == 0 and last == MAX_INT32):
-            raise self._out_of_order(batch, last)
-
-    def _last_sequence(self, producer_epoch: int) -> int:
-        if self.batches:
-            return self.batches[-1].last_sequence
-        return self.entry.last_sequence if producer_epoch == self.entry.producer_epoch else NO_SEQUENCE
-
-    def _out_of_order(self, batch: ProducerBatch, last_sequence: int) -> ApiError:
-        return ApiError(
-            OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"Sequence number {batch.base_sequence} of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-            f"at offset {batch.base_offset} does not follow {last_sequence} of epoch {self.producer_epoch}",
-        )
-
-
 @dataclass(slots=True)
 class PreparedAppend:
     """An append that was checked: `commit` takes it over. With a duplicate nothing may be appended."""
 
     duplicate: BatchMetadata | None = None
-    staged: dict[int, _Staged] = field(default_factory=dict)
+    staged: dict[int, StagedProducer] = field(default_factory=dict)
     completed: list[CompletedTransaction] = field(default_factory=list)
 
 
@@ -377,12 +143,14 @@ class ProducerState:
             staged = prepared.staged.get(batch.producer_id)
             if staged is None:
                 entry = entry if entry is not None else ProducerEntry(batch.producer_id)
-                staged = _Staged(entry, origin, self._verifications.get(batch.producer_id))
+                staged = StagedProducer(entry, origin, self._verifications.get(batch.producer_id))
                 prepared.staged[batch.producer_id] = staged
             self._stage(prepared, staged, batch, transaction_version)
         return prepared
 
-    def _stage(self, prepared: PreparedAppend, staged: _Staged, batch: ProducerBatch, transaction_version: int) -> None:
+    def _stage(
+        self, prepared: PreparedAppend, staged: StagedProducer, batch: ProducerBatch, transaction_version: int
+    ) -> None:
         if batch.marker is None:
             staged.add_batch(batch)
         else:

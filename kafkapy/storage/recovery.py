@@ -10,25 +10,12 @@ while the end of the old one is not). Only a compacted log may have such gaps, a
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import CorruptIndexError
-from kafkapy.record.batch import (
-    CONTROL_FLAG,
-    LOG_OVERHEAD_BYTES,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    batch_at,
-    crc_is_valid,
-    increment_sequence,
-    scan_headers,
-)
-from kafkapy.record.errors import RecordsError
-from kafkapy.record.validate import AppendOrigin
-from kafkapy.seams import ReadableBuffer
 from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import (
@@ -45,27 +32,19 @@ from kafkapy.storage.file_names import (
 )
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.producer_replay import rebuild_producers
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
-from kafkapy.storage.producer_state import ProducerBatch, ProducerState, TransactionMarker
+from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment_recovery import SegmentRecovery, reset_indexes
+from kafkapy.storage.segment_scan import scan_batches
 from kafkapy.storage.segments import Segments
-from kafkapy.storage.time_index import NO_TIMESTAMP, TimestampOffset
-from kafkapy.storage.txn_index import AbortedTransaction
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
 
-CHUNK_BYTES: Final = 1 << 20
 Progress: TypeAlias = Callable[[TopicPartition, int, int], None]
 """Called with the partition, the segments recovered so far, and how many there are to recover."""
-
-
-class ScannedBatch(NamedTuple):
-    """A batch found in a segment: its header, the chunk that holds its bytes, and its position in the segment."""
-
-    header: BatchHeader
-    chunk: bytes
-    position: int
 
 
 @dataclass(slots=True)
@@ -80,72 +59,6 @@ class LoadedLog:
     log_end_offset: int
     recovery_point: int
     doomed: list[Segment] = field(default_factory=list)
-
-
-def scan_batches(segment: Segment, start: int, end: int | None = None) -> Iterator[ScannedBatch]:
-    """Yield the whole batches from position `start` (a batch's start) to `end`, reading a chunk at a time. Blocks.
-
-    Raises CorruptRecordError where no batch can be.
-    """
-    end = segment.size if end is None else end
-    length = CHUNK_BYTES
-    while start < end:
-        chunk = segment.log.file.pread(min(length, end - start), start)
-        read_to = 0
-        for header in scan_headers(chunk):
-            read_to = header.position + header.size_bytes
-            yield ScannedBatch(header, chunk, start + header.position)
-        if read_to == 0:
-            length = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[8:12], "big", signed=True)
-            if length <= len(chunk) or length > end - start:
-                return  # cut short
-            continue
-        start += read_to
-        length = CHUNK_BYTES
-
-
-def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch | None:
-    """Return what producer state takes of a batch with a producer id; None for a marker that was cleaned away.
-
-    `data` holds the batch at header.position. Raises RecordsError where a control batch cannot be read.
-    """
-    marker = None
-    if header.attributes & CONTROL_FLAG:
-        marker = read_marker(data, header.position)
-        if marker is None:
-            return None
-    last_sequence = header.base_sequence
-    if last_sequence >= 0:
-        last_sequence = increment_sequence(last_sequence, header.last_offset - header.base_offset)
-    return ProducerBatch(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        last_sequence,
-        header.base_offset,
-        header.last_offset,
-        header.max_timestamp,
-        header.attributes & TRANSACTIONAL_FLAG != 0,
-        marker,
-    )
-
-
-def read_marker(data: ReadableBuffer, position: int) -> TransactionMarker | None:
-    """Return the end of a transaction that a control batch holds, None where its record is gone.
-
-    Key: int16 version, int16 type (0 abort, 1 commit); value: int16 version, int32 coordinator epoch. KIP-98.
-    """
-    record = next(batch_at(data, position).records(), None)
-    if record is None or record.key is None or record.value is None:
-        return None
-    control_type = int.from_bytes(record.key[2:4], "big", signed=True)
-    if control_type not in (0, 1):
-        return None
-    return TransactionMarker(
-        is_abort=control_type == 0,
-        coordinator_epoch=int.from_bytes(record.value[2:6], "big", signed=True),
-        timestamp_ms=record.timestamp_ms,
-    )
 
 
 class LogLoader:
@@ -307,7 +220,7 @@ class LogLoader:
             has_txn_index=stem + TXN_INDEX_SUFFIX in names,
         )
         if not self._was_clean and base_offset >= self._first_unflushed:
-            _reset_indexes(segment, self._config)  # _recover_unflushed reads it, whatever they hold
+            reset_indexes(segment, self._config)  # _recover_unflushed reads it, whatever they hold
         elif not ({stem + OFFSET_INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names and self._has_sound_indexes(segment)):
             logger.warning("Rebuilding the index files of segment %d of %s", base_offset, self._topic_partition)
             self._recover_segment(segment)
@@ -424,154 +337,3 @@ class LogLoader:
             was_clean_shutdown=self._was_clean,
         )
         return producers
-
-
-def _reset_indexes(segment: Segment, config: LogConfig) -> None:
-    segment.offset_index.reset(config.segment_index_bytes)
-    segment.time_index.reset(config.segment_index_bytes)
-    segment.txn_index.reset()
-
-
-class SegmentRecovery:
-    """Reads a segment from its first byte and makes its indexes anew, as an append would have made them.
-
-    has_gaps: offsets are missing between its batches or in them, so it was compacted.
-    """
-
-    def __init__(self, segment: Segment, config: LogConfig, epochs: LeaderEpochs, producers: ProducerState) -> None:
-        self._segment = segment
-        self._config = config
-        self._epochs = epochs
-        self._producers = producers
-        self._largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
-        self._indexed_to = 0
-        self._valid_bytes = 0
-        self.has_gaps = False
-
-    def run(self) -> int:
-        """Return the bytes that had to be cut off."""
-        segment = self._segment
-        _reset_indexes(segment, self._config)
-        try:
-            next_offset = segment.base_offset
-            for scanned in scan_batches(segment, 0):
-                if not self._holds(scanned, next_offset):
-                    break
-                self._take(scanned)
-                header = scanned.header
-                if header.base_offset != next_offset or header.record_count != header.last_offset - next_offset + 1:
-                    self.has_gaps = header.magic == 2
-                next_offset = header.last_offset + 1
-                self._valid_bytes = scanned.position + scanned.header.size_bytes
-        except RecordsError as error:
-            logger.warning("Found invalid messages in %s at byte %d: %s", segment.log.path, self._valid_bytes, error)
-        segment.set_largest(self._largest)
-        cut_bytes = segment.truncate_to_position(self._valid_bytes) if self._valid_bytes < segment.size else 0
-        if self._largest.timestamp_ms >= 0:
-            segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True)
-        segment.offset_index.trim()
-        segment.time_index.trim()
-        segment.bytes_since_index_entry = self._valid_bytes - self._indexed_to
-        return cut_bytes
-
-    def _holds(self, scanned: ScannedBatch, next_offset: int) -> bool:
-        header = scanned.header
-        return (
-            next_offset <= header.base_offset <= header.last_offset
-            and self._segment.offset_index.can_append(header.last_offset)
-            and crc_is_valid(scanned.chunk, header.position, header.size_bytes)
-        )
-
-    def _take(self, scanned: ScannedBatch) -> None:
-        header = scanned.header
-        segment = self._segment
-        if header.max_timestamp > self._largest.timestamp_ms:
-            self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
-        if scanned.position - self._indexed_to > self._config.index_interval_bytes and not segment.offset_index.is_full:
-            segment.offset_index.append(header.last_offset, scanned.position)
-            segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True)
-            self._indexed_to = scanned.position
-        latest_epoch = self._epochs.latest_epoch
-        if header.leader_epoch >= 0 and (latest_epoch is None or header.leader_epoch > latest_epoch):
-            self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            batch = producer_batch(header, scanned.chunk)
-            for aborted in replay_producer_batch(self._producers, batch):
-                segment.txn_index.append(aborted)
-        self._producers.map_end_offset = header.last_offset + 1
-
-
-def replay_producer_batch(producers: ProducerState, batch: ProducerBatch | None) -> list[AbortedTransaction]:
-    """Take a batch that is in the log into the state; return the transactions that it aborts."""
-    if batch is None:
-        return []
-    prepared = producers.prepare((batch,), AppendOrigin.REPLICATION)
-    producers.commit(prepared)
-    aborted = []
-    for completed in prepared.completed:
-        last_stable_offset = producers.last_stable_offset_after(completed)
-        producers.complete(completed)
-        if completed.is_aborted:
-            aborted.append(AbortedTransaction(*completed[:3], last_stable_offset))
-    return aborted
-
-
-def rebuild_producers(
-    producers: ProducerState,
-    snapshots: ProducerSnapshots,
-    segments: Segments,
-    *,
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    was_clean_shutdown: bool,
-) -> None:
-    """Bring `producers` to `end_offset`: the newest snapshot at or below it, then the batches behind that.
-
-    Snapshots are taken at the last two segments' starts and at the end, so that the next time is short. After a clean
-    stop without any snapshot there were no producers.
-    """
-    active = segments.active if len(segments) else None
-    previous = segments.before(active) if active is not None else None
-    snapshot_at = {segment.base_offset for segment in (previous, active) if segment is not None}
-    if snapshots.latest is None and was_clean_shutdown:
-        for offset in sorted({*snapshot_at, end_offset}):
-            producers.map_end_offset = offset
-            snapshots.maybe_take(producers)
-        return
-    had_none = producers.is_empty and producers.map_end_offset >= end_offset
-    truncate_and_reload(producers, snapshots, log_start_offset, end_offset, now_ms)
-    if end_offset > producers.map_end_offset and not had_none:
-        for segment in segments.between(producers.map_end_offset, end_offset):
-            start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-            producers.map_end_offset = start_offset
-            if segment.base_offset in snapshot_at:
-                snapshots.maybe_take(producers)
-            _replay_segment(producers, segment, start_offset, end_offset)
-    producers.map_end_offset = end_offset
-    snapshots.maybe_take(producers)
-
-
-def truncate_and_reload(
-    producers: ProducerState, snapshots: ProducerSnapshots, log_start_offset: int, end_offset: int, now_ms: int
-) -> None:
-    """Drop snapshots outside the log and start from the newest that is left, unless the state is already there."""
-    snapshots.delete_outside(log_start_offset, end_offset)
-    if end_offset == producers.map_end_offset:
-        producers.on_high_watermark(log_start_offset)
-        snapshots.last_offset = snapshots.latest if snapshots.latest is not None else log_start_offset
-        return
-    found = snapshots.read_latest()
-    snapshots.last_offset, entries = found if found is not None else (log_start_offset, [])
-    producers.load(entries, snapshots.last_offset, now_ms)
-
-
-def _replay_segment(producers: ProducerState, segment: Segment, start_offset: int, end_offset: int) -> None:
-    first = segment.find_batch(start_offset, wait=True)
-    if first is None:
-        return
-    for scanned in scan_batches(segment, first.position):
-        if scanned.header.base_offset >= end_offset:
-            return
-        if scanned.header.producer_id >= 0:
-            replay_producer_batch(producers, producer_batch(scanned.header, scanned.chunk))

@@ -586,6 +586,25 @@ def test_a_producers_state_is_untouched_by_a_failed_append(disk: SimDisk) -> Non
     assert append(log, **fields) == 0
 
 
+def test_an_index_that_breaks_under_way_fails_the_read_not_the_directory(disk: SimDisk) -> None:
+    log = open_log(disk, index_interval_bytes=0)
+    for _ in range(9):
+        append(log)
+    disk.open(f"{DIRECTORY}/00000000000000000000.index").truncate(3)
+    refuses(KAFKA_STORAGE_ERROR, log.read, 1, 100)
+    assert not log.is_offline
+    assert open_log(disk, index_interval_bytes=0).segments.active.offset_index.entry_count == 8
+
+
+def test_too_many_open_files_is_no_failure_of_the_disk(disk: SimDisk) -> None:
+    log = open_log(disk)
+    append(log)
+    log.close_files()
+    disk.fail("open", errno.EMFILE)
+    refuses(KAFKA_STORAGE_ERROR, append, log)
+    assert append(log) == 1
+
+
 # Flushing, closing, identity
 
 

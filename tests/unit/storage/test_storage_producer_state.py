@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.record.batch import MAX_INT32
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import (
     INVALID_PRODUCER_EPOCH,
@@ -12,7 +13,6 @@ from kafkapy.storage.errors import (
     CorruptSnapshotError,
 )
 from kafkapy.storage.producer_state import (
-    MAX_INT32,
     BatchMetadata,
     ProducerBatch,
     ProducerState,

@@ -1,0 +1,180 @@
+"""The files of one log: its segments rolled, cut, deleted and found. Knows offsets and bytes, not what they mean.
+
+Above it `Log` keeps producers, epochs, the high watermark and the log start offset. Calls raise OSError as it is.
+"""
+
+from collections.abc import Callable
+
+from kafkapy.config.log import LogConfig
+from kafkapy.seams import Disk
+from kafkapy.storage import checkpoint
+from kafkapy.storage.doomed_files import DoomedFiles
+from kafkapy.storage.file_names import DELETED_SUFFIX
+from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.log_read import LogReader
+from kafkapy.storage.open_files import FileHandle, OpenFiles
+from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.recovery import LoadedLog
+from kafkapy.storage.retention import SegmentFacts
+from kafkapy.storage.segment import Segment
+
+
+class LocalLog:
+    """See the module. `reader` finds offsets in `segments`; `snapshots` lie beside them."""
+
+    def __init__(
+        self,
+        loaded: LoadedLog,
+        files: OpenFiles,
+        directory: str,
+        config: LogConfig,
+        jitter: Callable[[int], int] | None,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = loaded.segments
+        self.snapshots = loaded.snapshots
+        self.reader = LogReader(loaded.segments)
+        self.has_new_names = True
+        self._files = files
+        self._disk = files.disk
+        self._doomed = DoomedFiles(files.disk, loaded.doomed)
+        self._jitter = jitter
+
+    def new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Make an empty segment; it is not part of the log yet."""
+        segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if jitter_ms > 0 and self._jitter is not None:
+            segment.roll_jitter_ms = self._jitter(jitter_ms)
+        self.has_new_names = True
+        return segment
+
+    def roll(self, base_offset: int, log_end_offset: int, producers: ProducerState, now_ms: int) -> Segment:
+        """Begin a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
+        old = self.segments.active
+        segment = self.new_segment(base_offset, now_ms)
+        try:
+            old.become_inactive()
+            producers.map_end_offset = base_offset
+            self.snapshots.maybe_take(producers)
+        except OSError:
+            segment.delete()
+            old.become_active(self.config.segment_index_bytes)
+            raise
+        self.segments.add(segment)
+        self.reader.known.note(log_end_offset, segment, 0)
+        return segment
+
+    def cut(self, offset: int, now_ms: int) -> None:
+        """Drop all batches that reach to or behind `offset`, which lies in the first segment or behind it."""
+        self.reader.known.clear()
+        behind = [segment for segment in self.segments if segment.base_offset > offset]
+        if behind:
+            self.doom(behind[::-1])  # the last first, and their names gone before the cut: a crash leaves no gap
+            self._disk.sync_directory(self.directory)
+        active = self.segments.active
+        active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
+
+    def start_over(self, offset: int, now_ms: int) -> None:
+        """Drop all segments and snapshots; an empty segment at `offset` takes their place."""
+        self.reader.known.clear()
+        old = self.segments.all()
+        for segment in reversed(old):
+            self._mark_deleted(segment)
+        self.segments.add(self.new_segment(offset, now_ms))
+        for segment in old:
+            if segment.base_offset != offset:
+                self.segments.remove(segment)
+        self.snapshots.delete_outside(0, 0)
+        self.snapshots.last_offset = 0
+
+    def doom(self, segments: list[Segment]) -> None:
+        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms."""
+        self.reader.known.clear()
+        for segment in segments:
+            self.segments.remove(segment)
+            self._mark_deleted(segment)
+
+    def _mark_deleted(self, segment: Segment) -> None:
+        segment.rename_suffix("", DELETED_SUFFIX)
+        self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
+
+    def delete_due_files(self, now_ms: int) -> int | None:
+        """Delete the files whose delay has passed; return when the next are due, None where none wait."""
+        return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
+
+    def facts(self, log_end_offset: int) -> list[SegmentFacts]:
+        """Return the segments as retention sees them."""
+        return [
+            SegmentFacts(
+                segment.base_offset,
+                self.segments.end_offset_of(segment, log_end_offset),
+                segment.size,
+                self.largest_timestamp_ms(segment),
+            )
+            for segment in self.segments
+        ]
+
+    def largest_timestamp_ms(self, segment: Segment) -> int:
+        """Return a segment's largest timestamp, or when its file was last written where its records have none."""
+        largest_ms = segment.largest.timestamp_ms
+        return largest_ms if largest_ms >= 0 else self._disk.modified_ms(segment.log.path)
+
+    def handles_to_sync(self, start_offset: int, end_offset: int, log_end_offset: int) -> list[FileHandle]:
+        """Return the files that hold [start_offset, end_offset); of the whole log's end the active segment's, too."""
+        segments = self.segments.between(start_offset, end_offset)
+        if end_offset == log_end_offset and self.segments.active not in segments:
+            segments.append(self.segments.active)  # its indexes' sizes may have changed
+        return [handle for segment in segments for handle in segment.handles()]
+
+    def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
+        """Return the calls that make epochs, snapshots and names durable, to be run behind the files."""
+        disk, directory = self._disk, self.directory
+        calls: list[Callable[[], None]] = []
+        if epochs.is_dirty:
+            path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
+            data = checkpoint.encode_epochs(epochs.entries)
+            calls.append(lambda: disk.write_file_atomically(path, data))
+            epochs.is_dirty = False
+        unsynced, self.snapshots.unsynced = self.snapshots.unsynced, []
+        calls.extend(_sync_call(disk, path) for path in unsynced)
+        if self.has_new_names or unsynced:
+            calls.append(_sync_call(disk, f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"))
+            calls.append(lambda: disk.sync_directory(directory))
+            calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
+            self.has_new_names = False
+        return calls
+
+    def close_files(self) -> None:
+        """Close the files as they are."""
+        for segment in self.segments:
+            segment.close()
+
+    def rename_directory(self, directory: str) -> None:
+        """Move all files; those that are open stay open."""
+        self._disk.rename(self.directory, directory)
+        for segment in self.segments:
+            for handle in segment.handles():
+                handle.path = directory + handle.path[len(self.directory) :]
+        self._doomed.move(self.directory, directory)
+        self.snapshots.directory = self.directory = directory
+
+    def delete(self) -> None:
+        """Delete the directory and all in it; what is being sent stays readable until it is released."""
+        for segment in self.segments:
+            segment.delete()
+        self._doomed.delete_all()
+        self._disk.delete_tree(self.directory)
+
+
+def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
+    def sync() -> None:
+        if disk.exists(path):
+            file = disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    return sync

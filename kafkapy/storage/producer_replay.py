@@ -1,0 +1,131 @@
+"""Producer state from what is in a log: markers read, batches replayed, snapshots used so that little is read."""
+
+from kafkapy.record.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, batch_at, increment_sequence
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.producer_snapshots import ProducerSnapshots
+from kafkapy.storage.producer_state import ProducerBatch, ProducerState, TransactionMarker
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment_scan import scan_batches
+from kafkapy.storage.segments import Segments
+from kafkapy.storage.txn_index import AbortedTransaction
+
+
+def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch | None:
+    """Return what producer state takes of a batch with a producer id; None for a marker that was cleaned away.
+
+    `data` holds the batch at header.position. Raises RecordsError where a control batch cannot be read.
+    """
+    marker = None
+    if header.attributes & CONTROL_FLAG:
+        marker = read_marker(data, header.position)
+        if marker is None:
+            return None
+    last_sequence = header.base_sequence
+    if last_sequence >= 0:
+        last_sequence = increment_sequence(last_sequence, header.last_offset - header.base_offset)
+    return ProducerBatch(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        last_sequence,
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        header.attributes & TRANSACTIONAL_FLAG != 0,
+        marker,
+    )
+
+
+def read_marker(data: ReadableBuffer, position: int) -> TransactionMarker | None:
+    """Return the end of a transaction that a control batch holds, None where its record is gone.
+
+    Key: int16 version, int16 type (0 abort, 1 commit); value: int16 version, int32 coordinator epoch. KIP-98.
+    """
+    record = next(batch_at(data, position).records(), None)
+    if record is None or record.key is None or record.value is None:
+        return None
+    control_type = int.from_bytes(record.key[2:4], "big", signed=True)
+    if control_type not in (0, 1):
+        return None
+    return TransactionMarker(
+        is_abort=control_type == 0,
+        coordinator_epoch=int.from_bytes(record.value[2:6], "big", signed=True),
+        timestamp_ms=record.timestamp_ms,
+    )
+
+
+def replay_producer_batch(producers: ProducerState, batch: ProducerBatch | None) -> list[AbortedTransaction]:
+    """Take a batch that is in the log into the state; return the transactions that it aborts."""
+    if batch is None:
+        return []
+    prepared = producers.prepare((batch,), AppendOrigin.REPLICATION)
+    producers.commit(prepared)
+    aborted = []
+    for completed in prepared.completed:
+        last_stable_offset = producers.last_stable_offset_after(completed)
+        producers.complete(completed)
+        if completed.is_aborted:
+            aborted.append(AbortedTransaction(*completed[:3], last_stable_offset))
+    return aborted
+
+
+def rebuild_producers(
+    producers: ProducerState,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    was_clean_shutdown: bool,
+) -> None:
+    """Bring `producers` to `end_offset`: the newest snapshot at or below it, then the batches behind that.
+
+    Snapshots are taken at the last two segments' starts and at the end, so that the next time is short. After a clean
+    stop without any snapshot there were no producers.
+    """
+    active = segments.active if len(segments) else None
+    previous = segments.before(active) if active is not None else None
+    snapshot_at = {segment.base_offset for segment in (previous, active) if segment is not None}
+    if snapshots.latest is None and was_clean_shutdown:
+        for offset in sorted({*snapshot_at, end_offset}):
+            producers.map_end_offset = offset
+            snapshots.maybe_take(producers)
+        return
+    had_none = producers.is_empty and producers.map_end_offset >= end_offset
+    truncate_and_reload(producers, snapshots, log_start_offset, end_offset, now_ms)
+    if end_offset > producers.map_end_offset and not had_none:
+        for segment in segments.between(producers.map_end_offset, end_offset):
+            start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            producers.map_end_offset = start_offset
+            if segment.base_offset in snapshot_at:
+                snapshots.maybe_take(producers)
+            _replay_segment(producers, segment, start_offset, end_offset)
+    producers.map_end_offset = end_offset
+    snapshots.maybe_take(producers)
+
+
+def truncate_and_reload(
+    producers: ProducerState, snapshots: ProducerSnapshots, log_start_offset: int, end_offset: int, now_ms: int
+) -> None:
+    """Drop snapshots outside the log and start from the newest that is left, unless the state is already there."""
+    snapshots.delete_outside(log_start_offset, end_offset)
+    if end_offset == producers.map_end_offset:
+        producers.on_high_watermark(log_start_offset)
+        snapshots.last_offset = snapshots.latest if snapshots.latest is not None else log_start_offset
+        return
+    found = snapshots.read_latest()
+    snapshots.last_offset, entries = found if found is not None else (log_start_offset, [])
+    producers.load(entries, snapshots.last_offset, now_ms)
+
+
+def _replay_segment(producers: ProducerState, segment: Segment, start_offset: int, end_offset: int) -> None:
+    first = segment.find_batch(start_offset, wait=True)
+    if first is None:
+        return
+    for scanned in scan_batches(segment, first.position):
+        if scanned.header.base_offset >= end_offset:
+            return
+        if scanned.header.producer_id >= 0:
+            replay_producer_batch(producers, producer_batch(scanned.header, scanned.chunk))
