@@ -29,11 +29,11 @@ app.command("consume")(consume.consume)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; return the exit status."""
+    """Run a command; return the exit status (2 where it was not understood)."""
     try:
         app(args=list(arguments), prog_name="kafkapy")
-    except SystemExit as exit_request:  # how typer ends, also after it has explained a usage error
-        return exit_request.code if isinstance(exit_request.code, int) else 0
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
     except MissingClientError as error:
         return fail(str(error))
     return 0

@@ -92,9 +92,6 @@ def _escape(text: str, *, is_key: bool) -> str:
     escaped = text.replace("\\", "\\\\")
     for letter, character in ESCAPES.items():
         escaped = escaped.replace(character, f"\\{letter}")
-    if escaped[:1] in (" ", "#", "!"):
-        escaped = f"\\{escaped}"
-    if not is_key:
-        return escaped
-    head, tail = escaped[:1], escaped[1:]
-    return head + tail.replace(" ", "\\ ").replace("=", "\\=").replace(":", "\\:")
+    if is_key:
+        return "".join(f"\\{character}" if character in " =:#!" else character for character in escaped)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped

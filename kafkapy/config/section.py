@@ -23,6 +23,8 @@ class Section:
     """A subsystem's part of the configuration."""
 
     __slots__ = ()
+    __pydantic_config__ = {"arbitrary_types_allowed": True, "revalidate_instances": "always"}
+    """For those who validate with pydantic: takes Password as it is, looks into a section that is one already."""
 
     @classmethod
     def keys(cls) -> dict[str, str]:

@@ -1,0 +1,137 @@
+"""Configuration at run time; what DescribeConfigs tells is in tests/unit/handlers/test_config_apis.py."""
+
+import pytest
+
+from kafkapy.config.definitions import to_text
+from kafkapy.config.dynamic import DynamicConfig, synonyms_of
+from kafkapy.config.load import load
+from kafkapy.config.rules import BROKER, CLIENT_METRICS, GROUP, TOPIC, DynamicConfigRules
+from kafkapy.errors import ApiError, ConfigError
+from kafkapy.metadata.image import ConfigResource
+
+
+@pytest.fixture
+def dynamic(minimal) -> DynamicConfig:
+    return DynamicConfig(load({**minimal, "log.roll.hours": "5"})[0])
+
+
+def test_broker_wins_over_cluster_wins_over_file(dynamic) -> None:
+    assert (
+        dynamic.update(cluster={"log.retention.ms": "10", "num.io.threads": "9"}, broker={"num.io.threads": "7"}) == []
+    )
+    assert dynamic.current.log_config.retention_ms == 10
+    assert dynamic.current.node.num_io_threads == 7
+    dynamic.update(cluster={}, broker={})
+    assert dynamic.current == dynamic.static
+
+
+def test_listeners_hear_of_changes_only(dynamic) -> None:
+    heard = []
+    dynamic.add_listener(lambda before, after: heard.append((before.node.num_io_threads, after.node.num_io_threads)))
+    dynamic.update(cluster={"num.io.threads": "9"}, broker={})
+    dynamic.update(cluster={"num.io.threads": "9"}, broker={})
+    assert heard == [(8, 9)]
+
+
+def test_what_is_set_at_run_time_replaces_the_same_thing_in_other_units(dynamic) -> None:
+    assert dynamic.current.log_config.segment_ms == 5 * 3600_000
+    dynamic.update(cluster={"log.roll.ms": "1000"}, broker={})
+    assert dynamic.current.log_config.segment_ms == 1000
+    assert to_text(dynamic.current.value("log.roll.hours")) == "168"
+    assert synonyms_of("log.retention.minutes") == ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    assert synonyms_of("log.flush.scheduler.interval.ms") == ("log.flush.scheduler.interval.ms",)
+
+
+def test_what_cannot_be_is_left_out_and_told(dynamic) -> None:
+    cluster = {"num.io.threads": "x", "num.partitions": "4", "ssl.protocol": "TLSv1.3", "log.retention.ms": "5"}
+    warnings = dynamic.update(cluster=cluster, broker={})
+    assert dynamic.cluster == {"log.retention.ms": "5"}
+    assert [warning.split(" is ignored")[0] for warning in warnings] == [
+        "Dynamic config num.io.threads",
+        "Dynamic config num.partitions",
+        "Dynamic config ssl.protocol",
+    ]
+
+
+def test_values_that_do_not_go_together_leave_all_as_it_was(dynamic) -> None:
+    (warning,) = dynamic.update(cluster={"log.retention.ms": "0"}, broker={})
+    assert "could not be applied" in warning
+    assert dynamic.current == dynamic.static
+
+
+@pytest.mark.parametrize(("count", "is_valid"), [("4", True), ("16", True), ("3", False), ("17", False), ("1", False)])
+def test_thread_counts_change_by_no_more_than_a_factor_of_two(dynamic, count, is_valid) -> None:
+    if is_valid:
+        dynamic.validate({"num.io.threads": count}, is_per_broker=True)
+    else:
+        with pytest.raises(ConfigError, match="Dynamic thread count update validation failed"):
+            dynamic.validate({"num.io.threads": count}, is_per_broker=True)
+
+
+def test_security_protocol_of_a_bound_listener_stays(dynamic) -> None:
+    change = {"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"}
+    with pytest.raises(ConfigError):
+        dynamic.validate(change, is_per_broker=True)
+
+
+def test_topic_configs_follow_the_broker(dynamic) -> None:
+    assert dynamic.log_config({"internal.segment.bytes": "100"}).segment_bytes == 100
+    dynamic.update(cluster={"log.segment.bytes": "2097152"}, broker={})
+    assert dynamic.log_config({}).segment_bytes == 2097152
+    assert dynamic.log_config({"segment.bytes": "1048576", "unknown.to.us": "1"}).segment_bytes == 1048576
+
+
+def test_controller_finds_the_value_that_counts(dynamic) -> None:
+    rules = DynamicConfigRules(dynamic)
+
+    def effective(key, **layers):
+        return rules.effective_topic_config(key, **{"cluster": {}, "node": {}, "topic": {}, **layers})
+
+    assert effective("segment.ms") == str(5 * 3600_000)
+    assert effective("segment.ms", cluster={"log.roll.ms": "7"}) == "7"
+    assert effective("segment.ms", cluster={"log.roll.ms": "7"}, node={"log.roll.hours": "1"}) == "3600000"
+    assert effective("segment.ms", topic={"segment.ms": "3"}, node={"log.roll.ms": "7"}) == "3"
+    assert effective("retention.ms") == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "configs", "code", "message"),
+    [
+        (TOPIC, "t", {"no.such": "1"}, 40, "Unknown topic config name: no.such"),
+        (TOPIC, "", {}, 42, "Default topic resources are not allowed."),
+        (TOPIC, "t", {"remote.storage.enable": "true"}, 40, "Tiered Storage functionality is disabled in the broker."),
+        (BROKER, "x", {}, 42, "Unable to parse broker name"),
+        (BROKER, "-1", {}, 42, "Invalid negative broker ID."),
+        (GROUP, "", {}, 42, "Default group resources are not allowed."),
+        (GROUP, "g", {"share.delivery.count.limit": "11"}, 40, "group.share.max.delivery.count.limit"),
+        (GROUP, "g", {"streams.assignment.interval.ms": "15001"}, 40, "group.streams.max.assignment.interval.ms"),
+        (CLIENT_METRICS, "", {}, 42, "Subscription name can't be empty"),
+        (CLIENT_METRICS, "m", {"match": "client_id=("}, 40, "Illegal client matching pattern"),
+        (CLIENT_METRICS, "m", {"match": "client_id"}, 40, "Illegal client matching pattern"),
+        (CLIENT_METRICS, "m", {"interval.ms": "3600001"}, 42, "interval must be between 100 and 3600000"),
+        (99, "x", {}, 42, "Unknown resource type 99"),
+    ],
+)
+def test_controller_refuses(dynamic, resource_type, name, configs, code, message) -> None:
+    with pytest.raises(ApiError) as caught:
+        DynamicConfigRules(dynamic).validate(ConfigResource(resource_type, name), configs, {})
+    assert caught.value.code == code
+    assert message in (caught.value.message or "")
+
+
+def test_remote_storage_is_not_dropped_silently(dynamic) -> None:
+    rules, existing = DynamicConfigRules(dynamic), {"remote.storage.enable": "true"}
+    with pytest.raises(ApiError, match="without deleting remote data"):
+        rules.validate(ConfigResource(TOPIC, "t"), {}, existing)
+    rules.validate(ConfigResource(TOPIC, "t"), {"remote.log.delete.on.disable": "true"}, existing)
+
+
+@pytest.mark.parametrize("value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S"])
+def test_share_groups_begin_where_they_are_told(dynamic, value) -> None:
+    DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})
+
+
+@pytest.mark.parametrize("value", ["never", "by_duration:", "by_duration:1h", "by_duration:P", "by_duration:PT"])
+def test_share_groups_refuse_other_beginnings(dynamic, value) -> None:
+    with pytest.raises(ApiError, match="The value must be either"):
+        DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})
