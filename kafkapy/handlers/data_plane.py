@@ -9,6 +9,7 @@ from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.metadata.registrations import BrokerRegistration
 from kafkapy.replication.partition import NO_LEADER_EPOCH
+from kafkapy.runtime.pool import run_in_pool
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.errors import NeedsWarming
 
@@ -83,18 +84,7 @@ def find_partition(
 
 async def warm(services: Services, cold: NeedsWarming) -> None:
     """Have a worker read what is not in the page cache. Raises OSError."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_done(_: None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
-
-    services.io_pool.submit(cold.warm, on_done)
-    await future
+    await run_in_pool(services.io_pool, cold.warm)
 
 
 def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:

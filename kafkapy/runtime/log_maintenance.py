@@ -6,17 +6,16 @@ The periods are Kafka's keys. Syncs run in the IO pool; what walks all logs yiel
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.runtime.pool import run_in_pool
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.flush import Flush
     from kafkapy.storage.log_manager import CheckpointWrite, LogManager
-
-T = TypeVar("T")
 
 FLUSH_CHECK_MS: Final = 1000
 """How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""
@@ -27,22 +26,6 @@ LOGS_PER_SLICE: Final = 16
 """Logs looked at before the loop gets its turn: well under a millisecond."""
 
 logger = logging.getLogger("kafkapy.storage")
-
-
-async def run_in_pool(io_pool: "IoPool", call: Callable[[], T]) -> T:
-    """Run a blocking call on a worker and return what it returns, or raise what it raises."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def on_done(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    io_pool.submit(call, on_done)
-    return await future
 
 
 class LogMaintenance:
