@@ -96,5 +96,3 @@ class Services:
     replica_manager: "ReplicaManager"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
-
-

@@ -97,9 +97,7 @@ class Authorizer(Protocol):
 class AllowAll:
     """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
 
-    def authorize(
-        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
-    ) -> bool:
+    def authorize(self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
         return True
 
 
@@ -111,9 +109,7 @@ def operations_bits(operations: Iterable[AclOperation]) -> int:
     return bits
 
 
-def authorized_operations(
-    authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str
-) -> int:
+def authorized_operations(authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str) -> int:
     """Return the bit field of all operations that the asker may do to the resource."""
     return operations_bits(
         operation
