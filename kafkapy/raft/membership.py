@@ -47,7 +47,7 @@ class Membership(Replication):
             self._emit(Reply(reply_to, self._voter_change_response(error, message)))
             return
         waits = reply_to if request.acknowledges_when_committed else None
-        self._append_voters(voters.with_voter(request.voter), waits, now_ms + request.timeout_ms)
+        self._append_voters(voters.with_voter(request.voter), waits, request.timeout_ms, now_ms)
         if waits is None:
             self._emit(Reply(reply_to, self._voter_change_response(NONE)))
 
@@ -59,7 +59,7 @@ class Membership(Replication):
         if error != NONE:
             self._emit(Reply(reply_to, self._voter_change_response(error, message)))
             return
-        self._append_voters(voters.without_voter(request.voter), reply_to, now_ms + request.timeout_ms)
+        self._append_voters(voters.without_voter(request.voter), reply_to, request.timeout_ms, now_ms)
 
     def _on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
         """A voter tells its endpoints and versions; answered once committed."""
@@ -72,7 +72,7 @@ class Membership(Replication):
         if error != NONE or not voters.needs_update(request.voter):
             self._emit(Reply(reply_to, self._voter_change_response(error, message)))
             return
-        self._append_voters(voters.with_voter(request.voter), reply_to, now_ms + self.config.request_timeout_ms)
+        self._append_voters(voters.with_voter(request.voter), reply_to, self.config.request_timeout_ms, now_ms)
 
     def _voter_change_error(self, now_ms: int) -> tuple[int, str | None]:
         """Say what forbids any change just now."""
@@ -92,12 +92,14 @@ class Membership(Replication):
     def _supports_kraft_version(self, lowest: int, highest: int) -> bool:
         return lowest <= self.voters.kraft_version <= highest
 
-    def _append_voters(self, voters: VoterSet, reply_to: object | None, deadline_ms: int) -> None:
+    def _append_voters(self, voters: VoterSet, reply_to: object | None, timeout_ms: int, now_ms: int) -> None:
+        """Put the new set in force. Whoever is new in it gets a whole check-quorum time-out to fetch."""
         assert voters.overlaps_majority_of(self.voters.current), "one voter at a time"
         role = self.role
         assert isinstance(role, Leader)
         offset = self._append_as_leader((Voters(voters),))
-        role.pending_voter_change = PendingVoterChange(reply_to, offset, deadline_ms)
+        role.pending_voter_change = PendingVoterChange(reply_to, offset, now_ms + timeout_ms)
+        role.check_quorum_deadline_ms = now_ms + self._check_quorum_timeout_ms()
         self._maybe_advance_high_watermark(role)
 
     def _on_committed(self, role: Leader) -> None:

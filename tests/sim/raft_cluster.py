@@ -248,7 +248,7 @@ class Node:
         response = effect.response
         assert isinstance(response, FetchResponse)
         found = [batch for batch in self.batches if batch.last_offset >= effect.fetch_offset]
-        return replace(response, batches=tuple(found[: self.cluster.rng.randrange(1, 8)]))
+        return replace(response, batches=tuple(found[: self.cluster.rng.randrange(1, 30)]))
 
     def commit_to(self, high_watermark: int, followers: list[Any]) -> None:
         first = len(self.committed)

@@ -159,9 +159,9 @@ def test_a_voter_that_lost_its_disk_is_filled_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(15))
 def test_voters_are_added_and_removed_while_nodes_fail(seed: int) -> None:
-    cluster = started(seed, 3, 2, loss=0.02 * (seed % 3), takes_snapshots=seed % 2 == 0)
+    cluster = started(seed, 1 + seed % 4, 2, loss=0.02 * (seed % 3), takes_snapshots=seed % 2 == 0)
     reach(cluster, 10)
-    for _ in range(4):
+    for _ in range(5):
         change_voters(cluster)
         if cluster.rng.random() < 0.4:
             node = cluster.rng.choice([node for node in cluster.nodes.values() if node.is_running])

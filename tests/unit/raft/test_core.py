@@ -352,3 +352,109 @@ def test_voters_cannot_be_changed_with_static_voters() -> None:
     request = m.RemoveVoterRequest(voter=local_voter(3).key, timeout_ms=100)
     response = of(core.step(RequestReceived("r", request), 3003), Reply)[0].response
     assert response.error == m.UNSUPPORTED_VERSION
+
+
+# Voters in the log
+
+
+def a_dynamic_leader() -> RaftCore:
+    """Node 1, leader of epoch 1 over itself alone, kraft.version 1; all its records are committed."""
+    history = VoterHistory(VoterSet())
+    history.reset(0, VoterSet([local_voter(1)]), 1)
+    core = RaftCore(RaftConfig(local=local_voter(1)), LogView(), history, ElectionState(), seed=7)
+    core.step(Started(), 0)
+    core.step(LogFlushed(3, 0), 1)
+    assert core.high_watermark == 3
+    return core
+
+
+def ask(core: RaftCore, request: Any, now_ms: int = 3010) -> list[int]:
+    """Return the errors answered at once."""
+    return [reply.response.error for reply in of(core.step(RequestReceived("ask", request), now_ms), Reply)]
+
+
+def add(node_id: int) -> m.AddVoterRequest:
+    return m.AddVoterRequest(voter=local_voter(node_id), timeout_ms=100)
+
+
+def test_a_voter_counts_from_when_it_is_appended() -> None:
+    core = a_dynamic_leader()
+    fetch(core, 3, node_id=2)
+    assert ask(core, add(2)) == []
+    assert core.voters.current.ids == (1, 2)
+    core.step(LogFlushed(4, 0), 3011)
+    assert core.high_watermark == 3, "the new voter has not got it yet"
+    effects = fetch(core, 4, node_id=2)
+    assert HighWatermarkAdvanced(4) in effects
+    assert [reply.response.error for reply in of(effects, Reply) if reply.reply_to == "ask"] == [m.NONE]
+
+
+def test_only_one_voter_change_runs_at_a_time() -> None:
+    core = a_dynamic_leader()
+    fetch(core, 3, node_id=2)
+    fetch(core, 3, node_id=3)
+    assert ask(core, add(2)) == []
+    assert ask(core, add(3)) == [m.REQUEST_TIMED_OUT]
+    assert ask(core, m.RemoveVoterRequest(voter=local_voter(1).key, timeout_ms=1)) == [m.REQUEST_TIMED_OUT]
+    timed_out = core.step(TimePassed(), 3110)
+    assert [reply.response.error for reply in of(timed_out, Reply) if reply.reply_to == "ask"] == [m.REQUEST_TIMED_OUT]
+    assert ask(core, add(3), 3111) == [m.REQUEST_TIMED_OUT], "its record is still not committed"
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (add(1), m.DUPLICATE_VOTER),
+        (add(2), m.REQUEST_TIMED_OUT),
+        (m.RemoveVoterRequest(voter=local_voter(1).key, timeout_ms=1), m.VOTER_NOT_FOUND),
+        (m.RemoveVoterRequest(voter=local_voter(5).key, timeout_ms=1), m.VOTER_NOT_FOUND),
+        (m.UpdateVoterRequest(voter=local_voter(5), leader_epoch=1), m.VOTER_NOT_FOUND),
+        (m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=0), m.FENCED_LEADER_EPOCH),
+        (m.UpdateVoterRequest(voter=local_voter(1), leader_epoch=1), m.NONE),
+    ],
+)
+def test_voter_changes_that_cannot_be_are_refused(request_: Any, error: int) -> None:
+    assert ask(a_dynamic_leader(), request_) == [error]
+
+
+def test_a_voter_change_waits_until_the_one_of_the_former_leader_is_committed() -> None:
+    core = a_dynamic_leader()
+    core.voters.add_voters(3, VoterSet([local_voter(1)]))
+    fetch(core, 3, node_id=2)
+    assert ask(core, add(2)) == [m.REQUEST_TIMED_OUT]
+
+
+def test_a_truncation_brings_the_former_voters_back() -> None:
+    core = a_follower()
+    voters = VoterSet([local_voter(1), local_voter(2)])
+    answer_fetch(core, batches=(m.LogBatch(10, 11, 3, (m.KRaftVersion(1), m.Voters(voters))),))
+    assert (core.voters.current, core.voters.kraft_version) == (voters, 1)
+    core.step(LogFlushed(12, 0), 6)
+    answer_fetch(core, 7, diverging=OffsetAndEpoch(10, 3))
+    assert (core.voters.current.ids, core.voters.kraft_version) == ((1, 2, 3), 0)
+
+
+def test_a_vote_is_kept_when_the_leader_of_its_epoch_shows_up() -> None:
+    core = a_core(3)
+    core.step(Started(), 0)
+    assert vote_request(core, leader_epoch=1, node_id=3).is_granted
+    begin = m.BeginEpochRequest(leader_id=2, leader_epoch=1, leader_endpoints=ENDPOINTS)
+    effects = core.step(RequestReceived("begin", begin), 11)
+    assert of(effects, PersistElection)[-1].state == ElectionState(1, 2, local_voter(3).key)
+
+
+def test_a_new_leader_counts_of_its_own_log_only_what_is_durable() -> None:
+    core = a_follower()
+    answer_fetch(core, batches=(m.LogBatch(10, 14, 3),))
+    core.step(TimePassed(), 5000)
+    for _ in range(2):
+        for node_id in (2, 3):
+            connection = core.connections.get(node_id)
+            if connection is not None and isinstance(connection.request, m.VoteRequest):
+                response = m.VoteResponse(leader_epoch=core.leader_epoch, leader_id=-1, is_granted=True)
+                core.step(ResponseReceived(node_id, connection.request_id, response), 5001)
+    role = core.role
+    assert isinstance(role, Leader)
+    assert role.progress.voters[1].durable_end_offset == 10
+    core.step(LogFlushed(16, 0), 5002)
+    assert role.progress.voters[1].durable_end_offset == 16
