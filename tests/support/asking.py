@@ -1,0 +1,172 @@
+"""Requests in one line, for tests that speak to a broker through a WireClient; one partition unless said otherwise."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.record.batch import Record, batches
+from kafkapy.record.builder import build_batch
+from tests.support.wire import WireClient
+
+NOW_MS = 1_790_000_000_000
+READ_COMMITTED = 1
+EARLIEST, LATEST = -2, -1
+MAX_BYTES = 1 << 20
+
+
+# -- topics ---------------------------------------------------------------------------------------------------------
+
+
+def create_topic(client: WireClient, name: str, partition_count: int = 1, **configs: str) -> bytes:
+    """Create a topic and return its id. Configs with underscores: cleanup_policy="compact"."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+    (result,) = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics
+    assert result.error_code == 0, result
+    return bytes(result.topic_id)
+
+
+def delete_topic(client: WireClient, name: str) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
+    (result,) = client.call(request, 6).responses
+    assert result.error_code == 0, result
+
+
+def describe_topic(client: WireClient, name: str) -> Any:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
+    (topic,) = client.call(request, 0).topics
+    return topic
+
+
+def metadata(client: WireClient, *names: str, version: int = 13, is_creation_allowed: bool = False) -> Any:
+    """Ask for some topics; without names, for all of them."""
+    topics = [MetadataRequestTopic(name=name) for name in names] if names else None
+    return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=is_creation_allowed), version)
+
+
+# -- produce --------------------------------------------------------------------------------------------------------
+
+
+def batch_of(count: int = 1, *, value: bytes = b"value", key: bytes | None = None, **fields: Any) -> bytes:
+    """Return one batch of `count` records that are alike."""
+    return build_batch([(NOW_MS + n, key, value, ()) for n in range(count)], **fields)
+
+
+def produce_request(topic: str | bytes, records: bytes | None, *, acks: int = -1, partition: int = 0) -> ProduceRequest:
+    """`topic` is a name, or an id for version 13."""
+    data = [PartitionProduceData(partition, records)]
+    name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name, topic_id, data)])
+
+
+def produce(
+    client: WireClient, topic: str | bytes, records: bytes | None, *, version: int | None = None, **options: Any
+) -> Any:
+    """Produce records to a partition and return its answer."""
+    used = version if version is not None else 12 if isinstance(topic, str) else 13
+    response = client.call(produce_request(topic, records, **options), used)
+    return response.responses[0].partition_responses[0]
+
+
+# -- fetch ----------------------------------------------------------------------------------------------------------
+
+
+def fetch_topic(topic: str | bytes, *asked: FetchPartition) -> FetchTopic:
+    name, topic_id = (topic, bytes(16)) if isinstance(topic, str) else ("", topic)
+    return FetchTopic(name, topic_id, list(asked))
+
+
+def fetch_partition(
+    offset: int = 0, *, partition: int = 0, max_bytes: int = MAX_BYTES, **fields: Any
+) -> FetchPartition:
+    return FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes, **fields)
+
+
+def fetch_request(topic: str | bytes, offset: int = 0, **options: Any) -> FetchRequest:
+    """Ask for one partition; options are those of fetch_partition and, of the request, its own."""
+    of_partition = {
+        name: options.pop(name)
+        for name in ("partition", "current_leader_epoch", "last_fetched_epoch")
+        if name in options
+    }
+    of_partition["max_bytes"] = options.pop("partition_max_bytes", MAX_BYTES)
+    return FetchRequest(topics=[fetch_topic(topic, fetch_partition(offset, **of_partition))], **options)
+
+
+def fetch(
+    client: WireClient, topic: str | bytes, offset: int = 0, *, version: int | None = None, **options: Any
+) -> Any:
+    """Fetch a partition and return its answer."""
+    used = version if version is not None else 12 if isinstance(topic, str) else 18
+    response = client.call(fetch_request(topic, offset, **options), used)
+    assert response.error_code == 0, response
+    return response.responses[0].partitions[0]
+
+
+def batches_in(answer: Any) -> list[Any]:
+    return list(batches(answer.records)) if answer.records else []
+
+
+def values_in(answer: Any) -> list[bytes | None]:
+    return [record.value for batch in batches_in(answer) for record in batch.records()]
+
+
+def consume(
+    client: WireClient,
+    topic: str | bytes,
+    *,
+    offset: int,
+    end_offset: int,
+    partition: int = 0,
+    isolation_level: int = 0,
+) -> Iterator[Record]:
+    """Yield the records that a consumer hands out between two offsets."""
+    while offset < end_offset:
+        answer = fetch(client, topic, offset, partition=partition, isolation_level=isolation_level, max_wait_ms=1000)
+        assert answer.error_code == 0, answer
+        assert answer.records, f"nothing at {offset} of {end_offset}"
+        for batch in kept_batches(answer):
+            yield from (record for record in batch.records() if offset <= record.offset < end_offset)
+        offset = batches_in(answer)[-1].next_offset
+
+
+def kept_batches(answer: Any) -> Iterator[Any]:
+    """Yield the batches whose records an application sees: no markers, nothing of the aborted transactions listed."""
+    to_come = sorted(answer.aborted_transactions or (), key=lambda entry: entry.first_offset)
+    aborting: set[int] = set()
+    for batch in batches_in(answer):
+        while to_come and to_come[0].first_offset <= batch.last_offset:
+            aborting.add(to_come.pop(0).producer_id)
+        if batch.is_control:
+            aborting.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in aborting):
+            yield batch
+
+
+# -- offsets --------------------------------------------------------------------------------------------------------
+
+
+def list_offset(
+    client: WireClient,
+    topic: str,
+    timestamp: int,
+    *,
+    version: int = 11,
+    partition: int = 0,
+    isolation_level: int = 0,
+    current_leader_epoch: int = -1,
+) -> Any:
+    """Ask for one offset and return the partition's answer."""
+    asked = ListOffsetsPartition(partition, current_leader_epoch, timestamp)
+    request = ListOffsetsRequest(-1, isolation_level, topics=[ListOffsetsTopic(topic, [asked])])
+    return client.call(request, version).topics[0].partitions[0]
