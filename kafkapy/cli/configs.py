@@ -1,4 +1,8 @@
-"""`kafkapy configs describe|alter`: configs of topics, brokers, groups and client metrics subscriptions."""
+"""`kafkapy configs describe|alter`: configs of topics, brokers and groups.
+
+What is set for all brokers cannot be changed here: librdkafka takes no resource without a name. Kafka's own
+kafka-configs.sh can (--entity-default).
+"""
 
 from typing import Annotated, Any
 
@@ -23,7 +27,6 @@ app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_hel
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Configs of a topic.")]
 Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Configs of one broker.")]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="What is set for all brokers.")]
 Group = Annotated[str | None, typer.Option("--group", "-g", help="Configs of a group.")]
 
 SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: "logger", 7: "subscription", 8: "group"}
@@ -33,7 +36,6 @@ SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: 
 def describe(
     topic: Topic = None,
     broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
     group: Group = None,
     everything: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
     as_json: AsJson = False,
@@ -42,7 +44,7 @@ def describe(
 ) -> None:
     """Show what is set, where it comes from, and with --all what stands at its default."""
     with failures(bootstrap_server):
-        resource = _resource(topic, broker, broker_defaults, group)
+        resource = _resource(topic, broker, group)
         admin = admin_client(bootstrap_server, client_config)
         ((_, entries, error),) = outcomes(admin.describe_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
@@ -60,7 +62,6 @@ def describe(
 def alter(
     topic: Topic = None,
     broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
     group: Group = None,
     to_set: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE")] = None,
     to_delete: Annotated[
@@ -83,7 +84,7 @@ def alter(
         ]
         if not changes:
             raise typer.BadParameter("nothing to alter: give --set, --delete, --append or --subtract")
-        resource = _resource(topic, broker, broker_defaults, group, changes)
+        resource = _resource(topic, broker, group, changes)
         admin = admin_client(bootstrap_server, client_config)
         ((_, _, error),) = outcomes(admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S))
         if error is not None:
@@ -94,18 +95,16 @@ def alter(
 def _resource(
     topic: str | None,
     broker: str | None,
-    broker_defaults: bool,
     group: str | None,
     changes: list[tuple[str, str, str | None]] | None = None,
 ) -> Any:
     """Return confluent-kafka's resource. Raises BadParameter unless exactly one is named."""
     kafka_admin = confluent().admin
     types = kafka_admin.ResourceType
-    named = [(types.TOPIC, topic), (types.BROKER, broker), (types.BROKER, "" if broker_defaults else None)]
-    named.append((types.GROUP, group))
+    named = [(types.TOPIC, topic), (types.BROKER, broker), (types.GROUP, group)]
     given = [(kind, name) for kind, name in named if name is not None]
     if len(given) != 1:
-        raise typer.BadParameter("name one of --topic, --broker, --broker-defaults, --group")
+        raise typer.BadParameter("name one of --topic, --broker, --group")
     entries = [
         kafka_admin.ConfigEntry(key, value, incremental_operation=kafka_admin.AlterConfigOpType[operation])
         for operation, key, value in changes or ()

@@ -120,8 +120,18 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
 
 
 def _say_ready(server: "BrokerServer") -> None:
-    print(f"kafkapy ready on {server.bootstrap_servers} (cluster {server.cluster_id}, node {server.node_id})")
+    address = connectable(server.bootstrap_servers)
+    print(f"kafkapy ready on {address} (cluster {server.cluster_id}, node {server.node_id})")
     sys.stdout.flush()
+
+
+def connectable(bound: str) -> str:
+    """Return host:port for a client on this machine, for a host:port that may stand for all addresses."""
+    host, _, port = bound.rpartition(":")
+    host = host.strip("[]")
+    if host in ("", "0.0.0.0", "::"):
+        return f"localhost:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,196 @@
+"""topics, configs, produce and consume against a broker of our own, through confluent-kafka as users run them."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+
+pytest.importorskip("confluent_kafka")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def run(server, capsys, monkeypatch):
+    """Run a command against the broker with lines on stdin; return its exit status, stdout and stderr."""
+
+    def run_command(*arguments: object, stdin: bytes = b"") -> SimpleNamespace:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        status = main([*map(str, arguments), "-b", server])
+        said = capsys.readouterr()
+        return SimpleNamespace(status=status, out=said.out, err=said.err)
+
+    return run_command
+
+
+def test_topics_are_created_described_altered_and_deleted(run) -> None:
+    assert run("topics", "create", "t1", "t2", "-p", 2, "-c", "retention.ms=1000").out == (
+        "Created topic t1.\nCreated topic t2.\n"
+    )
+    assert json.loads(run("topics", "describe", "t1", "--json").out) == [
+        {
+            "topic": "t1",
+            "configs": {"retention.ms": "1000"},
+            "partitions": [{"partition": each, "leader": 1, "replicas": [1], "isr": [1]} for each in (0, 1)],
+        }
+    ]
+    assert run("topics", "alter", "t1", "-p", 3).out == "Topic t1 has 3 partitions.\n"
+    assert {"topic": "t1", "partitions": 3} in json.loads(run("topics", "list", "--json").out)
+    assert run("topics", "delete", "t1", "t2").status == 0
+    assert json.loads(run("topics", "list", "--json").out) == []
+
+
+def test_tables_are_for_people(run) -> None:
+    run("topics", "create", "table", "-c", "flush.ms=7")
+    assert "table" in run("topics", "list").out
+    described = run("topics", "describe", "table").out.splitlines()
+    assert described[0].strip() == "table  flush.ms=7"
+    assert described[1].split() == ["PARTITION", "LEADER", "REPLICAS", "ISR"]
+    assert described[2].split() == ["0", "1", "[1]", "[1]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topics", "create", "bad", "-c", "retention.ms=abc"], "Not a number of type LONG"),
+        (["topics", "create", "bad name"], "Topic name is invalid"),
+        (["topics", "describe", "missing"], "no such topic: missing"),
+        (["topics", "delete", "missing"], "missing: "),
+        (["topics", "alter", "missing", "-p", "2"], "missing: "),
+        (["configs", "describe", "--topic", "missing"], "UNKNOWN_TOPIC_OR_PART"),
+        (["configs", "alter", "--broker", "1", "--set", "num.partitions=2"], "Cannot update these configs dynamically"),
+        (["consume", "missing", "-e", "-X", "allow.auto.create.topics=false"], "missing: "),
+    ],
+)
+def test_failures_are_one_line_and_status_1(run, arguments, message) -> None:
+    done = run(*arguments)
+    assert done.status == 1
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_existing_and_missing_topics_may_be_no_error(run) -> None:
+    run("topics", "create", "same")
+    assert run("topics", "create", "same").status == 1
+    assert run("topics", "create", "same", "--if-not-exists").status == 0
+    assert run("topics", "delete", "none", "--if-exists").status == 0
+
+
+def test_configs_are_altered_and_described(run) -> None:
+    run("topics", "create", "c")
+    altered = run("configs", "alter", "--topic", "c", "-s", "retention.ms=5", "--append", "cleanup.policy=compact")
+    assert altered.out == "Altered retention.ms, cleanup.policy.\n"
+    rows = {row["name"]: row for row in json.loads(run("configs", "describe", "--topic", "c", "--json").out)}
+    assert (rows["retention.ms"]["value"], rows["retention.ms"]["source"]) == ("5", "topic")
+    assert rows["cleanup.policy"]["value"] == "delete,compact"
+    run("configs", "alter", "--topic", "c", "-d", "retention.ms", "--subtract", "cleanup.policy=delete")
+    text = run("configs", "describe", "--topic", "c", "--all").out
+    assert ["retention.ms", "604800000", "default"] in [line.split() for line in text.splitlines()]
+    assert ["cleanup.policy", "compact", "topic"] in [line.split() for line in text.splitlines()]
+
+
+def test_broker_configs_have_their_sources(run) -> None:
+    run("configs", "alter", "--broker", "1", "-s", "num.io.threads=9")
+    rows = {row["name"]: row["source"] for row in json.loads(run("configs", "describe", "--broker", "1", "--json").out)}
+    assert (rows["num.io.threads"], rows["min.insync.replicas"], rows["node.id"]) == ("broker", "cluster", "static")
+
+
+def test_usage_errors_are_explained_with_status_2(run) -> None:
+    for arguments in (
+        ["configs", "describe"],
+        ["configs", "describe", "--topic", "a", "--broker", "1"],
+        ["configs", "alter", "--topic", "a"],
+        ["topics", "create", "x", "-c", "no-equals-sign"],
+        ["topics", "nonsense"],
+    ):
+        done = run(*arguments)
+        assert done.status == 2
+        assert done.err
+
+
+def test_lines_are_produced_and_consumed(run) -> None:
+    run("topics", "create", "lines", "-p", 1)
+    assert run("produce", "lines", stdin=b"one\ntwo\n\xffthree\n").out == "Produced 3 records to lines.\n"
+    assert run("consume", "lines", "-B", "-n", 2).out == "one\ntwo\n"
+    assert run("consume", "lines", "-B", "-e", "-o", "-1", "--json").out == (
+        run("consume", "lines", "-o", "2", "-e", "--json").out
+    )
+
+
+def test_keys_headers_and_places_survive(run) -> None:
+    run("topics", "create", "keyed", "-p", 3)
+    run("produce", "keyed", "-K", ":", "-H", "h=1", "-p", 2, "--compression", "zstd", stdin=b"k:v:w\n")
+    (row,) = map(json.loads, run("consume", "keyed", "-B", "-e", "--json").out.splitlines())
+    del row["timestamp_ms"]
+    assert row == {"topic": "keyed", "partition": 2, "offset": 0, "key": "k", "value": "v:w", "headers": {"h": "1"}}
+    assert run("consume", "keyed", "-p", 2, "-B", "-e", "-K", "=").out == "k=v:w\n"
+
+
+def test_json_lines_make_records(run) -> None:
+    run("topics", "create", "json", "-p", 1)
+    rows = [{"key": "k", "value": {"a": 1}, "headers": {"h": "x"}, "timestamp_ms": 1234567890123}, {"value": None}]
+    run("produce", "json", "--json", stdin="\n".join(map(json.dumps, rows)).encode())
+    first, second = map(json.loads, run("consume", "json", "-B", "-e", "--json").out.splitlines())
+    assert (first["key"], first["value"], first["timestamp_ms"]) == ("k", '{"a": 1}', 1234567890123)
+    assert (second["key"], second["value"]) == (None, None)
+
+
+def test_files_are_produced(run, tmp_path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    (tmp_path / "b").write_text("3\n")
+    run("topics", "create", "files", "-p", 1)
+    assert run("produce", "files", tmp_path / "a", tmp_path / "b").status == 0
+    assert run("consume", "files", "-B", "-e").out == "1\n2\n3\n"
+    assert "No such file" in run("produce", "files", tmp_path / "missing").err
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "message"),
+    [
+        (["-K", ":"], b"novalue", "line 1: there is no ':' between key and value"),
+        (["--json"], b"[1]", "line 1: it is not a JSON object"),
+        (["--json"], b"{", "line 1: "),
+    ],
+)
+def test_bad_lines_are_named(run, options, line, message) -> None:
+    done = run("produce", "bad-lines", *options, stdin=line)
+    assert done.status == 1
+    assert message in done.err
+
+
+def test_silence_ends_consuming(run) -> None:
+    run("topics", "create", "silent", "-p", 1)
+    assert run("consume", "silent", "--timeout-ms", 300).out == ""
+
+
+def test_no_broker_is_one_line(capsys) -> None:
+    assert main(["topics", "list", "-b", "127.0.0.1:1", "-X", "socket.timeout.ms=500"]) == 1
+    assert capsys.readouterr().err == "kafkapy: no broker answers at 127.0.0.1:1\n"
+
+
+def test_missing_confluent_kafka_says_what_to_install(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    assert main(["topics", "list"]) == 1
+    assert "pip install kafkapy[cli]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_overview_names_every_command(capsys, arguments) -> None:
+    main(arguments)
+    said = capsys.readouterr()
+    for name in ("start", "storage", "topics", "configs", "produce", "consume", "dump-log", "protocol"):
+        assert f" {name} " in said.out + said.err
+
+
+def test_version(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("kafkapy ")
