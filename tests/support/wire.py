@@ -1,4 +1,4 @@
-"""A client that is only a socket and the codec: it sends what it is told, well-formed or not, and shows what comes back.
+"""A client that is only a socket and the codec: it sends what it is told, well-formed or not, and shows what comes.
 
     with WireClient(broker.bootstrap_servers) as client:
         response = client.call(MetadataRequest(topics=None), 13)
