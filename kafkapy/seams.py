@@ -149,9 +149,7 @@ class FileRegion:
 
     __slots__ = ("file", "length", "on_release", "position")
 
-    def __init__(
-        self, file: File, position: int, length: int, on_release: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, file: File, position: int, length: int, on_release: Callable[[], None] | None = None) -> None:
         self.file = file
         self.position = position
         self.length = length
@@ -195,7 +193,7 @@ class Channel(Protocol):
     def send_region(self, region: FileRegion, start: int, count: int) -> int:
         """Send `count` bytes of the region from `start`; return those taken, 0 when none could be.
 
-        Raises EOFError where the file ends before the region does: it was cut under us, so the frame cannot be finished.
+        Raises EOFError where the file ends before the region does: it was cut, so the frame cannot be finished.
         """
         ...
 

@@ -32,7 +32,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """A Raft replica: the node and the directory that holds its log (KIP-853). ZERO_UUID where the directory is unknown."""
+    """A Raft replica: the node and the directory of its log (KIP-853), ZERO_UUID where the directory is unknown."""
 
     node_id: int
     directory_id: Uuid
