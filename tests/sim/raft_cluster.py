@@ -114,8 +114,8 @@ class Node:
         self.snapshots = dict(platter.snapshots)
         latest = max(self.snapshots, default=None)
         if latest is not None and (latest.offset > self.end_offset or latest.leader_epoch > self.last_epoch):
-            self.batches, platter.start_offset = [], latest.offset
-            self.snapshots = {latest: self.snapshots[latest]}
+            self.batches, platter.batches, platter.start_offset = [], [], latest.offset
+            self.snapshots = platter.snapshots = {latest: self.snapshots[latest]}
         view = LogView(platter.start_offset, platter.start_offset, snapshots=sorted(self.snapshots))
         history = VoterHistory(self.cluster.static_voters)
         if latest is not None:

@@ -221,6 +221,27 @@ def test_snapshots_are_taken_and_the_prefix_goes() -> None:
     run(main)
 
 
+def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log() -> None:
+    async def main(loop: SimLoop) -> None:
+        disk, values = standalone(), list[bytes]()
+        config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300)
+        for epoch in range(1, 4):
+            listener = ValueList()
+            quorum = new_quorum(loop, disk, listener=listener, config=config)
+            await quorum.start()
+            assert listener.values == values
+            for number in range(9):
+                values.append(b"%d-%020d" % (epoch, number))
+                await append(quorum, values[-1])
+            await asyncio.sleep(1)
+            assert quorum.log_start_offset == 0
+            assert quorum.latest_snapshot_id is not None
+            assert quorum.latest_snapshot_id.leader_epoch == epoch
+            await quorum.close()
+
+    run(main)
+
+
 def test_a_snapshot_is_taken_after_the_interval_if_anything_changed() -> None:
     async def main(loop: SimLoop) -> None:
         listener = ValueList()
