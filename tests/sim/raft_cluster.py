@@ -1,8 +1,8 @@
 """A cluster of Raft cores in virtual time: the properties of Apache Kafka's RaftEventSimulationTest, and ours.
 
-Each node has a platter (what survives a kill: election state at once, log and snapshots up to the last sync) and a log,
-in memory. Messages take random time, may be lost, and do not cross a partition. Syncs take random time, too. After every
-event the invariants are checked; a run is repeated exactly by its seed.
+Each node has a platter (what survives a kill: election state at once, log and snapshots up to the last sync) and a log
+in memory. Messages take random time, may be lost, and do not cross a partition. Syncs take random time, too. After
+every event the invariants are checked; a run is repeated exactly by its seed.
 
 Entries are LogBatches of one record; the state machine is a counter that the leader of the moment increments: the
 committed log must be the same everywhere, and values 0, 1, 2, ... in a row make lost or doubled commits visible.

@@ -224,7 +224,7 @@ def test_snapshots_are_taken_and_the_prefix_goes() -> None:
 def test_a_snapshot_of_a_later_epoch_lies_beside_an_untrimmed_log() -> None:
     async def main(loop: SimLoop) -> None:
         disk, values = standalone(), list[bytes]()
-        config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300)
+        config = QuorumConfig(metadata_log_max_record_bytes_between_snapshots=300, metadata_max_retention_ms=-1)
         for epoch in range(1, 4):
             listener = ValueList()
             quorum = new_quorum(loop, disk, listener=listener, config=config)
