@@ -126,7 +126,7 @@ class Server:
 
 
 class ApacheKafka(Server):
-    """Apache Kafka 4.3.1: KRaft, one node, stock JVM settings with a heap of 1 GiB."""
+    """Apache Kafka 4.3.1: KRaft, one node, stock JVM settings, a heap of 1 GiB. Formats its directory if need be."""
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__("Apache Kafka", directory)
@@ -155,6 +155,8 @@ class ApacheKafka(Server):
             **self.properties,
         }
         self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if (self.directory / "meta.properties").exists():
+            return
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--standalone", "--ignore-formatted"]
         subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
