@@ -1,0 +1,166 @@
+"""The uniform assignor: everyone gets the same number of partitions, and keeps as many as it had as that allows.
+
+Two ways, as in Apache Kafka. Where all members subscribe to the same topics the counts differ by one at most. Where
+they do not, topics are handed out one after another to the least loaded of their subscribers and then moved from the
+most to the least loaded ones until no topic is out of balance, or MAX_ROUNDS are over. Balance goes before stickiness.
+"""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from kafkapy.group.assignors.spec import GroupAssignment, GroupSpec
+from kafkapy.types import Uuid
+
+MAX_ROUNDS: Final = 16
+"""Rounds over all topics: each roughly halves what imbalance is left between overlapping subscriptions."""
+
+Owned = dict[Uuid, set[int]]
+
+
+def assign_uniformly(spec: GroupSpec) -> GroupAssignment:
+    if not spec.members or not spec.partition_counts:
+        return {}
+    owned = _assign_same_topics(spec) if spec.is_homogeneous else _Balancer(spec).assign()
+    return {
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items() if partitions}
+        for member_id, topics in owned.items()
+    }
+
+
+def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
+    """Take from those above their quota, give to those below it.
+
+    A member may claim one of the remainder's extra partitions while it has more than the quota; those that are left
+    are given to the last members that could still take one.
+    """
+    member_ids = sorted(spec.members)
+    quota, extra_count = divmod(sum(spec.partition_counts.values()), len(member_ids))
+    owned = {member_id: _kept(spec, member_id) for member_id in member_ids}
+    free = list(_unassigned(spec, owned))
+    hungry: list[tuple[str, int]] = []
+    for index, member_id in enumerate(member_ids):
+        may_have = quota + (extra_count > 0)
+        has = sum(map(len, owned[member_id].values()))
+        free += _taken(owned[member_id], has - may_have)
+        takes_extra = extra_count > 0 and (has >= may_have or len(member_ids) - index <= extra_count)
+        wants = quota + takes_extra - has
+        extra_count -= takes_extra
+        if wants > 0:
+            hungry.append((member_id, wants))
+    free_partitions = iter(free)
+    for member_id, wants in hungry:
+        for _, (topic_id, partition) in zip(range(wants), free_partitions, strict=False):
+            owned[member_id].setdefault(topic_id, set()).add(partition)
+    assert next(free_partitions, None) is None, "partitions were left unassigned"
+    return owned
+
+
+def _kept(spec: GroupSpec, member_id: str) -> Owned:
+    """Return what the member had of the topics it is subscribed to."""
+    member = spec.members[member_id]
+    return {
+        topic_id: set(partitions) for topic_id, partitions in member.assignment.items() if topic_id in member.topic_ids
+    }
+
+
+def _unassigned(spec: GroupSpec, owned: dict[str, Owned]) -> Iterator[tuple[Uuid, int]]:
+    taken: Owned = {}
+    for topics in owned.values():
+        for topic_id, partitions in topics.items():
+            taken.setdefault(topic_id, set()).update(partitions)
+    for topic_id, count in sorted(spec.partition_counts.items()):
+        taken_of_topic = taken.get(topic_id, ())
+        for partition in range(count):
+            if partition not in taken_of_topic:
+                yield topic_id, partition
+
+
+def _taken(topics: Owned, excess: int) -> Iterator[tuple[Uuid, int]]:
+    """Take `excess` partitions away, the highest of the last topics first."""
+    for topic_id in sorted(topics, reverse=True):
+        for partition in sorted(topics[topic_id], reverse=True):
+            if excess <= 0:
+                return
+            topics[topic_id].discard(partition)
+            excess -= 1
+            yield topic_id, partition
+
+
+class _Balancer:
+    """Assigns where subscriptions differ. Members are numbered in the order of their ids."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self._member_ids = sorted(spec.members)
+        self._counts = spec.partition_counts
+        self._subscribers: dict[Uuid, list[int]] = {}
+        for index, member_id in enumerate(self._member_ids):
+            for topic_id in spec.members[member_id].topic_ids:
+                self._subscribers.setdefault(topic_id, []).append(index)
+        self._owned = [_kept(spec, member_id) for member_id in self._member_ids]
+        self._sizes = [sum(map(len, topics.values())) for topics in self._owned]
+
+    def assign(self) -> dict[str, Owned]:
+        topic_ids = sorted(self._subscribers, key=self._rank)
+        for topic_id in topic_ids:
+            self._hand_out(topic_id)
+        self._balance([topic_id for topic_id in topic_ids if len(self._subscribers[topic_id]) > 1])
+        return dict(zip(self._member_ids, self._owned, strict=True))
+
+    def _rank(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
+        """Topics with the most partitions per subscriber come first: the others then even out what those leave."""
+        subscriber_count = len(self._subscribers[topic_id])
+        return -self._counts[topic_id] / subscriber_count, subscriber_count, topic_id
+
+    def _hand_out(self, topic_id: Uuid) -> None:
+        """Give each partition without an owner to the least loaded subscriber of its topic."""
+        subscribers = self._subscribers[topic_id]
+        taken = {partition for index in subscribers for partition in self._owned[index].get(topic_id, ())}
+        by_load = [(self._sizes[index], index) for index in subscribers]
+        heapify(by_load)
+        for partition in range(self._counts[topic_id]):
+            if partition not in taken:
+                _, index = heappop(by_load)
+                self._give(index, topic_id, partition)
+                heappush(by_load, (self._sizes[index], index))
+
+    def _balance(self, topic_ids: list[Uuid]) -> None:
+        """Go round the topics until a whole round moved nothing."""
+        unmoved_count = 0
+        for _ in range(MAX_ROUNDS):
+            for topic_id in topic_ids:
+                unmoved_count = 0 if self._balance_topic(topic_id) else unmoved_count + 1
+                if unmoved_count >= len(topic_ids):
+                    return
+
+    def _balance_topic(self, topic_id: Uuid) -> bool:
+        """Move partitions from the most to the least loaded subscribers until they differ by one; return if any did.
+
+        An entry of `least` may be outdated (its member has given meanwhile), but then too high only by what the member
+        gave as one of the most loaded, so the comparison below ends the loop before such an entry could matter.
+        """
+        subscribers = self._subscribers[topic_id]
+        least = [(self._sizes[index], index) for index in subscribers]
+        most = [(-self._sizes[index], index) for index in subscribers if self._owned[index].get(topic_id)]
+        heapify(least)
+        heapify(most)
+        has_moved = False
+        while most:
+            giver, taker = most[0][1], least[0][1]
+            if self._sizes[giver] - self._sizes[taker] <= 1:
+                break
+            heappop(most)
+            heappop(least)
+            partition = max(self._owned[giver][topic_id])
+            self._owned[giver][topic_id].discard(partition)
+            self._sizes[giver] -= 1
+            self._give(taker, topic_id, partition)
+            heappush(least, (self._sizes[taker], taker))
+            if self._owned[giver][topic_id]:
+                heappush(most, (-self._sizes[giver], giver))
+            has_moved = True
+        return has_moved
+
+    def _give(self, index: int, topic_id: Uuid, partition: int) -> None:
+        self._owned[index].setdefault(topic_id, set()).add(partition)
+        self._sizes[index] += 1

@@ -1,0 +1,184 @@
+"""A member of a KIP-848 group as the log describes it, and its records in `__consumer_offsets`.
+
+A ConsumerMember is immutable: a request derives the next one, its records are compared and written, and only replay
+puts it into the group. Partitions are kept with the epoch at which each was assigned (KIP-1251), which is what offset
+commits at an older member epoch are checked against.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
+    TopicPartitions as CurrentTopicPartitions,
+)
+from kafkapy.protocol.messages.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
+from kafkapy.types import Uuid
+
+JOIN_EPOCH: Final = 0
+"""The member epoch of a heartbeat that joins, or joins again."""
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member that leaves for a while; its partitions wait for its instance id until the session ends."""
+
+OwnedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
+"""By topic id: each partition and the epoch at which it was assigned."""
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target assignment; the values are those of the records."""
+
+    STABLE = 0
+    """It has what its epoch's target gives it."""
+    UNREVOKED_PARTITIONS = 1
+    """It must give partitions up before it may take the next epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """It is at the target's epoch and waits for partitions that others still own."""
+    UNKNOWN = 127
+    """Written by a later version; the member has to join again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_regex: str = ""
+    server_assignor: str | None = None
+    assigned: OwnedPartitions = field(default_factory=dict)
+    pending_revocation: OwnedPartitions = field(default_factory=dict)
+    classic_metadata: ClassicMemberMetadata | None = None
+    """What a member that speaks the classic protocol joined with, None for the others."""
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        return self.classic_metadata is not None
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+
+    def moved_to(self, member_epoch: int, **changes: Any) -> "ConsumerMember":
+        """Return the member at another epoch, which remembers the one it comes from."""
+        return replace(self, member_epoch=member_epoch, previous_member_epoch=self.member_epoch, **changes)
+
+    def renamed(self, member_id: str) -> "ConsumerMember":
+        """Return the member that takes a static member's place: all it had, under a new id and before its first epoch."""
+        return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
+
+    def departed(self) -> "ConsumerMember":
+        """Return the static member as it waits for its instance id; its partitions count as assigned from epoch 0 on."""
+        assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
+        return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
+
+    def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """Return the epoch since which the member has the partition (or has still to revoke it), None when it has not."""
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
+
+    def has_same_metadata(self, other: "ConsumerMember") -> bool:
+        """Whether both would be written as the same ConsumerGroupMemberMetadataValue."""
+        return _metadata_of(self) == _metadata_of(other)
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.subscribed_topic_names),
+            subscribed_topic_regex=self.subscribed_topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=self.classic_metadata,
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic_metadata=value.classic_member_metadata,
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.member_epoch,
+            previous_member_epoch=self.previous_member_epoch,
+            state=int(self.state),
+            assigned_partitions=_to_record(self.assigned),
+            partitions_pending_revocation=_to_record(self.pending_revocation),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerMember":
+        known = value.state in (0, 1, 2)
+        return replace(
+            self,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            assigned=_from_record(value.assigned_partitions, value.member_epoch),
+            pending_revocation=_from_record(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+    def without_assignment(self) -> "ConsumerMember":
+        """Return the member after its assignment's tombstone; the one of its metadata follows."""
+        return replace(
+            self,
+            member_epoch=LEAVE_EPOCH,
+            previous_member_epoch=LEAVE_EPOCH,
+            assigned={},
+            pending_revocation={},
+        )
+
+
+def _metadata_of(member: ConsumerMember) -> tuple[object, ...]:
+    return (
+        member.member_id,
+        member.instance_id,
+        member.rack_id,
+        member.rebalance_timeout_ms,
+        member.client_id,
+        member.client_host,
+        member.subscribed_topic_names,
+        member.subscribed_topic_regex,
+        member.server_assignor,
+        member.classic_metadata,
+    )
+
+
+def _to_record(owned: OwnedPartitions) -> list[CurrentTopicPartitions]:
+    return [
+        CurrentTopicPartitions(topic_id, sorted(partitions), [partitions[partition] for partition in sorted(partitions)])
+        for topic_id, partitions in sorted(owned.items())
+    ]
+
+
+def _from_record(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> OwnedPartitions:
+    """Read partitions with their epochs; records from before 4.3 have none, and count from the member's own epoch on."""
+    owned: dict[Uuid, dict[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs or []
+        if len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned

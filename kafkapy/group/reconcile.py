@@ -1,0 +1,148 @@
+"""One member's next step towards its target assignment: KIP-848's reconciliation as a pure function.
+
+First the member gives up what the target takes from it, and stays at its epoch until it no longer reports those
+partitions (UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets what is free; what others still own it
+gets later, one by one, at the same epoch (UNRELEASED_PARTITIONS). So a partition is never assigned while someone owns
+it. The states and their order are those of Apache Kafka's CurrentAssignmentBuilder.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from kafkapy.errors import ApiError
+from kafkapy.group.assignors.spec import Assignment
+from kafkapy.group.consumer_members import ConsumerMember, MemberState, OwnedPartitions
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.types import Uuid
+
+Reported = Mapping[Uuid, Set[int]]
+"""What a member says that it owns, by topic id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a member is to go.
+
+    `subscribed_topic_ids` are the topics that it subscribes to and that exist; others count as taken from it, whatever
+    the target says. `has_subscription_changed`: on this very heartbeat, so what it no longer wants goes at once.
+    """
+
+    target_epoch: int
+    assignment: Assignment
+    subscribed_topic_ids: Set[Uuid]
+    has_subscription_changed: bool = False
+
+
+def reconcile(
+    member: ConsumerMember,
+    target: Target,
+    reported: Reported | None,
+    is_owned: Callable[[Uuid, int], bool],
+) -> ConsumerMember:
+    """Return the member after this heartbeat; the same object when there is nothing to do.
+
+    `reported` is None where the heartbeat says nothing about what the member owns: it has then revoked nothing.
+    `is_owned(topic_id, partition)` tells whether any member has the partition or has still to revoke it.
+    """
+    if not target.has_subscription_changed and member.is_reconciled_to(target.target_epoch):
+        return member
+    if member.state is MemberState.STABLE:
+        if member.member_epoch != target.target_epoch:
+            return _advance(member, target, reported, is_owned)
+        return _drop_unsubscribed(member, target, reported)
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(reported, member.pending_revocation):
+        return _drop_unsubscribed(member, target, reported) if target.has_subscription_changed else member
+    if member.state is MemberState.UNKNOWN and (reported is None or reported):
+        raise ApiError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+        )
+    return _advance(member, target, reported, is_owned)
+
+
+def _advance(
+    member: ConsumerMember,
+    target: Target,
+    reported: Reported | None,
+    is_owned: Callable[[Uuid, int], bool],
+) -> ConsumerMember:
+    """Take away what must go; once that is gone, move to the target's epoch with all that is free."""
+    wanted = {
+        topic_id: partitions
+        for topic_id, partitions in target.assignment.items()
+        if topic_id in target.subscribed_topic_ids
+    }
+    kept, to_revoke = _divided(member.assigned, wanted)
+    if to_revoke and _still_owns(reported, to_revoke):
+        return member.moved_to(
+            member.member_epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=kept,
+            pending_revocation=to_revoke,
+        )
+    waits = False
+    assigned: dict[Uuid, Mapping[int, int]] = dict(kept)
+    for topic_id, partitions in wanted.items():
+        has = kept.get(topic_id, {})
+        own = member.pending_revocation.get(topic_id, {})
+        missing = partitions.difference(has)
+        free = [partition for partition in missing if partition in own or not is_owned(topic_id, partition)]
+        waits = waits or len(free) < len(missing)
+        if free:
+            assigned[topic_id] = {**has, **dict.fromkeys(free, target.target_epoch)}
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return _changed(
+        member, member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={})
+    )
+
+
+def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reported | None) -> ConsumerMember:
+    """Take away the topics that the member no longer subscribes to, without looking at the rest of the target."""
+    unwanted = {
+        topic_id: partitions
+        for topic_id, partitions in member.assigned.items()
+        if topic_id not in target.subscribed_topic_ids
+    }
+    if not unwanted:
+        return member
+    assigned = {topic_id: owned for topic_id, owned in member.assigned.items() if topic_id not in unwanted}
+    to_revoke: dict[Uuid, Mapping[int, int]] = dict(member.pending_revocation)
+    for topic_id, partitions in unwanted.items():
+        to_revoke[topic_id] = {**to_revoke.get(topic_id, {}), **partitions}
+    if not _still_owns(reported, to_revoke):
+        return member.moved_to(member.member_epoch, assigned=assigned)
+    return member.moved_to(
+        member.member_epoch,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        assigned=assigned,
+        pending_revocation=to_revoke,
+    )
+
+
+def _divided(owned: OwnedPartitions, wanted: Assignment) -> tuple[OwnedPartitions, OwnedPartitions]:
+    """Return what of `owned` stays and what goes."""
+    kept: dict[Uuid, Mapping[int, int]] = {}
+    gone: dict[Uuid, Mapping[int, int]] = {}
+    for topic_id, partitions in owned.items():
+        stay = wanted.get(topic_id, frozenset())
+        if partitions.keys() <= stay:
+            kept[topic_id] = partitions
+            continue
+        kept_of_topic = {partition: epoch for partition, epoch in partitions.items() if partition in stay}
+        if kept_of_topic:
+            kept[topic_id] = kept_of_topic
+        gone[topic_id] = {partition: epoch for partition, epoch in partitions.items() if partition not in stay}
+    return kept, gone
+
+
+def _still_owns(reported: Reported | None, revoked: OwnedPartitions) -> bool:
+    if reported is None:
+        return True
+    return any(partition in revoked.get(topic_id, ()) for topic_id, owned in reported.items() for partition in owned)
+
+
+def _changed(before: ConsumerMember, after: ConsumerMember) -> ConsumerMember:
+    """Return `before` where only the remembered epoch would change: a member that waits at its epoch is written once."""
+    if replace(after, previous_member_epoch=before.previous_member_epoch) == before:
+        return before
+    return after

@@ -1,0 +1,186 @@
+"""What a group subscribes to: topic names counted over its members, regular expressions resolved, and their hash.
+
+The hash is written with the group's epoch (ConsumerGroupMetadataValue.MetadataHash): when it no longer fits the cluster's
+metadata, a subscribed topic was created, deleted, grown or moved to other racks, and the group needs a new assignment.
+It is Kafka's own (KIP-1101), so that a coordinator of either kind continues with the other's groups without a rebalance.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from struct import pack
+from typing import Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.group.xxh3 import xxh3_64
+from kafkapy.metadata.image import MetadataImage, TopicImage
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.types import Uuid
+
+try:
+    import re2  # type: ignore[import-untyped, unused-ignore]
+except ImportError:  # pragma: no cover - google-re2 has wheels for the usual platforms only
+    re2 = None
+
+_TOPIC_HASH_VERSION: Final = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that a regular expression matched, at which metadata offset and when (wall clock)."""
+
+    topics: frozenset[str] = frozenset()
+    version: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """How many members subscribe to each name and to each regular expression, and what the expressions match."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    regexes: dict[str, int] = field(default_factory=dict)
+    resolved: dict[str, ResolvedRegex] = field(default_factory=dict)
+
+    def copy(self) -> "Subscriptions":
+        return Subscriptions(dict(self.names), dict(self.regexes), dict(self.resolved))
+
+    def add(self, names: Iterable[str], regex: str) -> None:
+        for name in names:
+            self.names[name] = self.names.get(name, 0) + 1
+        if regex:
+            self.regexes[regex] = self.regexes.get(regex, 0) + 1
+
+    def remove(self, names: Iterable[str], regex: str) -> None:
+        for name in names:
+            _decrement(self.names, name)
+        if regex:
+            _decrement(self.regexes, regex)
+
+    def topics(self) -> set[str]:
+        """Return the names of all topics that the group subscribes to, existing or not."""
+        topics = set(self.names)
+        for resolved in self.resolved.values():
+            topics |= resolved.topics
+        return topics
+
+    def topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
+        """Return what one member subscribes to; an expression that is not resolved yet matches nothing."""
+        resolved = self.resolved.get(regex) if regex else None
+        return names if resolved is None else names | resolved.topics
+
+    def is_homogeneous(self, member_count: int) -> bool:
+        """Whether all members subscribe to the same topics, in the same way (all by name, or all by one expression)."""
+        if not self.regexes:
+            return all(count == member_count for count in self.names.values())
+        return not self.names and next(iter(self.regexes.values())) == member_count
+
+
+def _decrement(counts: dict[str, int], key: str) -> None:
+    count = counts.get(key, 0)
+    if count > 1:
+        counts[key] = count - 1
+    else:
+        counts.pop(key, None)
+
+
+def topic_ids(topics: Iterable[str], image: MetadataImage) -> frozenset[Uuid]:
+    """Return the ids of those topics that exist."""
+    by_name = image.topics.by_name
+    return frozenset(topic.topic_id for name in topics if (topic := by_name.get(name)) is not None)
+
+
+class MetadataHashes:
+    """Hashes of groups' topics, each topic hashed once per TopicImage. Shared by the groups of a shard."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, tuple[TopicImage, int]] = {}
+
+    def of(self, topics: Iterable[str], image: MetadataImage) -> int:
+        """Return the hash of the topics that exist, 0 for none."""
+        hashes = [
+            self._topic_hash(topic, image)
+            for name in sorted(topics)
+            if (topic := image.topics.by_name.get(name)) is not None
+        ]
+        return xxh3_64(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
+
+    def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
+        cached = self._by_topic.get(topic.name)
+        if cached is not None and cached[0] is topic:
+            return cached[1]
+        topic_hash = xxh3_64(b"".join(_topic_bytes(topic, image)))
+        self._by_topic[topic.name] = (topic, topic_hash)
+        return topic_hash
+
+
+def _topic_bytes(topic: TopicImage, image: MetadataImage) -> Iterator[bytes]:
+    """Yield what is hashed of a topic: id, name, partition count, and of each partition its replicas' racks, sorted.
+
+    All little-endian; the id as two longs, text as UTF-16 followed by its length.
+    """
+    most, least = int.from_bytes(topic.topic_id[:8], "big"), int.from_bytes(topic.topic_id[8:], "big")
+    yield _TOPIC_HASH_VERSION
+    yield pack("<QQ", most, least)
+    yield _text_bytes(topic.name)
+    yield pack("<i", len(topic.partitions))
+    brokers = image.cluster.brokers
+    for partition_id in range(len(topic.partitions)):
+        yield pack("<i", partition_id)
+        partition = topic.partitions.get(partition_id)
+        for rack in sorted(
+            rack
+            for replica in (partition.replicas if partition is not None else ())
+            if (broker := brokers.get(replica)) is not None and (rack := broker.rack) is not None
+        ):
+            yield pack("<i", len(rack.encode("utf-16-le")) // 2)
+            yield _text_bytes(rack)
+
+
+def _text_bytes(text: str) -> bytes:
+    encoded = text.encode("utf-16-le")
+    return encoded + pack("<i", len(encoded) // 2)
+
+
+def compile_regex(regex: str) -> Any:
+    """Compile a SubscribedTopicRegex. Kafka's syntax is RE2's, so the engine here is RE2, too.
+
+    Raises INVALID_REGULAR_EXPRESSION, also where this installation has no RE2.
+    """
+    if re2 is None:
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` cannot be evaluated: this broker runs without google-re2.",
+        )
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        detail = error.args[0] if error.args else error
+        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+        ) from error
+
+
+def resolve(
+    regexes: Set[str],
+    image: MetadataImage,
+    now_wall_ms: int,
+    may_describe: Callable[[str], bool],
+) -> Mapping[str, ResolvedRegex]:
+    """Match whole topic names; those that the asking member may not describe are left out."""
+    version = image.provenance.last_offset
+    resolved = {}
+    for regex in regexes:
+        try:
+            pattern = compile_regex(regex)
+        except ApiError:
+            topics: frozenset[str] = frozenset()  # validated when it was subscribed to, by another RE2 perhaps
+        else:
+            topics = frozenset(
+                name for name in image.topics.by_name if pattern.fullmatch(name) is not None and may_describe(name)
+            )
+        resolved[regex] = ResolvedRegex(topics, version, now_wall_ms)
+    return resolved
