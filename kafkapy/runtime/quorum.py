@@ -3,9 +3,9 @@
 Everything happens on the loop's thread; only syncs run in the IO pool. A record counts as committed once a majority has
 it *durable*; with one voter that is our own fsync. Many appends share one fsync: at most one is in flight.
 
-What a listener sees, in this order and nothing twice: the latest snapshot (if there is one), then every committed batch
-after it, then `on_leader_change`. A node that becomes leader is told so only after it has seen every record of earlier
-epochs, so that its tables are complete when it starts to decide. A listener may append from within its callbacks.
+What listeners see is told in quorum_listeners.py. A listener may append from within its callbacks.
+
+Longer than most modules, as it is one thing: the order in which effects, syncs, listeners and the timer take turns.
 
 A failing metadata directory, or a broken invariant of the core, stops the process: `on_fatal`.
 """
@@ -14,12 +14,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect, Event
-from kafkapy.raft.control_records import build_control_batch, to_log_batch
+from kafkapy.raft.control_records import build_control_batch
 from kafkapy.raft.core import RaftConfig, RaftCore
 from kafkapy.raft.effects import (
     AppendBatch,
@@ -45,22 +45,20 @@ from kafkapy.raft.events import (
     RequestReceived,
     ResignRequested,
     ResponseReceived,
-    SnapshotInstalled,
-    SnapshotRefused,
     SnapshotTaken,
     Started,
     TimePassed,
 )
-from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, LogBatch, Request, Response
+from kafkapy.raft.messages import LogBatch, Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
-from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
+from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
+from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
 from kafkapy.storage.flush import Flush
-from kafkapy.storage.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog, to_committed
-from kafkapy.storage.metadata_snapshot import PartFile
+from kafkapy.storage.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, Uuid
 
 __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "RaftTransport", "SnapshotSource"]
@@ -69,7 +67,6 @@ logger = logging.getLogger(__name__)
 
 NOT_CONTROLLER: Final = 41
 RECORD_LIST_TOO_LARGE: Final = 18
-POSITION_OUT_OF_RANGE: Final = 99
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """The most that a record of the metadata log (no key, no headers) takes beyond its value."""
@@ -82,47 +79,6 @@ class NotLeaderError(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(NOT_CONTROLLER, message)
-
-
-class SnapshotSource(Protocol):
-    """What SnapshotReader (storage.metadata_snapshot) offers to a listener."""
-
-    snapshot_id: OffsetAndEpoch
-    last_contained_log_timestamp_ms: int
-
-    def batches(self) -> Iterable[list[bytes]]:
-        """Yield the values of the data records, a list per batch; control records are left out."""
-        ...
-
-
-class QuorumListener(Protocol):
-    """The state machine over the metadata log. Called on the loop's thread; must not block or raise."""
-
-    def on_load_snapshot(self, reader: SnapshotSource) -> None:
-        """Forget everything and take the snapshot's records: they replace offsets below reader.snapshot_id.offset."""
-        ...
-
-    def on_commit(self, batches: list[CommittedBatch]) -> None:
-        """Take newly committed batches, in order of offset. On the leader its own appends come back here, too."""
-        ...
-
-    def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
-        """leader_id is -1 while nobody is known. Our own id: caught up, append() works with this epoch from now on."""
-        ...
-
-
-class RaftTransport(Protocol):
-    """How the quorum reaches its peers."""
-
-    def send(
-        self,
-        node_id: int,
-        endpoints: tuple[Endpoint, ...],
-        request: Request,
-        on_response: Callable[[Response | None], None],
-    ) -> None:
-        """Send; on_response is called later on the loop's thread, with None where no answer will come."""
-        ...
 
 
 class Quorum:
@@ -168,19 +124,15 @@ class Quorum:
         self._bootstrap_ids = bootstrap_ids
         self._can_become_voter = can_become_voter
         self._was_clean_shutdown = was_clean_shutdown
-        self._listeners: list[QuorumListener] = []
+        self._delivery = Delivery(node_id)
         self._source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]] | None = None
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._is_notifying = False
-        self._notice: LeaderChanged | None = None
-        self._to_load: OffsetAndEpoch | None = None
-        self._own_batches: deque[CommittedBatch] = deque()
-        self._delivered_offset = 0
         self._wanted_flush: FlushLog | None = None
         self._is_flushing = False
         self._flush_ended = asyncio.Event()
-        self._part: PartFile | None = None
+        self._download = SnapshotDownload(disk, directory)
         self._snapshot_job: SnapshotJob | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
@@ -247,7 +199,7 @@ class Quorum:
 
     def add_listener(self, listener: QuorumListener) -> None:
         """Add before start()."""
-        self._listeners.append(listener)
+        self._delivery.listeners.append(listener)
 
     def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
         """Say where snapshots come from; the quorum decides when (metadata.log.max.*) and writes them in slices.
@@ -269,7 +221,7 @@ class Quorum:
         self._schedule_clean()
         self._step(Started())
         if self._core.is_only_voter:
-            await self.wait_until(lambda: self.is_leader and self._notice is None)
+            await self.wait_until(lambda: self.is_leader and not self._delivery.has_notice)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Return once `condition` holds; it is asked after every step. Raises what stopped the quorum."""
@@ -330,13 +282,12 @@ class Quorum:
             max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
             started_ms=self._clock.monotonic_ms(),
         )
-        self._to_load = log.view.latest_snapshot
-        self._delivered_offset = self._to_load.offset if self._to_load is not None else 0
+        self._delivery.begin_with(log.view.latest_snapshot)
         logger.info(
             "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
             log.view.start_offset,
             log.view.end_offset,
-            self._to_load,
+            log.view.latest_snapshot,
             max(election.leader_epoch, log.view.last_epoch),
             log.voters.current,
         )
@@ -412,23 +363,25 @@ class Quorum:
             case PersistElection():
                 self._log.state_file.write(effect.state, effect.kraft_version, effect.voter_ids)
             case LeaderChanged():
-                self._notice = effect
+                self._delivery.note_leader(effect)
             case SendRequest():
                 self._send(effect)
             case Reply():
                 self._reply(effect.reply_to, effect.response)
             case ReplyWithRecords():
-                self._reply(effect.reply_to, self._with_records(effect))
+                self._reply(effect.reply_to, with_records(self._log, effect))
             case ReplyWithSnapshot():
-                self._reply(effect.reply_to, self._with_snapshot(effect))
+                self._reply(effect.reply_to, with_snapshot(self._disk, self._log, effect))
             case TruncateLog():
-                self._truncate_to(effect.end_offset)
+                self._log.truncate_to(effect.end_offset)
+                self._delivery.forget_own_from(effect.end_offset)
             case WriteSnapshotPart():
-                self._write_snapshot_part(effect)
+                self._download.write(effect)
             case InstallSnapshot():
-                self._install_snapshot(effect.snapshot_id)
+                self._events.append(self._download.install())
             case ResetLogToSnapshot():
-                self._reset_to_snapshot(effect.snapshot_id)
+                self._log.reset_to_snapshot(effect.snapshot_id, now_ms=self._clock.wall_ms())
+                self._delivery.begin_with(effect.snapshot_id)
 
     def _append_batch(self, effect: AppendBatch) -> None:
         batch = effect.batch
@@ -439,25 +392,8 @@ class Quorum:
         else:
             data = self._build(batch, wall_ms)
             last_offset = self._log.append(data, leader_epoch=batch.leader_epoch, now_ms=wall_ms)
-            values = batch.data if isinstance(batch.data, list) else []
-            self._own_batches.append(
-                CommittedBatch(
-                    batch.base_offset,
-                    batch.last_offset,
-                    batch.leader_epoch,
-                    wall_ms,
-                    values,
-                    len(data),
-                    bool(batch.controls),
-                )
-            )
+            self._delivery.note_own(effect, timestamp_ms=wall_ms, size_bytes=len(data))
         assert last_offset == batch.last_offset, f"appended up to {last_offset}, not {batch.last_offset}"
-
-    def _truncate_to(self, end_offset: int) -> None:
-        """Cut the log; what we appended there as leader was never committed."""
-        self._log.truncate_to(end_offset)
-        while self._own_batches and self._own_batches[-1].last_offset >= end_offset:
-            self._own_batches.pop()
 
     def _build(self, batch: LogBatch, timestamp_ms: int) -> bytes:
         if batch.controls:
@@ -514,7 +450,7 @@ class Quorum:
             return
         self._is_notifying = True
         try:
-            while self._fatal is None and self._notify_next():
+            while self._fatal is None and self._delivery.tell_next(self._log, self._core.high_watermark):
                 pass
         except Exception as error:
             self._fail(error)
@@ -523,64 +459,6 @@ class Quorum:
             self._is_notifying = False
         self._wake_waiters()
         self._maybe_start_snapshot()
-
-    def _notify_next(self) -> bool:
-        """Tell one thing; return whether there was any."""
-        notice = self._notice
-        if notice is not None and notice.leader_id != self.node_id:
-            self._tell_leader(notice)
-        elif self._to_load is not None:
-            self._load_snapshot(self._to_load)
-        elif self._delivered_offset < self._core.high_watermark:
-            self._deliver(self._core.high_watermark)
-        elif notice is not None and self._delivered_offset >= notice.start_offset and self._has_own_commit(notice):
-            self._tell_leader(notice)
-        else:
-            return False
-        return True
-
-    def _has_own_commit(self, notice: LeaderChanged) -> bool:
-        """Return whether the epoch's first record is committed: then nobody else leads, and all before is final."""
-        return self._core.high_watermark > notice.start_offset
-
-    def _tell_leader(self, notice: LeaderChanged) -> None:
-        self._notice = None
-        logger.info("The leader of the metadata quorum is %d in epoch %d", notice.leader_id, notice.leader_epoch)
-        for listener in self._listeners:
-            listener.on_leader_change(notice.leader_id, notice.leader_epoch)
-
-    def _load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        self._to_load = None
-        self._delivered_offset = snapshot_id.offset
-        for listener in self._listeners:
-            listener.on_load_snapshot(self._log.open_snapshot(snapshot_id))
-
-    def _deliver(self, end_offset: int) -> None:
-        """Hand over the next committed batches: our own from memory, others from the log, a chunk at a time."""
-        found = self._take_own(end_offset)
-        if not found:
-            found = self._read_chunk(end_offset)
-        self._delivered_offset = found[-1].last_offset + 1
-        self._schedule.note(sum(batch.size_bytes for batch in found))
-        for listener in self._listeners:
-            listener.on_commit(found)
-
-    def _take_own(self, end_offset: int) -> list[CommittedBatch]:
-        own = self._own_batches
-        while own and own[0].base_offset < self._delivered_offset:
-            own.popleft()
-        found: list[CommittedBatch] = []
-        if own and own[0].base_offset == self._delivered_offset:
-            while own and own[0].last_offset < end_offset:
-                found.append(own.popleft())
-        return found
-
-    def _read_chunk(self, end_offset: int) -> list[CommittedBatch]:
-        data = self._log.read_bytes(self._delivered_offset, self._config.controller_quorum_fetch_max_bytes)
-        found = [to_committed(batch) for batch in batches(data) if batch.last_offset < end_offset]
-        assert found, f"the high watermark {end_offset} is not the end of a batch"
-        assert found[0].base_offset == self._delivered_offset
-        return found
 
     def _wake_waiters(self) -> None:
         waiting = []
@@ -612,82 +490,18 @@ class Quorum:
         assert callable(reply_to)
         reply_to(response)
 
-    def _with_records(self, effect: ReplyWithRecords) -> Response:
-        response = effect.response
-        assert isinstance(response, FetchResponse)
-        data = self._log.read_bytes(effect.fetch_offset, effect.max_bytes)
-        found = tuple(to_log_batch(batch) for batch in batches(data))
-        return FetchResponse(
-            leader_epoch=response.leader_epoch,
-            leader_id=response.leader_id,
-            leader_endpoints=response.leader_endpoints,
-            high_watermark=response.high_watermark,
-            log_start_offset=response.log_start_offset,
-            batches=found,
-        )
-
-    def _with_snapshot(self, effect: ReplyWithSnapshot) -> Response:
-        response = effect.response
-        assert isinstance(response, FetchSnapshotResponse)
-        file = self._disk.open(self._log.snapshots.path_of(effect.snapshot_id), writable=False)
-        try:
-            size_bytes = file.size()
-            is_inside = 0 <= effect.position < size_bytes
-            data = file.pread(effect.max_bytes, effect.position) if is_inside else b""
-        finally:
-            file.close()
-        return FetchSnapshotResponse(
-            error=response.error if is_inside else POSITION_OUT_OF_RANGE,
-            leader_epoch=response.leader_epoch,
-            leader_id=response.leader_id,
-            leader_endpoints=response.leader_endpoints,
-            snapshot_id=effect.snapshot_id,
-            size_bytes=size_bytes,
-            position=effect.position,
-            data=data,
-        )
-
-    # ---- snapshots from the leader
-
-    def _write_snapshot_part(self, effect: WriteSnapshotPart) -> None:
-        if effect.position == 0:
-            self._part = PartFile(self._disk, self._directory, effect.snapshot_id)
-        assert self._part is not None
-        assert self._part.size_bytes == effect.position
-        self._part.append(effect.data)
-
-    def _install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Give a downloaded snapshot its name if it is whole. Blocks: a follower has nothing else to do."""
-        part, self._part = self._part, None
-        assert part is not None
-        part.sync()
-        part.freeze()
-        try:
-            reader = self._log.open_snapshot(snapshot_id)
-            reader.check()
-        except StorageError as error:
-            logger.warning("Refusing a snapshot that the leader sent: %s", error)
-            self._disk.delete(self._log.snapshots.path_of(snapshot_id))
-            self._events.append(SnapshotRefused(snapshot_id))
-            return
-        self._events.append(SnapshotInstalled(snapshot_id, reader.voters, reader.kraft_version))
-
-    def _reset_to_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        self._log.reset_to_snapshot(snapshot_id, now_ms=self._clock.wall_ms())
-        self._own_batches.clear()
-        self._to_load = snapshot_id
-
     # ---- snapshots of our own
 
     def _maybe_start_snapshot(self) -> None:
         if self._source is None or self._snapshot_job is not None or self._is_closed or self._fatal is not None:
             return
-        if not self._schedule.is_due(self._clock.monotonic_ms()):
+        committed_bytes, now_ms = self._delivery.delivered_bytes, self._clock.monotonic_ms()
+        if not self._schedule.is_due(committed_bytes, now_ms):
             return
-        self._schedule.reset(self._clock.monotonic_ms())
+        self._schedule.reset(committed_bytes, now_ms)
         snapshot_id, timestamp_ms, slices = self._source()
         latest = self.latest_snapshot_id
-        if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > self._delivered_offset:
+        if (latest is not None and snapshot_id <= latest) or snapshot_id.offset > self._delivery.delivered_offset:
             return
         voters = self._core.voters
         self._snapshot_job = SnapshotJob(

@@ -13,24 +13,23 @@ class SnapshotSchedule:
     """Due after so many committed bytes, or so long after the last one if anything was committed since.
 
     metadata.log.max.record.bytes.between.snapshots, metadata.log.max.snapshot.interval.ms (0: never by time).
+    `committed_bytes` counts up from the start of the process.
     """
 
     def __init__(self, *, max_bytes: int, max_interval_ms: int, started_ms: int) -> None:
         self._max_bytes = max_bytes
         self._max_interval_ms = max_interval_ms
         self._last_ms = started_ms
-        self._bytes = 0
+        self._last_bytes = 0
 
-    def note(self, committed_bytes: int) -> None:
-        self._bytes += committed_bytes
-
-    def is_due(self, now_ms: int) -> bool:
-        if self._bytes >= self._max_bytes:
+    def is_due(self, committed_bytes: int, now_ms: int) -> bool:
+        new_bytes = committed_bytes - self._last_bytes
+        if new_bytes >= self._max_bytes:
             return True
-        return self._bytes > 0 and 0 < self._max_interval_ms <= now_ms - self._last_ms
+        return new_bytes > 0 and 0 < self._max_interval_ms <= now_ms - self._last_ms
 
-    def reset(self, now_ms: int) -> None:
-        self._bytes = 0
+    def reset(self, committed_bytes: int, now_ms: int) -> None:
+        self._last_bytes = committed_bytes
         self._last_ms = now_ms
 
 

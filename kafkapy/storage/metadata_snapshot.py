@@ -68,8 +68,8 @@ class SnapshotReader:
     Opening reads the first batch: `kraft_version`, `voters`, and the timestamp are known from then on.
     """
 
-    def __init__(self, disk: Disk, directory: str, snapshot_id: OffsetAndEpoch) -> None:
-        self.path = f"{directory}/{snapshot_name(snapshot_id)}"
+    def __init__(self, disk: Disk, directory: str, snapshot_id: OffsetAndEpoch, *, suffix: str = "") -> None:
+        self.path = f"{directory}/{snapshot_name(snapshot_id)}{suffix}"
         self.snapshot_id = snapshot_id
         self.kraft_version = 0
         self.voters: VoterSet | None = None
@@ -244,6 +244,10 @@ class PartFile:
     def sync(self) -> None:
         failpoint("quorum.snapshot.before_sync")
         self._file.sync()
+
+    def open_reader(self) -> SnapshotReader:
+        """Return a reader of what was written so far, to check it before it gets its name. Raises StorageError."""
+        return SnapshotReader(self._disk, self._directory, self.snapshot_id, suffix=".part")
 
     def freeze(self) -> None:
         self._file.close()

@@ -14,9 +14,12 @@ import pytest
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.raft.effects import WriteSnapshotPart
+from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.runtime.quorum import NotLeaderError, Quorum
+from kafkapy.runtime.quorum_peers import SnapshotDownload
 from kafkapy.storage.metadata_snapshot import parse_name, snapshot_name
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
 from tests.sim.disk import SimDisk
@@ -470,6 +473,20 @@ async def test_a_voter_is_added_and_another_removed(cluster: Cluster) -> None:
     assert other.voters.ids == tuple({1, 2, 3, 4} - {leader.node_id})
     await append(other, b"y")
     await cluster.all_have([b"x", b"y"])
+
+
+def test_a_damaged_download_never_gets_its_name() -> None:
+    disk, snapshot_id = standalone(), OffsetAndEpoch(7, 1)
+    whole = disk.read_file(f"{DIRECTORY}/{snapshot_name(OffsetAndEpoch(0, 0))}")
+    download = SnapshotDownload(disk, DIRECTORY)
+    download.write(WriteSnapshotPart(snapshot_id, 0, whole[:100]))
+    download.write(WriteSnapshotPart(snapshot_id, 100, whole[101:]))
+    assert download.install() == SnapshotRefused(snapshot_id)
+    assert disk.list_directory(DIRECTORY) == [snapshot_name(OffsetAndEpoch(0, 0))]
+    for position in (0, 100):
+        download.write(WriteSnapshotPart(snapshot_id, position, whole[position : position + 100 * (1 + position)]))
+    assert isinstance(download.install(), SnapshotInstalled)
+    assert disk.exists(f"{DIRECTORY}/{snapshot_name(snapshot_id)}")
 
 
 # Apache Kafka's directories

@@ -1,0 +1,154 @@
+"""What the quorum tells its listeners, and in which order.
+
+First the latest snapshot (if there is one), then every committed batch after it, nothing twice. That nobody is leader,
+or somebody else is, is told at once. A node that becomes leader is told so only after it has seen every record of
+earlier epochs and its own first record is committed: its tables are complete when it starts to decide.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from kafkapy.raft.effects import AppendBatch, LeaderChanged
+from kafkapy.record.batch import batches
+from kafkapy.storage.metadata_log import CommittedBatch, MetadataLog, to_committed
+from kafkapy.types import OffsetAndEpoch
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1 << 20
+"""What is read of the log at a time to be delivered."""
+
+
+class SnapshotSource(Protocol):
+    """What SnapshotReader (storage.metadata_snapshot) offers to a listener."""
+
+    snapshot_id: OffsetAndEpoch
+    last_contained_log_timestamp_ms: int
+
+    def batches(self) -> Iterable[list[bytes]]:
+        """Yield the values of the data records, a list per batch; control records are left out."""
+        ...
+
+
+class QuorumListener(Protocol):
+    """The state machine over the metadata log. Called on the loop's thread; must not block or raise."""
+
+    def on_load_snapshot(self, reader: SnapshotSource) -> None:
+        """Forget everything and take the snapshot's records: they replace offsets below reader.snapshot_id.offset."""
+        ...
+
+    def on_commit(self, batches: list[CommittedBatch]) -> None:
+        """Take newly committed batches, in order of offset. On the leader its own appends come back here, too."""
+        ...
+
+    def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
+        """leader_id is -1 while nobody is known. Our own id: caught up, append() works with this epoch from now on."""
+        ...
+
+
+class Delivery:
+    """What has been told, and what is to be told next. `tell_next` is called until it has nothing more."""
+
+    def __init__(self, node_id: int) -> None:
+        self.listeners: list[QuorumListener] = []
+        self.delivered_offset = 0
+        """All below it has been told."""
+        self.delivered_bytes = 0
+        """Of committed batches, ever; the snapshot's schedule asks."""
+        self._node_id = node_id
+        self._notice: LeaderChanged | None = None
+        self._to_load: OffsetAndEpoch | None = None
+        self._own: deque[CommittedBatch] = deque()
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether a change of leader is still to be told."""
+        return self._notice is not None
+
+    # ---- what happened
+
+    def begin_with(self, snapshot_id: OffsetAndEpoch | None) -> None:
+        """Load this snapshot before anything else: at start, or when the log was emptied for it."""
+        self._own.clear()
+        if snapshot_id is not None:
+            self._to_load = snapshot_id
+            self.delivered_offset = snapshot_id.offset
+
+    def note_leader(self, notice: LeaderChanged) -> None:
+        self._notice = notice
+
+    def note_own(self, effect: AppendBatch, *, timestamp_ms: int, size_bytes: int) -> None:
+        """Keep what we append as leader in memory until it is committed."""
+        batch = effect.batch
+        values = batch.data if isinstance(batch.data, list) else []
+        self._own.append(
+            CommittedBatch(
+                batch.base_offset,
+                batch.last_offset,
+                batch.leader_epoch,
+                timestamp_ms,
+                values,
+                size_bytes,
+                bool(batch.controls),
+            )
+        )
+
+    def forget_own_from(self, end_offset: int) -> None:
+        """The log was cut: what we appended there was never committed."""
+        while self._own and self._own[-1].last_offset >= end_offset:
+            self._own.pop()
+
+    # ---- telling
+
+    def tell_next(self, log: MetadataLog, high_watermark: int) -> bool:
+        """Tell one thing; return whether there was any."""
+        notice = self._notice
+        if notice is not None and notice.leader_id != self._node_id:
+            self._tell_leader(notice)
+        elif self._to_load is not None:
+            self._load_snapshot(log, self._to_load)
+        elif self.delivered_offset < high_watermark:
+            self._deliver(log, high_watermark)
+        elif notice is not None and notice.start_offset < high_watermark:
+            self._tell_leader(notice)
+        else:
+            return False
+        return True
+
+    def _tell_leader(self, notice: LeaderChanged) -> None:
+        self._notice = None
+        logger.info("The leader of the metadata quorum is %d in epoch %d", notice.leader_id, notice.leader_epoch)
+        for listener in self.listeners:
+            listener.on_leader_change(notice.leader_id, notice.leader_epoch)
+
+    def _load_snapshot(self, log: MetadataLog, snapshot_id: OffsetAndEpoch) -> None:
+        self._to_load = None
+        for listener in self.listeners:
+            listener.on_load_snapshot(log.open_snapshot(snapshot_id))
+
+    def _deliver(self, log: MetadataLog, end_offset: int) -> None:
+        """Hand over the next committed batches: our own from memory, others from the log, a chunk at a time."""
+        found = self._take_own(end_offset) or self._read_chunk(log, end_offset)
+        self.delivered_offset = found[-1].last_offset + 1
+        self.delivered_bytes += sum(batch.size_bytes for batch in found)
+        for listener in self.listeners:
+            listener.on_commit(found)
+
+    def _take_own(self, end_offset: int) -> list[CommittedBatch]:
+        own = self._own
+        while own and own[0].base_offset < self.delivered_offset:
+            own.popleft()
+        found: list[CommittedBatch] = []
+        if own and own[0].base_offset == self.delivered_offset:
+            while own and own[0].last_offset < end_offset:
+                found.append(own.popleft())
+        return found
+
+    def _read_chunk(self, log: MetadataLog, end_offset: int) -> list[CommittedBatch]:
+        data = log.read_bytes(self.delivered_offset, READ_BYTES)
+        found = [to_committed(batch) for batch in batches(data) if batch.last_offset < end_offset]
+        assert found, f"the high watermark {end_offset} is not the end of a batch"
+        assert found[0].base_offset == self.delivered_offset
+        return found

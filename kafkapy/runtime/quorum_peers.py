@@ -1,0 +1,94 @@
+"""What a quorum's driver exchanges with its peers: the transport, answers with data, a snapshot being downloaded."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from kafkapy.errors import StorageError
+from kafkapy.machine import Event
+from kafkapy.raft.control_records import to_log_batch
+from kafkapy.raft.effects import ReplyWithRecords, ReplyWithSnapshot, WriteSnapshotPart
+from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
+from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
+from kafkapy.raft.voters import Endpoint
+from kafkapy.record.batch import batches
+from kafkapy.seams import Disk
+from kafkapy.storage.metadata_log import MetadataLog
+from kafkapy.storage.metadata_snapshot import PartFile
+
+logger = logging.getLogger(__name__)
+
+POSITION_OUT_OF_RANGE: Final = 99
+
+
+class RaftTransport(Protocol):
+    """How the quorum reaches its peers."""
+
+    def send(
+        self,
+        node_id: int,
+        endpoints: tuple[Endpoint, ...],
+        request: Request,
+        on_response: Callable[[Response | None], None],
+    ) -> None:
+        """Send; on_response is called later on the loop's thread, with None where no answer will come.
+
+        A negative node_id is a bootstrap server; the transport knows where it is, as `endpoints` is empty then.
+        """
+        ...
+
+
+def with_records(log: MetadataLog, effect: ReplyWithRecords) -> Response:
+    """Return the answer to a Fetch, with batches from the log."""
+    response = effect.response
+    assert isinstance(response, FetchResponse)
+    data = log.read_bytes(effect.fetch_offset, effect.max_bytes)
+    return replace(response, batches=tuple(to_log_batch(batch) for batch in batches(data)))
+
+
+def with_snapshot(disk: Disk, log: MetadataLog, effect: ReplyWithSnapshot) -> Response:
+    """Return the answer to a FetchSnapshot, with a part of the file."""
+    response = effect.response
+    assert isinstance(response, FetchSnapshotResponse)
+    file = disk.open(log.snapshots.path_of(effect.snapshot_id), writable=False)
+    try:
+        size_bytes = file.size()
+        if not 0 <= effect.position < size_bytes:
+            return replace(response, error=POSITION_OUT_OF_RANGE)
+        data = file.pread(effect.max_bytes, effect.position)
+    finally:
+        file.close()
+    return replace(response, size_bytes=size_bytes, data=data)
+
+
+class SnapshotDownload:
+    """A snapshot that comes from the leader, part by part."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._part: PartFile | None = None
+
+    def write(self, effect: WriteSnapshotPart) -> None:
+        """Write what came; position 0 begins anew."""
+        if effect.position == 0:
+            self._part = PartFile(self._disk, self._directory, effect.snapshot_id)
+        assert self._part is not None
+        assert self._part.size_bytes == effect.position
+        self._part.append(effect.data)
+
+    def install(self) -> Event:
+        """Give it its name if it is whole; return what to tell the core. Blocks: a follower has little else to do."""
+        part, self._part = self._part, None
+        assert part is not None
+        part.sync()
+        try:
+            reader = part.open_reader()
+            reader.check()
+        except StorageError as error:
+            logger.warning("Refusing a snapshot that the leader sent: %s", error)
+            part.abort()
+            return SnapshotRefused(part.snapshot_id)
+        part.freeze()
+        return SnapshotInstalled(part.snapshot_id, reader.voters, reader.kraft_version)
