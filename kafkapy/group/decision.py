@@ -1,0 +1,34 @@
+"""What a shard returns: records to append, the answer to the request at hand, and answers to requests that waited.
+
+Nothing of it leaves before the records (and all before them) are committed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkapy.group.records import CoordinatorRecord
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer to an earlier request that had to wait, by the token it came with. An ApiError answers with its code."""
+
+    token: int
+    response: Any
+
+
+@dataclass(slots=True)
+class GroupDecision:
+    """`response` None says: the answer comes later, as a Reply under the request's token."""
+
+    response: Any = None
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class Client:
+    """Who asks. `client_host` is what Kafka keeps and shows: "/127.0.0.1"."""
+
+    client_id: str
+    client_host: str

@@ -1,0 +1,55 @@
+"""The configuration that counts for groups: the broker's keys as they are now, and what a group has set for itself."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkapy.config.group import GroupCoordinatorConfig
+
+GROUP_KEY_BOUNDS: Final = {
+    "consumer.session.timeout.ms": "group_consumer_{}session_timeout_ms",
+    "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",
+    "consumer.assignment.interval.ms": "group_consumer_{}assignment_interval_ms",
+}
+"""A group's own keys (DescribeConfigs of type GROUP), each with the broker's default, and bounds at "min_", "max_"."""
+
+
+class GroupSettings:
+    """Read anew at every use: the broker's keys may change at run time, the groups' come with the metadata."""
+
+    def __init__(
+        self,
+        config: Callable[[], GroupCoordinatorConfig],
+        group_configs: Callable[[str], Mapping[str, str]] = lambda group_id: {},
+    ) -> None:
+        """`group_configs(group_id)` gives what IncrementalAlterConfigs has set on that group."""
+        self._config = config
+        self._group_configs = group_configs
+
+    @classmethod
+    def fixed(cls, config: GroupCoordinatorConfig | None = None) -> "GroupSettings":
+        """Return settings that never change, Kafka's defaults where none are given."""
+        fixed_config = config or GroupCoordinatorConfig()
+        return cls(lambda: fixed_config)
+
+    @property
+    def config(self) -> GroupCoordinatorConfig:
+        """The broker's keys, such as `settings.config.group_min_session_timeout_ms`."""
+        return self._config()
+
+    def consumer_session_timeout_ms(self, group_id: str) -> int:
+        return self._of_group(group_id, "consumer.session.timeout.ms")
+
+    def consumer_heartbeat_interval_ms(self, group_id: str) -> int:
+        return self._of_group(group_id, "consumer.heartbeat.interval.ms")
+
+    def consumer_assignment_interval_ms(self, group_id: str) -> int:
+        return self._of_group(group_id, "consumer.assignment.interval.ms")
+
+    def _of_group(self, group_id: str, key: str) -> int:
+        """Return the group's own value within the broker's bounds (which may have changed since), or the broker's."""
+        config, field = self._config(), GROUP_KEY_BOUNDS[key]
+        own = self._group_configs(group_id).get(key)
+        if own is None:
+            return int(getattr(config, field.format("")))
+        lowest, highest = getattr(config, field.format("min_")), getattr(config, field.format("max_"))
+        return int(min(max(int(own), lowest), highest))
