@@ -1,5 +1,6 @@
 """Requests in one line, for tests that speak to a broker through a WireClient; one partition unless said otherwise."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ from kafkapy.record.batch import Record, batches
 from kafkapy.record.builder import build_batch
 from tests.support.wire import WireClient
 
-NOW_MS = 1_790_000_000_000
 READ_COMMITTED = 1
 EARLIEST, LATEST = -2, -1
 MAX_BYTES = 1 << 20
@@ -49,17 +49,19 @@ def describe_topic(client: WireClient, name: str) -> Any:
 
 
 def metadata(client: WireClient, *names: str, version: int = 13, is_creation_allowed: bool = False) -> Any:
-    """Ask for some topics; without names, for all of them."""
+    """Ask for some topics; without names, for all of them. Before version 4 topics are always created."""
     topics = [MetadataRequestTopic(name=name) for name in names] if names else None
-    return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=is_creation_allowed), version)
+    may_create = is_creation_allowed or version < 4
+    return client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=may_create), version)
 
 
 # -- produce --------------------------------------------------------------------------------------------------------
 
 
 def batch_of(count: int = 1, *, value: bytes = b"value", key: bytes | None = None, **fields: Any) -> bytes:
-    """Return one batch of `count` records that are alike."""
-    return build_batch([(NOW_MS + n, key, value, ()) for n in range(count)], **fields)
+    """Return one batch of `count` records that are alike, of now: old ones expire, and the producer with them."""
+    now_ms = int(time.time() * 1000)
+    return build_batch([(now_ms, key, value, ())] * count, **fields)
 
 
 def produce_request(topic: str | bytes, records: bytes | None, *, acks: int = -1, partition: int = 0) -> ProduceRequest:
