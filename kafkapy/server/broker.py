@@ -195,6 +195,7 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             on_fatal=self._fail,
+            was_clean_shutdown=self._log_manager.take_clean_shutdown(config.metadata_log_dir),
         )
 
     def _new_controller(self) -> ControllerRuntime:

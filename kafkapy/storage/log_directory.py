@@ -73,10 +73,13 @@ class LogDirectory:
         return checkpoint.decode_clean_shutdown(self._disk.read_file(path)) if self._disk.exists(path) else None
 
     def take_clean_shutdown(self) -> bool:
-        """Return whether the last stop was clean, and forget it: a crash while loading is not a clean stop."""
+        """Return whether the last stop was clean, and forget it: a crash from here on is not a clean stop.
+
+        To be called before anything is written. Asked again, it says the same.
+        """
         path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
-        self.was_clean_shutdown = self._disk.exists(path)
-        if self.was_clean_shutdown:
+        if self._disk.exists(path):
+            self.was_clean_shutdown = True
             self._disk.delete(path)
             self._disk.sync_directory(self.path)
         return self.was_clean_shutdown

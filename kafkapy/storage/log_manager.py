@@ -126,6 +126,17 @@ class LogManager:
         epoch = epochs.pop() if len(epochs) == 1 else None
         return epoch if epoch is not None else -1
 
+    def take_clean_shutdown(self, path: str) -> bool:
+        """Return whether the last stop was clean in the directory `path`, and forget it in all of them.
+
+        The quorum writes to its directory before the logs are loaded, so it is taken before that. Raises StorageError.
+        """
+        try:
+            taken = {directory.path: directory.take_clean_shutdown() for directory in self.live_directories}
+        except OSError as error:
+            raise StorageError(path, f"reading the clean-shutdown file: {error}") from error
+        return taken.get(path, False)
+
     def _on_offline(self, state: LogDirState) -> None:
         """Take the logs of a failed directory out of service; their files stay open, calls may be at work in them."""
         failed = {partition: log for partition, log in self.logs.items() if log.log_dir is state}
