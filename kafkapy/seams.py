@@ -131,6 +131,14 @@ class IoPool(Protocol):
         """Run `call` on a worker; then `on_done(result, error)` on the loop's thread. Order is kept only per worker."""
         ...
 
+    def resize(self, worker_count: int) -> None:
+        """Have at most so many workers from now on (num.io.threads may change while the broker runs)."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what was submitted; the workers end."""
+        ...
+
 
 class HelperProcess(Protocol):
     """A lazily started process for Python loops longer than a millisecond (cleaner, recovery, index rebuild)."""

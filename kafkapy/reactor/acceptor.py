@@ -23,13 +23,17 @@ class ConnectionQuotas:
     """Counts the open connections of the broker: in all, by listener, by address."""
 
     def __init__(self, limits: ReactorLimits) -> None:
+        self.update(limits)
+        self._by_listener: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
+        self.count = 0
+
+    def update(self, limits: ReactorLimits) -> None:
+        """Take other bounds; connections that are open stay."""
         self._max_connections = limits.max_connections
         self._max_per_listener: Mapping[str, int] = limits.listener_max_connections
         self._max_per_ip = limits.max_connections_per_ip
         self._overrides: Mapping[str, int] = limits.max_connections_per_ip_overrides
-        self._by_listener: Counter[str] = Counter()
-        self._by_ip: Counter[str] = Counter()
-        self.count = 0
 
     def has_room(self, listener_name: str) -> bool:
         if self.count >= self._max_connections:

@@ -48,6 +48,14 @@ class ThreadIoPool:
             self._start_thread()
         self._calls.put((call, on_done))
 
+    def resize(self, worker_count: int) -> None:
+        """Have at most so many workers from now on; those too many end after what they are at."""
+        assert worker_count > 0
+        self._thread_count = worker_count
+        while len(self._threads) > worker_count:
+            self._threads.pop()
+            self._calls.put(None)
+
     def close(self) -> None:
         """Let the workers finish what was submitted, and wait for them; completions are still delivered by the loop."""
         self._is_closed = True

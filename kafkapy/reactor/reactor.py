@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kafkapy.protocol.connection import ConnectionInfo, Route
 from kafkapy.reactor.acceptor import Acceptor, ConnectionQuotas, new_connection_info
@@ -22,10 +22,18 @@ class Reactor:
     """Build it, `bind` each listener, `start`; later `stop_accepting` and `await shut_down(grace_ms)`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: ReactorLimits, *, route: Route, io_pool: IoPool
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ReactorLimits,
+        *,
+        route: Route,
+        io_pool: IoPool,
+        listen: Callable[..., Listener] = listen,
     ) -> None:
+        """`listen` makes what `bind` listens on; it is called as that of socket_channel."""
         self._loop = loop
         self._limits = limits
+        self._listen = listen
         self._quotas = ConnectionQuotas(limits)
         self.backlog = Backlog(
             max_bytes=limits.queued_bytes, max_requests=limits.queued_max_requests, on_wait=self._watch_stalls
@@ -48,7 +56,7 @@ class Reactor:
     def bind(self, listener_name: str, security_protocol: str, host: str, port: int) -> tuple[str, int]:
         """Listen, without accepting yet; return the address (port 0 picks a free one). Raises OSError."""
         limits = self._limits
-        listener = listen(
+        listener = self._listen(
             self._loop,
             host,
             port,
@@ -76,6 +84,12 @@ class Reactor:
         """Begin to accept on all listeners."""
         for acceptor in self.acceptors:
             acceptor.start()
+
+    def update_connection_limits(self, limits: ReactorLimits) -> None:
+        """Take other bounds on the number of connections; the rest of `limits` stays as it was at the start."""
+        self._quotas.update(limits)
+        for acceptor in self.acceptors:
+            acceptor.room_freed()
 
     @property
     def connection_count(self) -> int:

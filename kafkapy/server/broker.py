@@ -7,9 +7,9 @@ clean-shutdown file written -> quorum closed -> directories unlocked.
 """
 
 import asyncio
-import gc
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,12 +31,15 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
-    Listener,
+)
+from kafkapy.protocol.messages.controller_registration_request import (
+    Listener as ControllerListener,
 )
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.raft.voters import VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.record.batch import batches
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -57,7 +60,8 @@ from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import METADATA_PARTITION, ZERO_UUID
 
 if TYPE_CHECKING:
-    from kafkapy.seams import Clock, Disk, Random
+    from kafkapy import seams
+    from kafkapy.seams import Clock, Disk, IoPool, Random
 
 GRACE_MS: Final = 2000
 """How long requests that wait (long polls, acks=-1) may still be answered at a stop, before their connections close."""
@@ -69,7 +73,17 @@ logger = logging.getLogger("kafkapy.server")
 class BrokerServer:
     """A node as it runs on one event loop; everything it touches of the world comes in through the seams."""
 
-    def __init__(self, config: BrokerConfig, *, disk: "Disk", clock: "Clock", random: "Random") -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: "Disk",
+        clock: "Clock",
+        random: "Random",
+        new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], IoPool]" = ThreadIoPool,
+        listen: "Callable[..., seams.Listener]" = listen_on_socket,
+    ) -> None:
+        """`new_io_pool(loop, worker_count)`; `listen` is called as reactor.socket_channel.listen is."""
         self.config = config
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -78,6 +92,8 @@ class BrokerServer:
         self._disk = disk
         self._clock = clock
         self._random = random
+        self._new_io_pool = new_io_pool
+        self._listen = listen
         self._dynamic_config = DynamicConfig(config)
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
@@ -95,8 +111,6 @@ class BrokerServer:
         async with AsyncExitStack() as undo:
             await self._start(undo)
             undo.pop_all()
-        gc.collect()
-        gc.freeze()
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
     async def stop(self) -> None:
@@ -118,7 +132,7 @@ class BrokerServer:
     async def _start(self, undo: AsyncExitStack) -> None:
         """Each part that holds something registers how it is let go, should a later one fail."""
         config = self.config
-        self._io_pool = ThreadIoPool(self._loop, config.node.num_io_threads)
+        self._io_pool = self._new_io_pool(self._loop, config.node.num_io_threads)
         undo.callback(self._io_pool.close)
         self._log_manager = self._new_log_manager()
         self._log_manager.lock()
@@ -146,6 +160,7 @@ class BrokerServer:
         self._expirer.start()
         self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
         self._maintenance.start()
+        self._dynamic_config.add_listener(self._apply_config)
         self._reactor.start()
 
     # -- the parts ------------------------------------------------------------------------------------------------
@@ -216,7 +231,7 @@ class BrokerServer:
             controller_id=self.node_id,
             incarnation_id=self._incarnation_id,
             listeners=[
-                Listener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
+                ControllerListener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
                 for each in self.config.controller_listeners
             ],
             features=[Feature(name, *levels) for name, levels in registration_features().items()],
@@ -283,6 +298,14 @@ class BrokerServer:
         for warning in self._dynamic_config.update(cluster=cluster, broker=broker):
             logger.warning("%s", warning)
 
+    def _apply_config(self, _before: BrokerConfig, config: BrokerConfig) -> None:
+        """Act on keys that change at run time; what topics inherit, partitions look up themselves.
+
+        num.network.threads is taken but changes nothing: processors share one thread, so their number is of no weight.
+        """
+        self._reactor.update_connection_limits(reactor_limits(config))
+        self._io_pool.resize(config.node.num_io_threads)
+
     def _new_reactor(self) -> Reactor:
         self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
         services = Services(
@@ -306,7 +329,7 @@ class BrokerServer:
             producer_ids=self._producer_ids,
         )
         limits = reactor_limits(self.config)
-        return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool)
+        return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)
 
     def _bind(self) -> None:
         """Bind the clients' listeners. The controller's is not bound: a quorum of one has nobody to talk to."""

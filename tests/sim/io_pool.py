@@ -14,6 +14,7 @@ class SimIoPool:
 
     def __init__(self, loop: SimLoop, *, worker_count: int = 8, call_ms: float = 0.05) -> None:
         self._loop = loop
+        self._worker_count = worker_count
         self._idle_count = worker_count
         self._call_ms = call_ms
         self._queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
@@ -23,21 +24,27 @@ class SimIoPool:
         self._queue.append((call, on_done))
         self._loop.call_soon(self._work)
 
+    def close(self) -> None:
+        """Run what still waits, in no time; as the threads' pool, a last time on the loop."""
+        while self._queue:
+            call, on_done = self._queue.popleft()
+            self._loop.call_soon(on_done, *_outcome(call))
+
+    def resize(self, worker_count: int) -> None:
+        self._idle_count += worker_count - self._worker_count
+        self._worker_count = worker_count
+
     @property
     def unfinished_count(self) -> int:
         return len(self._queue)
 
     def _work(self) -> None:
-        if not self._queue or not self._idle_count:
+        if not self._queue or self._idle_count <= 0:
             return
         self._idle_count -= 1
         call, on_done = self._queue.popleft()
-        result, error = None, None
         self._loop.blocked_ms_in_call.append(self._call_ms)
-        try:
-            result = call()
-        except Exception as raised:
-            error = raised
+        result, error = _outcome(call)
         duration_ms = self._loop.blocked_ms_in_call.pop()
         self._loop.call_later(duration_ms / 1000, self._finish, on_done, result, error)
 
@@ -46,3 +53,10 @@ class SimIoPool:
         self.finished_count += 1
         self._loop.call_soon(self._work)
         on_done(result, error)
+
+
+def _outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
