@@ -76,16 +76,16 @@ class ConsumerMember:
         return replace(self, member_epoch=member_epoch, previous_member_epoch=self.member_epoch, **changes)
 
     def renamed(self, member_id: str) -> "ConsumerMember":
-        """Return the member that takes a static member's place: all it had, under a new id and before its first epoch."""
+        """Return the member that takes a static member's place: all it had, under a new id, before its first epoch."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
     def departed(self) -> "ConsumerMember":
-        """Return the static member as it waits for its instance id; its partitions count as assigned from epoch 0 on."""
+        """Return the static member as it waits for its instance id; its partitions count as assigned from epoch 0."""
         assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """Return the epoch since which the member has the partition (or has still to revoke it), None when it has not."""
+        """Return the epoch since which the member has the partition (also one it has to revoke), None without it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
@@ -168,13 +168,15 @@ def _metadata_of(member: ConsumerMember) -> tuple[object, ...]:
 
 def _to_record(owned: OwnedPartitions) -> list[CurrentTopicPartitions]:
     return [
-        CurrentTopicPartitions(topic_id, sorted(partitions), [partitions[partition] for partition in sorted(partitions)])
+        CurrentTopicPartitions(
+            topic_id, sorted(partitions), [partitions[partition] for partition in sorted(partitions)]
+        )
         for topic_id, partitions in sorted(owned.items())
     ]
 
 
 def _from_record(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> OwnedPartitions:
-    """Read partitions with their epochs; records from before 4.3 have none, and count from the member's own epoch on."""
+    """Read partitions with their epochs; records from before 4.3 have none and count from the member's own epoch."""
     owned: dict[Uuid, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs or []

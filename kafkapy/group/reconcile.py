@@ -91,9 +91,7 @@ def _advance(
         if free:
             assigned[topic_id] = {**has, **dict.fromkeys(free, target.target_epoch)}
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _changed(
-        member, member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={})
-    )
+    return _changed(member, member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={}))
 
 
 def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reported | None) -> ConsumerMember:
@@ -142,7 +140,7 @@ def _still_owns(reported: Reported | None, revoked: OwnedPartitions) -> bool:
 
 
 def _changed(before: ConsumerMember, after: ConsumerMember) -> ConsumerMember:
-    """Return `before` where only the remembered epoch would change: a member that waits at its epoch is written once."""
+    """Return `before` where only the remembered epoch would change: a member that waits is written once."""
     if replace(after, previous_member_epoch=before.previous_member_epoch) == before:
         return before
     return after

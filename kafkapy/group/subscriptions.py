@@ -1,8 +1,8 @@
 """What a group subscribes to: topic names counted over its members, regular expressions resolved, and their hash.
 
-The hash is written with the group's epoch (ConsumerGroupMetadataValue.MetadataHash): when it no longer fits the cluster's
-metadata, a subscribed topic was created, deleted, grown or moved to other racks, and the group needs a new assignment.
-It is Kafka's own (KIP-1101), so that a coordinator of either kind continues with the other's groups without a rebalance.
+The hash is written with the group's epoch (ConsumerGroupMetadataValue.MetadataHash). Once it no longer fits the
+cluster's metadata, a subscribed topic was created, deleted, grown or moved to other racks, and the group needs a new
+assignment. It is Kafka's own (KIP-1101), so a coordinator of either kind continues the other's groups as they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -55,6 +55,13 @@ class Subscriptions:
             _decrement(self.names, name)
         if regex:
             _decrement(self.regexes, regex)
+
+    def forget_unused(self) -> list[str]:
+        """Drop what expressions matched that nobody subscribes to any more; return those expressions."""
+        unused = [regex for regex in self.resolved if regex not in self.regexes]
+        for regex in unused:
+            del self.resolved[regex]
+        return unused
 
     def topics(self) -> set[str]:
         """Return the names of all topics that the group subscribes to, existing or not."""

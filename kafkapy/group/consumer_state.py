@@ -1,0 +1,215 @@
+"""What the log says of a KIP-848 group. Requests read it; only replay changes it.
+
+Every record type of the group has one method here. A record may come from a log that was compacted in part, so replay
+takes each as it is and leaves judging to the requests. Source: KIP-848, schemas in protocol_specs/group_coordinator.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
+from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.subscriptions import ResolvedRegex, Subscriptions
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from kafkapy.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from kafkapy.protocol.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
+from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from kafkapy.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from kafkapy.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
+from kafkapy.protocol.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
+from kafkapy.protocol.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
+from kafkapy.protocol.messages.consumer_group_target_assignment_member_key import ConsumerGroupTargetAssignmentMemberKey
+from kafkapy.protocol.messages.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from kafkapy.protocol.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from kafkapy.protocol.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kafkapy.protocol.primitives import Message
+from kafkapy.types import Uuid
+
+INITIAL_EPOCH: Final = 1
+"""The group and assignment epoch of a group before its first record."""
+
+
+class GroupState(Enum):
+    """As DescribeGroups and ListGroups name it."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target assignment is older than the group."""
+    RECONCILING = "Reconciling"
+    """Members are on their way to the target."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroupLog:
+    """The group as its records describe it."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = INITIAL_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = INITIAL_EPOCH
+        self.assignment_timestamp_ms = 0
+        """When the target was computed (wall clock), 0 where that is not known."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance id."""
+        self.targets: dict[str, Assignment] = {}
+        self.subscriptions = Subscriptions()
+        self.has_partition_metadata_record = False
+        self.is_deleted = False
+        self._owners: dict[Uuid, dict[int, str]] = {}
+
+    @property
+    def state(self) -> GroupState:
+        if self.is_deleted:
+            return GroupState.DEAD
+        if not self.members:
+            return GroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members.get(member_id)
+
+    def owner(self, topic_id: Uuid, partition: int) -> str | None:
+        """Return the member that has the partition, or has still to revoke it."""
+        return self._owners.get(topic_id, {}).get(partition)
+
+    def is_owned(self, topic_id: Uuid, partition: int) -> bool:
+        return self.owner(topic_id, partition) is not None
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        """Return the member's target: by its instance id, where a static member has just been replaced."""
+        member_id: str | None = member.member_id
+        if member.instance_id is not None:
+            member_id = self.static_members.get(member.instance_id)
+        return EMPTY_ASSIGNMENT if member_id is None else self.targets.get(member_id, EMPTY_ASSIGNMENT)
+
+    def assignor_counts(self) -> dict[str, int]:
+        """Return how many members ask for each assignor."""
+        counts: dict[str, int] = {}
+        for member in self.members.values():
+            if member.server_assignor is not None:
+                counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
+        return counts
+
+    def replay(self, key: Message, value: Message | None) -> None:
+        """Apply one ConsumerGroup* record; `value` is None for a tombstone."""
+        _REPLAY[type(key)](self, key, value)
+
+    def _replay_member(
+        self, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+    ) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self._put(member, (member or ConsumerMember(key.member_id)).with_metadata(value))
+        elif member is not None:
+            self._remove(member)
+
+    def _replay_current(
+        self, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self._put(member, (member or ConsumerMember(key.member_id)).with_assignment(value))
+        elif member is not None:
+            self._put(member, member.without_assignment())
+
+    def _replay_epoch(self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
+        if value is None:
+            self.is_deleted = True
+            return
+        self.group_epoch = value.epoch
+        self.metadata_hash = value.metadata_hash
+
+    def _replay_target(
+        self, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
+    ) -> None:
+        if value is None:
+            self.targets.pop(key.member_id, None)
+        else:
+            self.targets[key.member_id] = {
+                topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
+            }
+
+    def _replay_target_epoch(
+        self, key: ConsumerGroupTargetAssignmentMetadataKey, value: ConsumerGroupTargetAssignmentMetadataValue | None
+    ) -> None:
+        self.assignment_epoch = -1 if value is None else value.assignment_epoch
+        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+    def _replay_regex(
+        self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    ) -> None:
+        resolved = self.subscriptions.resolved
+        if value is None:
+            resolved.pop(key.regular_expression, None)
+        else:
+            resolved[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+
+    def _replay_partition_metadata(self, key: ConsumerGroupPartitionMetadataKey, value: Message | None) -> None:
+        self.has_partition_metadata_record = value is not None
+
+    def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
+        self.members[after.member_id] = after
+        if before is not None:
+            self.subscriptions.remove(before.subscribed_topic_names, before.subscribed_topic_regex)
+            self._disown(before)
+        self.subscriptions.add(after.subscribed_topic_names, after.subscribed_topic_regex)
+        for topic_id, partition in _partitions(after):
+            self._owners.setdefault(topic_id, {})[partition] = after.member_id
+        if after.instance_id is not None:
+            self.static_members[after.instance_id] = after.member_id
+
+    def _remove(self, member: ConsumerMember) -> None:
+        del self.members[member.member_id]
+        self.subscriptions.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
+        self._disown(member)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for topic_id, partition in _partitions(member):
+            owners = self._owners.get(topic_id, {})
+            if owners.get(partition) == member.member_id:
+                del owners[partition]
+                if not owners:
+                    del self._owners[topic_id]
+
+
+def _partitions(member: ConsumerMember) -> Iterator[tuple[Uuid, int]]:
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+
+_REPLAY: Final[Mapping[type[Message], Callable[[ConsumerGroupLog, Any, Any], None]]] = {
+    ConsumerGroupMemberMetadataKey: ConsumerGroupLog._replay_member,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupLog._replay_current,
+    ConsumerGroupMetadataKey: ConsumerGroupLog._replay_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupLog._replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroupLog._replay_target_epoch,
+    ConsumerGroupRegularExpressionKey: ConsumerGroupLog._replay_regex,
+    ConsumerGroupPartitionMetadataKey: ConsumerGroupLog._replay_partition_metadata,
+}
+
+CONSUMER_GROUP_KEYS: Final[frozenset[type[Message]]] = frozenset(_REPLAY)
+"""The record types that belong to a KIP-848 group."""
