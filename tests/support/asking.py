@@ -1,7 +1,7 @@
 """Requests in one line, for tests that speak to a broker through a WireClient; one partition unless said otherwise."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -18,13 +18,24 @@ from tests.support.wire import WireClient
 READ_COMMITTED = 1
 EARLIEST, LATEST = -2, -1
 MAX_BYTES = 1 << 20
+UNKNOWN_TOPIC_OR_PARTITION = 3
+
+
+def until(is_done: Callable[[], bool]) -> None:
+    """Ask again until it is so; for what a broker does in its own time."""
+    deadline = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < deadline
 
 
 # -- topics ---------------------------------------------------------------------------------------------------------
 
 
 def create_topic(client: WireClient, name: str, partition_count: int = 1, **configs: str) -> bytes:
-    """Create a topic and return its id. Configs with underscores: cleanup_policy="compact"."""
+    """Create a topic, wait until it can be written to, and return its id. Configs: cleanup_policy="compact".
+
+    Apache Kafka's controller answers before its broker leads the partitions.
+    """
     topic = CreatableTopic(
         name=name,
         num_partitions=partition_count,
@@ -33,6 +44,8 @@ def create_topic(client: WireClient, name: str, partition_count: int = 1, **conf
     )
     (result,) = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics
     assert result.error_code == 0, result
+    for partition in range(partition_count):
+        until(lambda: list_offset(client, name, LATEST, partition=partition).error_code == 0)  # noqa: B023
     return bytes(result.topic_id)
 
 
@@ -40,6 +53,7 @@ def delete_topic(client: WireClient, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
     (result,) = client.call(request, 6).responses
     assert result.error_code == 0, result
+    until(lambda: list_offset(client, name, LATEST).error_code == UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def describe_topic(client: WireClient, name: str) -> Any:
