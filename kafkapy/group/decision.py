@@ -3,6 +3,7 @@
 Nothing of it leaves before the records (and all before them) are committed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from kafkapy.group.records import CoordinatorRecord
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to an earlier request that had to wait, by the token it came with. An ApiError answers with its code."""
+    """The answer to an earlier request that had to wait, by the token it came with. An ApiError is raised there."""
 
     token: int
     response: Any
@@ -19,11 +20,17 @@ class Reply:
 
 @dataclass(slots=True)
 class GroupDecision:
-    """`response` None says: the answer comes later, as a Reply under the request's token."""
+    """`response` None says: the answer comes later, as a Reply under the request's token (in this decision, even).
+
+    on_failed: called where the records could not be appended, with the error code that clients get: takes soft state
+    back, returns the replies that say so. Without it, `replies` and the request itself get that code. It must not
+    rely on anything having changed: nothing was replayed.
+    """
 
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    on_failed: Callable[[int], list[Reply]] | None = None
 
 
 @dataclass(slots=True, frozen=True)
