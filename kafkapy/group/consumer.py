@@ -8,7 +8,6 @@ coordinator finds in the log without a deadline gets a whole session from then o
 A partition has one owner at any time: see reconcile.py. Source: KIP-848, and Apache Kafka 4.3.1 where it is silent.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -30,6 +29,7 @@ from kafkapy.group.consumer_records import (
 )
 from kafkapy.group.consumer_state import ConsumerGroupLog, GroupState
 from kafkapy.group.decision import GroupDecision
+from kafkapy.group.group import CheckPartition
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.subscriptions import MetadataHashes, Subscriptions
@@ -39,15 +39,13 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerG
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from kafkapy.types import Uuid
 
+GROUP_TYPE: Final = "consumer"
 PROTOCOL_TYPE: Final = "consumer"
 COMMIT_VERSION_OF_MEMBERS: Final = 9
 """The first OffsetCommit that knows STALE_MEMBER_EPOCH; older ones are refused to members of this protocol."""
 
 FENCE_RETRY_MS: Final = 500
 """When an expired member is tried to be removed again, should its tombstones not have been written."""
-
-CheckPartition = Callable[[str, Uuid, int], None]
-"""Raises STALE_MEMBER_EPOCH for a partition (topic name, topic id, partition) that may not be committed."""
 
 
 class ConsumerGroup(ConsumerGroupLog):
@@ -66,6 +64,10 @@ class ConsumerGroup(ConsumerGroupLog):
         self._matched_topics: frozenset[str] | None = None
 
     @property
+    def group_type(self) -> str:
+        return GROUP_TYPE
+
+    @property
     def protocol_type(self) -> str:
         return PROTOCOL_TYPE
 
@@ -81,8 +83,8 @@ class ConsumerGroup(ConsumerGroupLog):
     def is_dead(self) -> bool:
         return self.state is GroupState.DEAD
 
-    def subscribed_topics(self) -> set[str]:
-        return self.subscriptions.topics()
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscriptions.topics()
 
     # Requests
 
@@ -293,6 +295,16 @@ class ConsumerGroup(ConsumerGroupLog):
                 member,
                 f"The received {kind} {member_epoch} does not match the expected member epoch {member.member_epoch}.",
             )
+
+    def on_offset_commit(self, member_id: str, now_ms: int) -> None:
+        """Do nothing: members of this protocol stay by their heartbeats alone."""
+
+    def check_offset_delete(self) -> None:
+        """Allow it at any time; the topics that members subscribe to are refused one by one (is_subscribed_to)."""
+
+    def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Return when an offset began to be unused (KIP-211): with its commit, whatever the group's state is."""
+        return commit_timestamp_ms
 
     def check_deletion(self) -> None:
         if not self.is_empty:

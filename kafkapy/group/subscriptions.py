@@ -17,7 +17,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 
 try:
-    import re2  # type: ignore[import-untyped, unused-ignore]
+    import re2
 except ImportError:  # pragma: no cover - google-re2 has wheels for the usual platforms only
     re2 = None
 

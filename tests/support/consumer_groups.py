@@ -133,13 +133,15 @@ class FakeConsumer:
         """Join, or join again, with nothing owned."""
         self.epoch, self.owned, self.told = 0, {}, None
         return self._exchange(
-            self.request(**{
-                "rebalance_timeout_ms": 60_000,
-                "subscribed_topic_names": self.topics,
-                "topic_partitions": [],
-                **self.fields,
-                **fields,
-            })
+            self.request(
+                **{
+                    "rebalance_timeout_ms": 60_000,
+                    "subscribed_topic_names": self.topics,
+                    "topic_partitions": [],
+                    **self.fields,
+                    **fields,
+                }
+            )
         )
 
     def beat(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:

@@ -5,7 +5,7 @@ each. Static members come first, by instance id, so that a member that comes bac
 Balance is per topic; nothing of the assignment before is looked at.
 """
 
-from kafkapy.group.assignors.spec import Assignment, GroupAssignment, GroupSpec
+from kafkapy.group.assignors.spec import GroupAssignment, GroupSpec
 from kafkapy.types import Uuid
 
 
@@ -21,7 +21,6 @@ def assign_ranges(spec: GroupSpec) -> GroupAssignment:
                 assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return assigned
-
 
 
 def _subscribers_by_topic(spec: GroupSpec) -> dict[Uuid, list[str]]:

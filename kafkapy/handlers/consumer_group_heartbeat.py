@@ -1,0 +1,47 @@
+"""ConsumerGroupHeartbeat 0-1: join, stay in, and leave a KIP-848 group; the answer brings the assignment.
+
+v1: the member makes its own id (KIP-1082); topics by regular expression (SubscribedTopicRegex).
+The topics that the member names it must be allowed to describe; what its expression matches is filtered by that.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.group.decision import Client, GroupDecision
+from kafkapy.group.shard import GroupShard
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.image import GROUP_VERSION
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+CONSUMER_PROTOCOL = "consumer"
+
+
+async def handle(
+    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    if not is_protocol_enabled(services):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, None)
+    authorizer = services.authorizer
+    if not authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
+
+    def may_describe(topic: str) -> bool:
+        return authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    if not all(map(may_describe, request.subscribed_topic_names or ())):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    client = Client(context.client_id or "", f"/{context.client_host}")
+    version = context.api_version
+
+    def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
+        return shard.consumer.heartbeat(request, version, client, now_ms, may_describe)
+
+    response: ConsumerGroupHeartbeatResponse = await services.groups.call(request.group_id, decide)
+    return response
+
+
+def is_protocol_enabled(services: Services) -> bool:
+    """Return whether the cluster has group.version 1 and the broker group.coordinator.rebalance.protocols allows it."""
+    has_feature = services.metadata.image.features.levels.get(GROUP_VERSION, 0) >= 1
+    return has_feature and CONSUMER_PROTOCOL in services.config.group.group_coordinator_rebalance_protocols
