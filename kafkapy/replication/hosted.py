@@ -32,6 +32,8 @@ class HostedPartitions:
     def __init__(self, node_id: int, log_manager: LogManager, log_config: LogConfigs) -> None:
         """`log_config(overrides)` gives the configuration of a topic with these overrides."""
         self.image: MetadataImage = EMPTY_IMAGE
+        self._is_starting = True
+        """While the first image is taken over: its partitions may have had a log here for long."""
         self._node_id = node_id
         self._log_manager = log_manager
         self._log_config = log_config
@@ -64,6 +66,7 @@ class HostedPartitions:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> list[HostedPartition]:
         """Follow the metadata; return the partitions whose waiting requests have to look again."""
+        self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         touched: list[HostedPartition] = []
         if delta.topics_changed is not None:
@@ -147,6 +150,7 @@ class HostedPartitions:
                 config,
                 now_ms,
                 directory_id=None if directory_id in RESERVED_DIRECTORIES else directory_id,
+                is_new=not self._is_starting,
             )
         except (ApiError, StorageError) as error:
             logger.error("Could not open the log of %s: %s", topic_partition, error)

@@ -260,18 +260,21 @@ class LogManager:
         now_ms: int,
         *,
         directory_id: Uuid | None = None,
+        is_new: bool = False,
     ) -> Log:
         """Return the partition's log, made where it is missing: in the directory asked for, or the emptiest.
 
-        Raises ApiError INCONSISTENT_TOPIC_ID where the log there belongs to another topic of that name; StorageError;
-        ApiError KAFKA_STORAGE_ERROR where no directory is online, or the log may be in one that is not.
+        is_new: the partition cannot have had a log here before. Raises ApiError INCONSISTENT_TOPIC_ID where the log
+        there belongs to another topic of that name; StorageError; ApiError KAFKA_STORAGE_ERROR where no directory is
+        online, or the log may be in one that is not: an empty one beside it would hide what it holds.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
-        if topic_partition in self.offline_logs or not self.live_directories:
+        may_be_offline = topic_partition in self.offline_logs or (self.offline_paths and not is_new)
+        if may_be_offline or not self.live_directories:
             raise ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
         directory = self._directory_for_new_log(directory_id)
         log = Log.open(
