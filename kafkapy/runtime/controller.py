@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Decision
 from kafkapy.metadata.bootstrap import decide_activation
 from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
@@ -273,7 +273,7 @@ class ControllerRuntime:
             return
         for records, values in self._batches(controller, decision):
             base_offset = controller.next_offset
-            last_offset = self._quorum.append(values, self._leader_epoch)
+            last_offset = self._append_to_quorum(values)
             assert last_offset == base_offset + len(records) - 1, f"appended at {last_offset}, expected {base_offset}"
             self._appended.append((base_offset, records))
             self._has_appended = True
@@ -283,6 +283,12 @@ class ControllerRuntime:
             except AssertionError as error:
                 self._fail(error)
                 raise
+
+    def _append_to_quorum(self, values: list[bytes]) -> int:
+        try:
+            return self._quorum.append(values, self._leader_epoch)
+        except StorageError as error:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}") from error
 
     def _batches(self, controller: Controller, decision: Decision[Any, Any]) -> Iterable[tuple[list[Any], list[bytes]]]:
         """Yield (records, encoded) of each batch: one where the decision is atomic, else as many as it takes."""

@@ -440,6 +440,7 @@ class Quorum:
         for _, future in waiters:
             if not future.done():
                 future.set_exception(error)
+        self._delivery.tell_end(self.leader_epoch)
         self._on_fatal(error)
 
     # ---- listeners

@@ -17,6 +17,7 @@ from kafkapy.types import OffsetAndEpoch
 
 logger = logging.getLogger(__name__)
 
+NO_LEADER_ID = -1
 READ_BYTES = 1 << 20
 """What is read of the log at a time to be delivered."""
 
@@ -116,6 +117,14 @@ class Delivery:
         else:
             return False
         return True
+
+    def tell_end(self, leader_epoch: int) -> None:
+        """Tell, out of turn, that this node leads no more because the quorum has failed."""
+        for listener in self.listeners:
+            try:
+                listener.on_leader_change(NO_LEADER_ID, leader_epoch)
+            except Exception:
+                logger.exception("A listener could not be told that the quorum has failed")
 
     def _tell_leader(self, notice: LeaderChanged) -> None:
         self._notice = None

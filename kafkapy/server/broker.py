@@ -19,12 +19,13 @@ from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError, ConfigError, StorageError
+from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.delta import MetadataDelta, difference
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
@@ -45,6 +46,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.producer_ids import ProducerIdManager
@@ -97,6 +99,7 @@ class BrokerServer:
         self._dynamic_config = DynamicConfig(config)
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
+        self._on_directory_failed: list[Callable[[str], None]] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -118,6 +121,7 @@ class BrokerServer:
         logger.info("Beginning controlled shutdown")
         await self._lifecycle.shut_down()
         self._reactor.stop_accepting()
+        await self._groups.close()
         self._replica_manager.shutdown()
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
@@ -149,15 +153,20 @@ class BrokerServer:
         self._load_logs()
         undo.callback(self._log_manager.close)
         self._replica_manager = self._new_replica_manager()
+        self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
+        self._groups = self._new_group_coordinator()
+        undo.push_async_callback(self._groups.close)
         self._follow_metadata()
         self._reactor = self._new_reactor()
         undo.callback(self._reactor.close)
         self._bind()
         self._lifecycle = self._new_lifecycle()
+        self._on_directory_failed.append(self._tell_of_failed_directory)
         undo.push_async_callback(self._lifecycle.close)
         await self._lifecycle.register()
         await self._lifecycle.unfence()
         self._expirer.start()
+        self._groups.start()
         self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
         self._maintenance.start()
         self._dynamic_config.add_listener(self._apply_config)
@@ -209,7 +218,7 @@ class BrokerServer:
             clock=self._clock,
             random=self._random,
             io_pool=self._io_pool,
-            on_fatal=self._fail,
+            on_fatal=self._quorum_failed,
             was_clean_shutdown=self._log_manager.take_clean_shutdown(config.metadata_log_dir),
         )
 
@@ -271,7 +280,7 @@ class BrokerServer:
         )
 
     def _new_replica_manager(self) -> ReplicaManager:
-        wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
+        self._wheel = wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
         self._expirer = Expirer(wheel, self._clock)
         return ReplicaManager(
             self.node_id,
@@ -279,6 +288,21 @@ class BrokerServer:
             log_config=self._dynamic_config.log_config,
             clock=self._clock,
             wheel=wheel,
+        )
+
+    def _new_group_coordinator(self) -> GroupCoordinator:
+        configs = self._controller
+        settings = GroupSettings(
+            lambda: self._dynamic_config.current.group,
+            lambda group_id: configs.image.configs.of(RESOURCE_GROUP, group_id),
+        )
+        return GroupCoordinator(
+            replica_manager=self._replica_manager,
+            settings=settings,
+            clock=self._clock,
+            random=self._random,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
         )
 
     def _follow_metadata(self) -> None:
@@ -291,6 +315,7 @@ class BrokerServer:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._update_dynamic_config(image)
         self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+        self._groups.apply_delta(delta, image)
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.of(RESOURCE_BROKER, "")
@@ -327,6 +352,7 @@ class BrokerServer:
                 new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),
             ),
             producer_ids=self._producer_ids,
+            groups=self._groups,
         )
         limits = reactor_limits(self.config)
         return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)
@@ -370,12 +396,22 @@ class BrokerServer:
 
     def _directory_failed(self, path: str) -> None:
         """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
-        self._replica_manager.handle_log_dir_failure(path)
+        for act in self._on_directory_failed:
+            act(path)
+        if path == self.config.metadata_log_dir or not self._log_manager.live_directories:
+            self._fail(StorageError(path, "the node cannot go on without it"))
+
+    def _tell_of_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:
             if directory.path == path and directory.directory_id is not None:
                 self._lifecycle.directory_failed(directory.directory_id)
-        if path == self.config.metadata_log_dir or not self._log_manager.live_directories:
-            self._fail(StorageError(path, "the node cannot go on without it"))
+
+    def _quorum_failed(self, error: BaseException) -> None:
+        """Without its metadata the node ends. What is in that directory is not closed cleanly: a start recovers it."""
+        self._fail(error)
+        for directory in self._log_manager.directories:
+            if directory.path == self.config.metadata_log_dir:
+                directory.state.go_offline(str(error))
 
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None and not self.failed.done():
