@@ -68,6 +68,7 @@ class Machine:
         self.config, _ = load(embedded_properties(log_dirs, ADDRESS[1], overrides))
         self.io_pool: SimIoPool
         self.server: BrokerServer
+        self._is_running = False
 
     def format(self) -> None:
         """Format the directories as `kafkapy start` does, unless they are; it is on the platter then."""
@@ -85,6 +86,17 @@ class Machine:
             listen=self._listen,
         )
         await self.server.start()
+        self._is_running = True
+
+    async def stop(self) -> None:
+        """Stop the server as on SIGTERM; one that is stopped already stays so."""
+        if self._is_running:
+            self._is_running = False
+            await self.server.stop()
+
+    @property
+    def has_failed(self) -> bool:
+        return self.server.failed is not None and self.server.failed.done()
 
     def connect(self) -> "KafkaClient":
         return KafkaClient(SimClient(self.network.connect(ADDRESS)), self)

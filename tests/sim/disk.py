@@ -255,9 +255,13 @@ class SimDisk:
         """Return how much of a write fits; zeros at the end of a file take no room, as preallocation does not."""
         if self.capacity_bytes is None:
             return length
-        used = sum(len(bytes(node.data).rstrip(b"\0")) for node in self._inodes(self.root))
+        used = self.used_bytes()
         grows = max(position + length - len(bytes(inode.data).rstrip(b"\0")), 0)
         return max(length - max(used + grows - self.capacity_bytes, 0), 0)
+
+    def used_bytes(self) -> int:
+        """Return what all files take."""
+        return sum(len(bytes(node.data).rstrip(b"\0")) for node in self._inodes(self.root))
 
     def _inodes(self, directory: _Directory) -> list[_Inode]:
         found = []

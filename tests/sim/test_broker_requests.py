@@ -24,7 +24,7 @@ def on_machine(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> Callable
             machine = Machine(loop)
             await machine.boot()
             await test(machine)
-            await machine.server.stop()
+            await machine.stop()
 
         run(main)
 
@@ -86,7 +86,7 @@ def test_no_socket_thread_or_file_of_the_system_is_used() -> None:
         fetched = await client.fetch(topic, 0)
         assert values_of(fetched) == [b"a" * 100_000]
         assert _of_the_system() == before
-        await machine.server.stop()
+        await machine.stop()
         log = machine.disk.read_file(f"{DATA_DIR}/orders-0/{0:020d}.log")
         assert log == bytes(fetched.records)
 
@@ -178,7 +178,7 @@ async def test_a_stop_answers_who_waits_and_refuses_who_comes(machine: Machine) 
     topic = await client.create_topic("orders")
     waiting = asyncio.create_task(client.fetch(topic, 0, max_wait_ms=60_000))
     await asyncio.sleep(0.1)
-    await machine.server.stop()
+    await machine.stop()
     assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership was given up first"
     with pytest.raises(ConnectionRefusedError):
         machine.connect()

@@ -99,7 +99,7 @@ def on_machine(test: Callable[[Machine, Stalls], Coroutine[Any, Any, None]], **p
             await test(machine, stalls)
             assert stalls.on_loop == []
             machine.disk.hook = None
-            await machine.server.stop()
+            await machine.stop()
 
         run(main)
 

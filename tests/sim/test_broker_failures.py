@@ -1,0 +1,178 @@
+"""A whole broker whose disk fails: what is told to clients, what goes offline, what goes on."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import StorageError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from tests.sim.broker_world import KafkaClient, Machine, Topic, values_of
+from tests.sim.loop import SimLoop, run
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+METADATA_DIR, FIRST_DIR, SECOND_DIR = "/metadata", "/first", "/second"
+GONE = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+"""Of a partition in a failed directory: the second once the controller has taken its leadership away."""
+PROPERTIES = {"log_dirs": f"{METADATA_DIR},{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": METADATA_DIR}
+
+
+def on_machine(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test on a machine with three log directories that has booted; it must come up again after."""
+
+    def call() -> None:
+        async def main(loop: SimLoop) -> None:
+            machine = Machine(loop, **PROPERTIES)
+            await machine.boot()
+            await test(machine)
+            await machine.stop()
+            machine.disk.heal()
+            await machine.boot()
+            await machine.stop()
+
+        run(main)
+
+    call.__name__ = test.__name__
+    return call
+
+
+async def offline_paths(client: KafkaClient) -> list[str]:
+    response = await client.call(DescribeLogDirsRequest(topics=[]), 4)
+    return [result.log_dir for result in response.results if result.error_code]
+
+
+@on_machine
+async def test_a_full_disk_refuses_an_append_and_serves_again_when_there_is_room(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    machine.disk.capacity_bytes = machine.disk.used_bytes() + 50_000
+    for _ in range(3):
+        refused = await client.produce(topic, b"x" * 100_000)
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert (await client.produce(topic, b"small")).base_offset == 1
+    machine.disk.heal()
+    assert (await client.produce(topic, b"x" * 100_000)).base_offset == 2
+    found = await client.read_all(topic)
+    assert [batch.base_offset for batch in found] == [0, 1, 2]
+    assert all(batch.is_valid() for batch in found)
+    assert await offline_paths(client) == []
+
+
+@on_machine
+async def test_an_idempotent_producer_may_try_again_after_a_full_disk(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    producer_id, producer_epoch = await client.init_producer_id()
+    producer = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+    assert (await client.produce(topic, b"0", base_sequence=0, **producer)).error_code == 0
+    machine.disk.fail("write", errno.ENOSPC, path="orders-0", times=1)
+    refused = await client.produce(topic, b"1", base_sequence=1, **producer)
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce(topic, b"1", base_sequence=1, **producer)).base_offset == 1
+    assert (await client.produce(topic, b"2", base_sequence=2, **producer)).base_offset == 2
+
+
+@on_machine
+async def test_a_full_disk_does_not_end_what_was_served(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    machine.disk.fail("write", errno.ENOSPC, path="orders-0", times=1000)
+    for _ in range(50):
+        assert (await client.produce(topic, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(0.1)
+    assert values_of(await client.fetch(topic, 0)) == [b"first"]
+    assert not machine.has_failed
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_failing_directory_takes_its_partitions_offline_and_no_others(operation: str) -> None:
+    @on_machine
+    async def test(machine: Machine) -> None:
+        client = machine.connect()
+        topics = [await client.create_topic(f"t{number}", flush_messages="1") for number in range(6)]
+        failing, beside = [topic for topic in topics if is_in(machine, topic, SECOND_DIR)][:2]
+        elsewhere = next(topic for topic in topics if is_in(machine, topic, FIRST_DIR))
+        waiting = asyncio.create_task(machine.connect().fetch(beside, 0, max_wait_ms=60_000))
+        machine.disk.fail(operation, errno.EIO, path=f"{SECOND_DIR}/{failing.name}-0")
+        await client.produce(failing, b"v")
+        await asyncio.sleep(2)
+        for topic in (failing, beside):
+            assert (await client.produce(topic, b"v")).error_code in GONE
+            assert (await client.fetch(topic, 0, max_wait_ms=100)).error_code in GONE
+            assert (await client.list_offset(topic, -1)).error_code in GONE
+        assert (await waiting).error_code in GONE
+        assert (await client.produce(elsewhere, b"v")).base_offset == 0
+        assert await offline_paths(client) == [SECOND_DIR]
+        created = await client.create_topic("later")
+        assert (await client.produce(created, b"v")).base_offset == 0
+        assert not machine.has_failed
+
+    test()
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_failing_metadata_directory_ends_the_node(operation: str) -> None:
+    @on_machine
+    async def test(machine: Machine) -> None:
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        await client.produce(topic, b"kept")
+        machine.disk.fail(operation, errno.EIO, path="__cluster_metadata-0")
+        assert (await create(client, "never")).error_code == ErrorCode.NOT_CONTROLLER
+        assert machine.server.failed is not None
+        error = await machine.server.failed
+        assert isinstance(error, StorageError)
+        assert METADATA_DIR in str(error)
+        await machine.stop()
+        assert not machine.disk.exists(f"{METADATA_DIR}/{CLEAN_SHUTDOWN}")
+        assert machine.disk.exists(f"{FIRST_DIR}/{CLEAN_SHUTDOWN}")
+        await machine.boot()
+        names = {each.name for each in (await machine.connect().call(MetadataRequest(topics=None), 12)).topics}
+        assert {"orders"} <= names <= {"orders", "never"}
+
+    test()
+
+
+@on_machine
+async def test_without_any_directory_left_the_node_ends(machine: Machine) -> None:
+    client = machine.connect()
+    topics = [await client.create_topic(f"t{number}") for number in range(6)]
+    for directory in (METADATA_DIR, FIRST_DIR, SECOND_DIR):
+        (topic, *_) = [topic for topic in topics if is_in(machine, topic, directory)]
+        machine.disk.fail("write", errno.EIO, path=f"{topic.name}-0/")
+        await client.produce(topic, b"v")
+    assert machine.server.failed is not None
+    assert isinstance(await machine.server.failed, StorageError)
+
+
+def is_in(machine: Machine, topic: Topic, directory: str) -> bool:
+    return machine.disk.exists(f"{directory}/{topic.name}-0")
+
+
+async def create(client: KafkaClient, name: str) -> Any:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1)], timeout_ms=30_000)
+    return (await client.call(request, 7)).topics[0]
+
+
+@on_machine
+async def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(machine: Machine) -> None:
+    client = machine.connect()
+    topics = [await client.create_topic(f"t{number}") for number in range(6)]
+    for topic in topics:
+        await client.produce(topic, b"v")
+    await machine.stop()
+    machine.disk.fail("open", errno.EIO, path=f"{SECOND_DIR}/t", times=100)
+    await machine.boot()
+    client = machine.connect()
+    for topic in topics:
+        answer = await client.fetch(topic, 0)
+        assert (answer.error_code in GONE) == is_in(machine, topic, SECOND_DIR), topic
+    assert await offline_paths(client) == [SECOND_DIR]
+    assert not machine.has_failed
