@@ -16,11 +16,6 @@ from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 
-try:
-    import re2
-except ImportError:  # pragma: no cover - google-re2 has wheels for the usual platforms only
-    re2 = None
-
 _TOPIC_HASH_VERSION: Final = b"\x00"
 
 
@@ -153,11 +148,13 @@ def compile_regex(regex: str) -> Any:
 
     Raises INVALID_REGULAR_EXPRESSION, also where this installation has no RE2.
     """
-    if re2 is None:
+    try:
+        import re2  # its wheel is for the usual platforms only, and most brokers never need it
+    except ImportError:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` cannot be evaluated: this broker runs without google-re2.",
-        )
+        ) from None
     options = re2.Options()
     options.log_errors = False
     try:

@@ -1,0 +1,663 @@
+"""Scenarios of KIP-848 groups: who gets what when, and which requests are refused with what."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.group.consumer_members import MemberState
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from kafkapy.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
+from kafkapy.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
+from tests.support.consumer_groups import FakeConsumer, GroupWorld, error_of, image_of, image_with, settle, topic_id
+
+SESSION_MS = 45_000
+
+
+def names_of(records: list[Any]) -> list[str]:
+    """Return the records' types, tombstones with a minus before."""
+    return [
+        ("" if record.value is not None else "-") + record.key.NAME.removeprefix("ConsumerGroup").removesuffix("Key")
+        for record in records
+    ]
+
+
+def test_first_member_gets_everything_at_once() -> None:
+    world = GroupWorld(image_of(foo=2, bar=1))
+    consumer = FakeConsumer(world, "a", "foo", "bar", "missing")
+
+    response = consumer.join()
+
+    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", 2, 5_000)
+    assert consumer.partitions() == [("bar", 0), ("foo", 0), ("foo", 1)]
+    assert names_of(world.written) == [
+        "MemberMetadata",
+        "Metadata",
+        "TargetAssignmentMember",
+        "TargetAssignmentMetadata",
+        "CurrentMemberAssignment",
+    ]
+    assert world.group().state_name == "Stable"
+
+
+def test_member_id_is_made_by_the_server_in_version_0_only() -> None:
+    world = GroupWorld(image_of(foo=2))
+    request = FakeConsumer(world, "", "foo").request(
+        rebalance_timeout_ms=1_000, subscribed_topic_names=["foo"], topic_partitions=[]
+    )
+
+    assert error_of(world.send, request, 1) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+    assert len(world.send(request, 0).member_id) == 22
+
+
+def test_second_member_waits_until_the_first_has_revoked() -> None:
+    world = GroupWorld(image_of(foo=4))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+
+    second.join()
+    assert (second.epoch, second.partitions()) == (3, [])
+    assert world.group().members["b"].state is MemberState.UNRELEASED_PARTITIONS
+
+    first.beat()
+    assert (first.epoch, first.partitions()) == (2, [("foo", 0), ("foo", 1)])
+    second.beat()
+    assert second.partitions() == []
+
+    first.beat()
+    second.beat()
+    assert (first.epoch, second.partitions()) == (3, [("foo", 2), ("foo", 3)])
+    assert world.group().state_name == "Stable"
+
+
+def test_heartbeat_that_changes_nothing_writes_nothing_and_names_no_assignment() -> None:
+    world = GroupWorld(image_of(foo=4))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    consumer.beat()
+
+    response = consumer.beat()
+
+    assert (response.assignment, world.written) == (None, [])
+
+
+def test_full_request_is_answered_with_the_assignment() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+
+    response = consumer.beat(
+        rebalance_timeout_ms=60_000, subscribed_topic_names=["foo"], topic_partitions=consumer.report()
+    )
+
+    assert response.assignment is not None
+    assert world.written == []
+
+
+def test_leaving_member_gives_its_partitions_to_the_others() -> None:
+    world = GroupWorld(image_of(foo=4))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    settle(first, second)
+
+    response = second.leave()
+    first.beat()
+
+    assert response.member_epoch == -1
+    assert len(first.partitions()) == 4
+
+
+def test_last_member_leaves_an_empty_group() -> None:
+    world = GroupWorld(image_of(foo=4))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+
+    consumer.leave()
+
+    assert names_of(world.written) == [
+        "-CurrentMemberAssignment",
+        "-TargetAssignmentMember",
+        "-MemberMetadata",
+        "Metadata",
+    ]
+    assert (world.group().state_name, world.group().is_empty) == ("Empty", True)
+    assert world.group().group_epoch == 3
+
+
+def test_deletion_of_an_empty_group_leaves_nothing() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    assert error_of(world.group().check_deletion)[0] == ErrorCode.NON_EMPTY_GROUP
+    consumer.leave()
+    world.group().check_deletion()
+
+    for record in world.group().tombstone_records():
+        world.consumer.replay(record.key, record.value)
+
+    assert world.groups == {}
+
+
+def test_member_is_removed_when_its_session_ends() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    world.pass_time(1)
+    world.pass_time(30_000)
+    first.beat()
+
+    assert world.pass_time(SESSION_MS - 30_002) == []
+    written = world.pass_time(2)
+
+    assert names_of(written) == ["-CurrentMemberAssignment", "-TargetAssignmentMember", "-MemberMetadata", "Metadata"]
+    assert list(world.group().members) == ["a"]
+    assert error_of(second.beat) == (ErrorCode.UNKNOWN_MEMBER_ID, "Member b is not a member of group g.")
+
+
+def test_session_timeout_is_the_groups_own_where_it_has_one() -> None:
+    world = GroupWorld(image_of(foo=2))
+    world.group_configs["g"] = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
+    consumer = FakeConsumer(world, "a", "foo")
+
+    assert consumer.join().heartbeat_interval_ms == 7_000
+    consumer.beat()
+    assert world.pass_time(49_999) == []
+    assert world.pass_time(1) != []
+
+
+def test_member_that_does_not_revoke_in_time_is_removed() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first = FakeConsumer(world, "a", "foo", rebalance_timeout_ms=20_000)
+    second = FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    stuck = first.request()
+    world.send(stuck)
+
+    world.pass_time(19_999)
+    world.send(stuck)
+    assert "a" in world.group().members
+    world.pass_time(1)
+    second.beat()
+
+    assert list(world.group().members) == ["b"]
+    assert len(second.partitions()) == 2
+
+
+def test_new_coordinator_gives_everyone_a_whole_session_and_goes_on_with_the_revocation() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first = FakeConsumer(world, "a", "foo", rebalance_timeout_ms=20_000)
+    second = FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    world.send(first.request())
+    world.pass_time(15_000)
+
+    world.restart()
+    world.pass_time(0)
+    world.pass_time(19_999)
+    assert set(world.group().members) == {"a", "b"}
+    world.pass_time(1)
+
+    assert set(world.group().members) == {"b"}
+    world.pass_time(SESSION_MS - 20_000)
+    assert world.group().is_empty
+
+
+def test_fenced_member_rejoins_with_its_id() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+
+    response = consumer.join()
+
+    assert response.member_epoch == 2
+    assert consumer.partitions() == [("foo", 0), ("foo", 1)]
+
+
+def test_answer_that_was_lost_is_given_again() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    first.beat()
+    epoch_before = first.epoch
+    first.beat()
+    assert first.epoch == epoch_before + 1
+
+    first.epoch = epoch_before
+    response = first.beat(topic_partitions=first.report())
+
+    assert response.member_epoch == epoch_before + 1
+
+
+@pytest.mark.parametrize(("epoch", "word"), [(5, "greater"), (1, "smaller")])
+def test_member_at_another_epoch_is_fenced(epoch: int, word: str) -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+
+    assert error_of(consumer.beat, member_epoch=epoch) == (
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
+        "(2). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def test_assignment_waits_for_the_interval() -> None:
+    world = GroupWorld(image_of(foo=2), group_consumer_assignment_interval_ms=1_000)
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+
+    second.join()
+    assert (second.epoch, world.group().state_name) == (2, "Assigning")
+    world.pass_time(1_000)
+    settle(first, second)
+
+    assert (first.epoch, second.epoch, world.group().state_name) == (3, 3, "Stable")
+    assert len(second.partitions()) == 1
+
+
+def test_topic_that_comes_is_noticed() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo", "bar")
+    consumer.join()
+
+    world.image = image_of(2, foo=3, bar=1)
+    consumer.beat()
+
+    assert consumer.partitions() == [("bar", 0), ("foo", 0), ("foo", 1), ("foo", 2)]
+
+
+def test_topic_that_goes_is_taken_from_its_members() -> None:
+    world = GroupWorld(image_of(foo=2, bar=1))
+    consumer = FakeConsumer(world, "a", "foo", "bar")
+    consumer.join()
+
+    world.image = image_of(2, foo=2)
+    settle(consumer)
+
+    assert consumer.partitions() == [("foo", 0), ("foo", 1)]
+    assert world.group().members["a"].assigned.keys() == {topic_id("foo")}
+
+
+def test_topic_made_anew_is_another_topic() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+
+    new_id = b"n" * 16
+    world.image = image_with({"foo": (new_id, 1)}, 2)
+    settle(consumer)
+
+    assert consumer.owned == {new_id: {0}}
+
+
+def test_other_topics_leave_the_group_alone() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    consumer.beat()
+
+    world.image = image_of(2, foo=2, bar=5)
+    consumer.beat()
+
+    assert world.written == []
+
+
+def test_member_that_subscribes_to_less_gives_the_rest_up() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    consumer = FakeConsumer(world, "a", "foo", "bar")
+    consumer.join()
+
+    consumer.beat(subscribed_topic_names=["foo"])
+    consumer.beat()
+
+    assert consumer.partitions() == [("foo", 0)]
+    assert world.group().state_name == "Stable"
+
+
+def test_expression_subscribes_to_what_matches_and_to_what_comes_to_match() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo.*")
+
+    consumer.join()
+    assert consumer.partitions() == [("foo", 0)]
+    world.image = image_of(2, foo=1, bar=1, food=2)
+    world.pass_time(10_001)
+    consumer.beat()
+
+    assert consumer.partitions() == [("foo", 0), ("food", 0), ("food", 1)]
+    assert world.group().subscriptions.resolved["foo.*"].version == 2
+
+
+def test_expressions_are_not_matched_again_at_every_new_topic() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo.*")
+    consumer.join()
+    consumer.beat()
+
+    world.image = image_of(2, foo=1, food=1)
+    world.pass_time(5_000)
+    consumer.beat()
+
+    assert world.written == []
+
+
+def test_expression_that_nobody_has_any_more_is_forgotten() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    first = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo")
+    second = FakeConsumer(world, "b", subscribed_topic_names=None, subscribed_topic_regex="bar")
+    first.join()
+    second.join()
+
+    first.beat(subscribed_topic_regex="bar")
+    assert "-RegularExpression" in names_of(world.written)
+    settle(first, second)
+    assert world.group().subscriptions.resolved.keys() == {"bar"}
+    second.leave()
+    assert "-RegularExpression" not in names_of(world.written)
+    first.leave()
+
+    assert "-RegularExpression" in names_of(world.written)
+    assert world.group().subscriptions.topics() == set()
+
+
+def test_invalid_expression_leaves_the_group_untouched() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="(foo")
+
+    assert error_of(consumer.join)[0] == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert world.groups == {}
+
+
+def test_static_member_comes_back_to_its_partitions_under_a_new_id() -> None:
+    world = GroupWorld(image_of(foo=4))
+    first, second = FakeConsumer(world, "a", "foo", instance_id="i"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    settle(first, second)
+    before = first.partitions()
+
+    assert first.leave(-2).member_epoch == -2
+    settle(second)
+    again = FakeConsumer(world, "c", "foo", instance_id="i")
+    again.join()
+    settle(again, second)
+
+    assert again.partitions() == before
+    assert set(world.group().members) == {"b", "c"}
+    assert world.group().group_epoch == world.group().assignment_epoch
+
+
+def test_static_member_that_stays_away_loses_its_partitions() -> None:
+    world = GroupWorld(image_of(foo=1))
+    consumer = FakeConsumer(world, "a", "foo", instance_id="i")
+    consumer.join()
+    consumer.leave(-2)
+    world.pass_time(0)
+
+    world.pass_time(SESSION_MS)
+
+    assert world.group().is_empty
+    assert world.group().static_members == {}
+
+
+def test_instance_id_that_is_in_use_is_refused() -> None:
+    world = GroupWorld(image_of(foo=1))
+    FakeConsumer(world, "a", "foo", instance_id="i").join()
+    other = FakeConsumer(world, "b", "foo", instance_id="i")
+
+    assert error_of(other.join) == (
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        "Static member b with instance id i cannot join the group because the instance id is owned by a member.",
+    )
+    fenced = (ErrorCode.FENCED_INSTANCE_ID, "Static member b with instance id i was fenced by member a.")
+    assert error_of(other.beat, member_epoch=2) == (ErrorCode.UNRELEASED_INSTANCE_ID, error_of(other.join)[1])
+    other.epoch = 2
+    assert error_of(other.beat) == fenced
+    assert error_of(other.leave) == fenced
+
+
+def test_unknown_instance_and_member_and_group() -> None:
+    world = GroupWorld(image_of(foo=1))
+    stranger = FakeConsumer(world, "x", "foo")
+    stranger.epoch = 3
+    assert error_of(stranger.beat) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+    FakeConsumer(world, "a", "foo").join()
+
+    assert error_of(stranger.leave) == (ErrorCode.UNKNOWN_MEMBER_ID, "Member x is not a member of group g.")
+    assert error_of(stranger.beat, instance_id="j") == (ErrorCode.UNKNOWN_MEMBER_ID, "Instance id j is unknown.")
+
+
+def test_full_group_takes_nobody_else() -> None:
+    world = GroupWorld(image_of(foo=1), group_consumer_max_size=1)
+    first = FakeConsumer(world, "a", "foo")
+    first.join()
+
+    assert error_of(FakeConsumer(world, "b", "foo").join) == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        "The consumer group has reached its maximum capacity of 1 members.",
+    )
+    first.beat()
+
+
+INVALID = [
+    ({"member_id": ""}, "MemberId can't be empty."),
+    ({"group_id": " "}, "GroupId can't be empty."),
+    ({"instance_id": ""}, "InstanceId can't be empty."),
+    ({"rack_id": ""}, "RackId can't be empty."),
+    ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+    ({"topic_partitions": None}, "TopicPartitions must be empty when (re-)joining."),
+    (
+        {"subscribed_topic_names": None},
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    ),
+    ({"member_epoch": -2}, "InstanceId can't be null."),
+    ({"member_epoch": -3}, "MemberEpoch is invalid."),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), INVALID)
+def test_invalid_request_says_what_to_change(fields: dict[str, Any], message: str) -> None:
+    world = GroupWorld(image_of(foo=1))
+    valid = {
+        "group_id": "g",
+        "member_id": "a",
+        "rebalance_timeout_ms": 1,
+        "subscribed_topic_names": ["foo"],
+        "topic_partitions": [],
+    }
+
+    assert error_of(world.send, ConsumerGroupHeartbeatRequest(**{**valid, **fields})) == (
+        ErrorCode.INVALID_REQUEST,
+        message,
+    )
+    assert world.groups == {}
+
+
+def test_unknown_assignor_is_refused_with_the_known_ones() -> None:
+    world = GroupWorld(image_of(foo=1))
+
+    assert error_of(FakeConsumer(world, "a", "foo", server_assignor="best").join) == (
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        "ServerAssignor best is not supported. Supported assignors: uniform, range.",
+    )
+
+
+def test_assignor_that_most_members_ask_for_is_used() -> None:
+    world = GroupWorld(image_of(foo=2, bar=2))
+    consumers = [FakeConsumer(world, name, "foo", "bar", server_assignor="range") for name in "ab"]
+    consumers.append(FakeConsumer(world, "c", "foo", "bar", server_assignor="uniform"))
+    for consumer in consumers:
+        consumer.join()
+    settle(*consumers)
+
+    assert world.consumer.describe("g").assignor_name == "range"
+    assert consumers[0].partitions() == [("bar", 0), ("foo", 0)]
+
+
+def test_description_shows_members_with_what_they_have_and_are_to_have() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo", instance_id="i", rack_id="r")
+    first.join()
+    second.join()
+    first.beat()
+
+    described = world.consumer.describe("g")
+
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
+    members = {member.member_id: member for member in described.members}
+    assert [topic.partitions for topic in members["a"].assignment.topic_partitions] == [[0, 1]]
+    assert [topic.partitions for topic in members["a"].target_assignment.topic_partitions] == [[0]]
+    assert (members["b"].instance_id, members["b"].rack_id, members["b"].member_type) == ("i", "r", 1)
+    assert members["b"].client_host == "/127.0.0.1"
+
+
+def test_unknown_group_is_described_as_not_found() -> None:
+    described = GroupWorld().consumer.describe("nobody")
+
+    assert (described.error_code, described.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        "Consumer group nobody not found.",
+    )
+
+
+def test_commit_is_checked_by_the_epoch_of_the_partitions_assignment() -> None:
+    world = GroupWorld(image_of(foo=2))
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    settle(first, second)
+    group = world.group()
+
+    assert group.check_offset_commit("b", None, 3) is None
+    older = group.check_offset_commit("a", None, 2)
+    assert older is not None
+    older("foo", topic_id("foo"), 0)
+    assert error_of(older, "foo", topic_id("foo"), 1) == (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        "Partition foo-1 is not assigned or pending revocation for member.",
+    )
+    too_old = group.check_offset_commit("b", None, 2)
+    assert too_old is not None
+    assert error_of(too_old, "foo", topic_id("foo"), 1)[0] == ErrorCode.STALE_MEMBER_EPOCH
+    assert error_of(group.check_offset_commit, "a", None, 4) == (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        "Received member epoch 4 is newer than current member epoch 3.",
+    )
+    assert error_of(group.check_offset_commit, "x", None, 3)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(group.check_offset_commit, "", None, -1)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(group.check_offset_commit, "a", None, 3, version=8)[0] == ErrorCode.UNSUPPORTED_VERSION
+    assert group.check_offset_commit("", None, -1, is_transactional=True) is None
+
+
+def test_fetch_is_checked_by_the_member_epoch() -> None:
+    world = GroupWorld(image_of(foo=2))
+    FakeConsumer(world, "a", "foo").join()
+    group = world.group()
+
+    group.check_offset_fetch(None, -1)
+    group.check_offset_fetch("a", 2)
+    assert error_of(group.check_offset_fetch, "a", 1) == (
+        ErrorCode.STALE_MEMBER_EPOCH,
+        "The received member epoch 1 does not match the expected member epoch 2.",
+    )
+    assert error_of(group.check_offset_fetch, "x", 2)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_anyone_may_commit_to_an_empty_group() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    consumer.leave()
+
+    assert world.group().check_offset_commit("", None, -1) is None
+
+
+def test_assignment_without_epochs_counts_from_the_members_own() -> None:
+    world = GroupWorld(image_of(foo=2))
+    FakeConsumer(world, "a", "foo").join()
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=7, previous_member_epoch=6, assigned_partitions=[TopicPartitions(topic_id("foo"), [0, 1], [])]
+    )
+
+    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", "a"), value)
+
+    assert world.group().members["a"].assigned == {topic_id("foo"): {0: 7, 1: 7}}
+
+
+def test_state_of_a_later_version_is_kept_as_unknown() -> None:
+    world = GroupWorld(image_of(foo=2))
+
+    world.consumer.replay(
+        ConsumerGroupCurrentMemberAssignmentKey("g", "a"), ConsumerGroupCurrentMemberAssignmentValue(2, 1, 77)
+    )
+
+    assert world.group().members["a"].state is MemberState.UNKNOWN
+
+
+def test_tombstones_of_what_is_not_there_are_passed_over() -> None:
+    world = GroupWorld()
+
+    world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", "a"), None)
+    world.consumer.replay(ConsumerGroupMetadataKey("g"), None)
+
+    assert world.groups == {}
+
+
+def test_subscription_metadata_of_kafka_4_0_is_removed_when_the_group_moves_on() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    world.consumer.replay(ConsumerGroupPartitionMetadataKey("g"), ConsumerGroupPartitionMetadataValue())
+
+    world.image = image_of(2, foo=3)
+    consumer.beat()
+
+    assert "-PartitionMetadata" in names_of(world.written)
+    assert not world.group().has_partition_metadata_record
+
+
+def test_group_is_the_same_after_its_log_is_read_again() -> None:
+    world = GroupWorld(image_of(foo=5, food=2))
+    consumers = [
+        FakeConsumer(world, "a", "foo"),
+        FakeConsumer(world, "b", "foo", instance_id="i"),
+        FakeConsumer(world, "c", subscribed_topic_names=None, subscribed_topic_regex="foo.*"),
+    ]
+    for consumer in consumers:
+        consumer.join()
+    settle(*consumers)
+    before = world.group()
+
+    world.restart()
+
+    after = world.group()
+    assert after is not before
+    for field in ("members", "targets", "subscriptions", "static_members", "group_epoch", "metadata_hash", "_owners"):
+        assert getattr(after, field) == getattr(before, field), field
+
+
+def test_failed_write_leaves_the_group_to_be_compared_with_the_metadata_again() -> None:
+    world = GroupWorld(image_of(foo=2))
+    consumer = FakeConsumer(world, "a", "foo")
+    consumer.join()
+    world.image = image_of(2, foo=3)
+    world.commit = lambda decision: []  # type: ignore[method-assign]
+    world.send(consumer.request())
+
+    del world.commit
+    consumer.beat()
+
+    assert len(consumer.partitions()) == 3

@@ -1,0 +1,112 @@
+"""Subscriptions: the metadata hash against Apache Kafka's, regular expressions by RE2's rules."""
+
+from dataclasses import replace
+from struct import pack
+
+import pytest
+
+from kafkapy.group.subscriptions import MetadataHashes, Subscriptions, compile_regex, resolve
+from kafkapy.group.xxh3 import xxh3_64
+from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
+from kafkapy.metadata.persistent import PersistentMap
+from kafkapy.metadata.registrations import BrokerRegistration, PartitionRegistration
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
+from kafkapy.types import ONE_UUID
+from tests.support.consumer_groups import error_of, image_of
+
+
+def cluster_image(name: str, most: int, least: int, replicas: list[list[int]], racks: dict[int, str]) -> MetadataImage:
+    partitions = {
+        index: PartitionRegistration.from_record(
+            PartitionRecord(replicas=brokers, isr=brokers, leader=brokers[0], directories=[ONE_UUID] * len(brokers))
+        )
+        for index, brokers in enumerate(replicas)
+    }
+    topic = TopicImage(name, pack(">qq", most, least), partitions)
+    brokers = {
+        node_id: BrokerRegistration.from_record(RegisterBrokerRecord(broker_id=node_id, rack=rack))
+        for node_id, rack in racks.items()
+    }
+    return MetadataImage(
+        cluster=ClusterImage(brokers),
+        topics=TopicsImage(PersistentMap({name: topic}), PersistentMap({topic.topic_id: topic})),
+    )
+
+
+KAFKA_HASHES = [
+    # name, id, replicas of each partition, racks, what hash4j makes of them in the order of Kafka 4.3.1
+    ("foo", 0x0102030405060708, 0x1112131415161718, [[1]] * 3, {}, -8832753732432981234),
+    ("orders.é", -5, 77, [[2, 1], [2, 3]] * 3, {1: "a", 2: "rack-b", 3: "zz"}, 8127479288821432862),
+    ("big", 1, 2, [[1]] * 1000, {}, -6759383717138596542),
+]
+
+
+@pytest.mark.parametrize(("name", "most", "least", "replicas", "racks", "topic_hash"), KAFKA_HASHES)
+def test_hash_of_a_topic_is_kafkas(
+    name: str, most: int, least: int, replicas: list[list[int]], racks: dict[int, str], topic_hash: int
+) -> None:
+    image = cluster_image(name, most, least, replicas, racks)
+
+    assert MetadataHashes().of({name, "missing"}, image) == xxh3_64(pack("<q", topic_hash))
+
+
+def test_hash_of_a_group_is_that_of_its_topics_in_order_of_name() -> None:
+    # Kafka's Utils.computeGroupHash of a: -9, b: 123, c: 5
+    assert xxh3_64(pack("<3q", -9, 123, 5)) == -2347878840786390684
+
+
+def test_hash_of_nothing_is_zero() -> None:
+    assert MetadataHashes().of({"missing"}, image_of()) == 0
+
+
+def test_hash_follows_a_topic_that_grows() -> None:
+    hashes = MetadataHashes()
+
+    assert hashes.of({"foo"}, image_of(foo=3)) == hashes.of({"foo"}, image_of(foo=3))
+    assert hashes.of({"foo"}, image_of(foo=3)) != hashes.of({"foo"}, image_of(foo=4))
+
+
+@pytest.mark.parametrize(
+    ("names", "regexes", "member_count", "is_homogeneous"),
+    [
+        ({"foo": 2, "bar": 2}, {}, 2, True),
+        ({"foo": 2, "bar": 1}, {}, 2, False),
+        ({}, {}, 2, True),
+        ({}, {"f.*": 2}, 2, True),
+        ({}, {"f.*": 1, "b.*": 1}, 2, False),
+        ({"foo": 1}, {"f.*": 2}, 2, False),
+        ({}, {"f.*": 1}, 2, False),
+    ],
+)
+def test_group_is_homogeneous_where_all_subscribe_alike(
+    names: dict[str, int], regexes: dict[str, int], member_count: int, is_homogeneous: bool
+) -> None:
+    assert Subscriptions(names, regexes).is_homogeneous(member_count) == is_homogeneous
+
+
+def test_expression_matches_whole_names_that_the_member_may_see() -> None:
+    image = image_of(7, foo=1, foobar=1, barfoo=1, food=1)
+
+    resolved = resolve({"foo.*"}, image, 1_000, lambda topic: topic != "food")["foo.*"]
+
+    assert resolved.topics == {"foo", "foobar"}
+    assert (resolved.version, resolved.timestamp_ms) == (7, 1_000)
+
+
+@pytest.mark.parametrize("regex", ["(abc", "[z-a]", "a**", "(?=ahead)"])
+def test_invalid_expression_is_refused_with_its_fault(regex: str) -> None:
+    code, message = error_of(compile_regex, regex)
+
+    assert code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert message is not None
+    assert message.startswith(f"SubscribedTopicRegex `{regex}` is not a valid regular expression: ")
+
+
+def test_hash_of_a_topic_is_kept_while_its_image_is() -> None:
+    hashes = MetadataHashes()
+    image = image_of(foo=3)
+    first = hashes.of({"foo"}, image)
+
+    assert hashes.of({"foo"}, replace(image, cluster=ClusterImage())) == first
