@@ -25,12 +25,15 @@ class GroupDecision:
     on_failed: called where the records could not be appended, with the error code that clients get: takes soft state
     back, returns the replies that say so. Without it, `replies` and the request itself get that code. It must not
     rely on anything having changed: nothing was replayed.
+
+    is_atomic: all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be.
     """
 
     response: Any = None
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     on_failed: Callable[[int], list[Reply]] | None = None
+    is_atomic: bool = True
 
 
 @dataclass(slots=True, frozen=True)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.metadata.topics import INTERNAL_TOPICS
 from kafkapy.protocol.error_code import ErrorCode
@@ -25,6 +26,16 @@ def create_topics_soon(services: Services, names: Sequence[str]) -> None:
     if wanted:
         request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
         services.controller.write_soon(lambda controller, _: controller.topics.decide_create(request), _log_failures)
+
+
+async def create_topic(services: Services, name: str) -> None:
+    """Have the controller create the topic and wait until the metadata has it; what fails is logged."""
+    request = CreateTopicsRequest(topics=[creatable_topic(services, name)])
+    try:
+        response = await services.controller.write(lambda controller, _: controller.topics.decide_create(request))
+        _log_failures(response)
+    except ApiError as error:
+        _log_failures(error)
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:

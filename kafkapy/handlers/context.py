@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.coordinator import GroupCoordinator
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
     from kafkapy.seams import Clock, IoPool, Random
@@ -96,3 +97,4 @@ class Services:
     replica_manager: "ReplicaManager"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
+    groups: "GroupCoordinator"

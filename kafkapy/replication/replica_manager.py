@@ -24,7 +24,7 @@ from kafkapy.replication.hosted import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role
 from kafkapy.seams import Clock
 from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.timer.purgatory import Purgatory
+from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -151,6 +151,11 @@ class ReplicaManager:
             timeout_ms=max(timeout_ms, 0),
             now_ms=self._clock.monotonic_ms(),
         )
+
+    def wait_for_commit(self, operation: DelayedOperation, partition: HostedPartition, *, timeout_ms: int) -> None:
+        """Have an operation look again whenever the partition's high watermark or role changes, until it completes."""
+        now_ms = self._clock.monotonic_ms()
+        self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
     def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> None:
         partition, response = append.partition, append.response

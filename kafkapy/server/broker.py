@@ -19,12 +19,13 @@ from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError, ConfigError, StorageError
+from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.delta import MetadataDelta, difference
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
@@ -45,6 +46,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.producer_ids import ProducerIdManager
@@ -119,6 +121,7 @@ class BrokerServer:
         logger.info("Beginning controlled shutdown")
         await self._lifecycle.shut_down()
         self._reactor.stop_accepting()
+        await self._groups.close()
         self._replica_manager.shutdown()
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
@@ -151,6 +154,8 @@ class BrokerServer:
         undo.callback(self._log_manager.close)
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
+        self._groups = self._new_group_coordinator()
+        undo.push_async_callback(self._groups.close)
         self._follow_metadata()
         self._reactor = self._new_reactor()
         undo.callback(self._reactor.close)
@@ -161,6 +166,7 @@ class BrokerServer:
         await self._lifecycle.register()
         await self._lifecycle.unfence()
         self._expirer.start()
+        self._groups.start()
         self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
         self._maintenance.start()
         self._dynamic_config.add_listener(self._apply_config)
@@ -274,7 +280,7 @@ class BrokerServer:
         )
 
     def _new_replica_manager(self) -> ReplicaManager:
-        wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
+        self._wheel = wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
         self._expirer = Expirer(wheel, self._clock)
         return ReplicaManager(
             self.node_id,
@@ -282,6 +288,21 @@ class BrokerServer:
             log_config=self._dynamic_config.log_config,
             clock=self._clock,
             wheel=wheel,
+        )
+
+    def _new_group_coordinator(self) -> GroupCoordinator:
+        configs = self._controller
+        settings = GroupSettings(
+            lambda: self._dynamic_config.current.group,
+            lambda group_id: configs.image.configs.of(RESOURCE_GROUP, group_id),
+        )
+        return GroupCoordinator(
+            replica_manager=self._replica_manager,
+            settings=settings,
+            clock=self._clock,
+            random=self._random,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
         )
 
     def _follow_metadata(self) -> None:
@@ -294,6 +315,7 @@ class BrokerServer:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._update_dynamic_config(image)
         self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+        self._groups.apply_delta(delta, image)
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.of(RESOURCE_BROKER, "")
@@ -330,6 +352,7 @@ class BrokerServer:
                 new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),
             ),
             producer_ids=self._producer_ids,
+            groups=self._groups,
         )
         limits = reactor_limits(self.config)
         return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)

@@ -1,0 +1,219 @@
+"""What is asked of a shard's offsets: commit, fetch, delete, and their expiry (KIP-211).
+
+The handlers have resolved topic ids, asked the authorizer and refused topics and partitions that do not exist; here
+the group is asked whether the member may, and records are made. Errors of a whole request are raised as ApiError.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.group import CheckPartition, Group
+from kafkapy.group.offsets import NO_TIMESTAMP, CommittedOffset, OffsetStore, offset_record, offset_tombstone
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.settings import GroupSettings
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
+from kafkapy.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
+from kafkapy.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkapy.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kafkapy.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kafkapy.types import ZERO_UUID, Uuid
+
+NO_OFFSET = -1
+NO_RETENTION_TIME = -1
+GROUP_ID_NOT_FOUND_SINCE = 9
+"""The first OffsetCommit whose clients know GROUP_ID_NOT_FOUND; older ones read ILLEGAL_GENERATION."""
+MS_PER_MINUTE = 60_000
+
+
+class OffsetRequests:
+    """The offsets of a shard's groups. `groups` is the shard's own map."""
+
+    def __init__(
+        self,
+        groups: dict[str, Any],
+        settings: GroupSettings,
+        *,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.store = OffsetStore()
+        self._groups: dict[str, Group] = groups
+        self._settings = settings
+        self._wall_ms = wall_ms
+
+    # -- OffsetCommit ---------------------------------------------------------------------------------------------
+
+    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> GroupDecision:
+        """Decide OffsetCommit. An offset of -1 is one like any other, as in Kafka."""
+        check = self._check_commit(request, version, now_ms)
+        wall_ms = self._wall_ms()
+        expire_ms = NO_TIMESTAMP
+        if request.retention_time_ms != NO_RETENTION_TIME:
+            expire_ms = wall_ms + request.retention_time_ms
+        max_metadata = self._settings.config.offset_metadata_max_bytes
+        records: list[CoordinatorRecord] = []
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            answer = OffsetCommitResponseTopic(topic.name, topic.topic_id, [])
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                code = ErrorCode.NONE
+                if partition.committed_metadata is not None and len(partition.committed_metadata) > max_metadata:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    if check is not None:
+                        check(topic.name, topic.topic_id, partition.partition_index)
+                    value = _commit_value(partition, topic.topic_id, wall_ms, expire_ms)
+                    records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
+                answer.partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
+        return GroupDecision(response, records)
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return None  # replay of the first record makes a simple group
+            if version >= GROUP_ID_NOT_FOUND_SINCE:
+                raise group_not_found(request.group_id)
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        check = group.check_offset_commit(
+            request.member_id, request.group_instance_id, generation, version=version, is_transactional=False
+        )
+        group.on_offset_commit(request.member_id, now_ms)
+        return check
+
+    # -- OffsetFetch ----------------------------------------------------------------------------------------------
+
+    def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """Return one group's part of OffsetFetch: the topics asked for, or all where `topics` is None.
+
+        require_stable: a partition whose offset a transaction may still change says UNSTABLE_OFFSET_COMMIT (KIP-447).
+        """
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(request.member_id, request.member_epoch)
+        elif request.topics is None:
+            return OffsetFetchResponseGroup(group_id, [])
+        topics = self._all_topics(group_id) if request.topics is None else request.topics
+        offsets = self.store.of_group(group_id) if group is not None else {}
+        unstable = self.store.open_partitions(group_id) if require_stable else {}
+        answers = []
+        for topic in topics:
+            of_topic = offsets.get(topic.name, {})
+            partitions = []
+            for partition in topic.partition_indexes:
+                if (topic.name, partition) in unstable:
+                    answer = _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                else:
+                    answer = _fetched(partition, of_topic.get(partition), topic.topic_id)
+                partitions.append(answer)
+            answers.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions))
+        return OffsetFetchResponseGroup(group_id, answers)
+
+    def _all_topics(self, group_id: str) -> list[OffsetFetchRequestTopics]:
+        return [
+            OffsetFetchRequestTopics(name, ZERO_UUID, list(partitions))
+            for name, partitions in self.store.of_group(group_id).items()
+        ]
+
+    # -- OffsetDelete ---------------------------------------------------------------------------------------------
+
+    def delete(self, request: OffsetDeleteRequest) -> GroupDecision:
+        """Decide OffsetDelete: offsets of topics that the group is not subscribed to (KIP-496)."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise group_not_found(request.group_id)
+        group.check_offset_delete()
+        decision = GroupDecision(OffsetDeleteResponse())
+        for topic in request.topics:
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
+            if code == ErrorCode.NONE:
+                decision.records += self._deletions(request.group_id, topic)
+            partitions = [OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
+            decision.response.topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
+        return decision
+
+    def _deletions(self, group_id: str, topic: OffsetDeleteRequestTopic) -> list[CoordinatorRecord]:
+        unstable = self.store.open_partitions(group_id)
+        return [
+            offset_tombstone(group_id, topic.name, each.partition_index)
+            for each in topic.partitions
+            if self.store.get(group_id, topic.name, each.partition_index) is not None
+            or (topic.name, each.partition_index) in unstable
+        ]
+
+    # -- expiry ---------------------------------------------------------------------------------------------------
+
+    def expired(self, group: Group) -> tuple[list[CoordinatorRecord], bool]:
+        """Return the tombstones of the group's expired offsets, and whether none are left behind them."""
+        group_id = group.group_id
+        wall_ms = self._wall_ms()
+        unstable = self.store.open_partitions(group_id)
+        records: list[CoordinatorRecord] = []
+        is_all = not unstable
+        for topic, partitions in self.store.of_group(group_id).items():
+            is_subscribed = group.is_subscribed_to(topic)
+            for partition, committed in partitions.items():
+                is_kept = is_subscribed or (topic, partition) in unstable
+                if not is_kept and self._has_expired(group, committed, wall_ms):
+                    records.append(offset_tombstone(group_id, topic, partition))
+                else:
+                    is_all = False
+        return records, is_all
+
+    def _has_expired(self, group: Group, committed: CommittedOffset, wall_ms: int) -> bool:
+        unused_since_ms = group.offsets_unused_since_ms(committed.value.commit_timestamp)
+        if unused_since_ms is None:
+            return False
+        if committed.value.expire_timestamp != NO_TIMESTAMP:
+            return wall_ms >= committed.value.expire_timestamp
+        return wall_ms - unused_since_ms >= self._settings.config.offsets_retention_minutes * MS_PER_MINUTE
+
+
+def group_not_found(group_id: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def _commit_value(
+    partition: OffsetCommitRequestPartition, topic_id: Uuid, wall_ms: int, expire_ms: int
+) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+        wall_ms,
+        expire_ms,
+        topic_id,
+    )
+
+
+def _fetched(partition: int, committed: CommittedOffset | None, topic_id: Uuid) -> OffsetFetchResponsePartitions:
+    """Return the committed offset; one that was committed for another topic of this name is none."""
+    if committed is None:
+        return _no_offset(partition, ErrorCode.NONE)
+    value = committed.value
+    if value.topic_id != topic_id and ZERO_UUID not in (value.topic_id, topic_id):
+        return _no_offset(partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata)
+
+
+def _no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition, NO_OFFSET, NO_OFFSET, "", code)

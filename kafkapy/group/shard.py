@@ -1,0 +1,186 @@
+"""The groups of one `__consumer_offsets` partition: what requests decide, and what its records say.
+
+Decide, append, replay: methods that answer requests return a GroupDecision and leave what the log describes as it is;
+`replay` alone changes that. Soft state (sessions, joins that wait) is the groups' own and changes at once. Requests
+about members go to `classic` and `consumer`, the two kinds of groups; those about offsets to `offsets`; what is asked
+of any kind is here. Records of share and streams groups, which live elsewhere in this broker, are passed over.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer_requests import ConsumerGroups, is_consumer_group_record
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.group import Group
+from kafkapy.group.offset_requests import OffsetRequests, group_not_found
+from kafkapy.group.offsets import NO_PRODUCER_ID
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.settings import GroupSettings
+from kafkapy.group.simple import ClassicGroups
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.messages.describe_groups_response import DescribedGroup
+from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
+from kafkapy.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
+from kafkapy.protocol.messages.list_groups_response import ListedGroup
+from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
+from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
+from kafkapy.protocol.primitives import Message
+from kafkapy.seams import Random
+from kafkapy.types import Uuid
+
+DEAD: Final = "Dead"
+GROUP_ID_NOT_FOUND_SINCE: Final = 6
+"""The first DescribeGroups that says of an unknown group that it is unknown; older ones call it dead."""
+
+
+class GroupShard:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        metadata: Callable[[], MetadataImage],
+        random: Random,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.settings = settings
+        self.metadata = metadata
+        self.wall_ms = wall_ms
+        self.groups: dict[str, Any] = {}
+        """By id, of all kinds (Group)."""
+        self.offsets = OffsetRequests(self.groups, settings, wall_ms=wall_ms)
+        self.classic = ClassicGroups(self.groups, settings, random=random, wall_ms=wall_ms, now_ms=now_ms)
+        self.consumer = ConsumerGroups(self.groups, settings, metadata=metadata, random=random, wall_ms=wall_ms)
+        self._deadlines: list[tuple[int, str]] = []
+        self._noted: dict[str, int] = {}
+        """The earliest deadline in the heap of each group."""
+
+    # -- all kinds of groups --------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+        """Return the groups in one of the states and of one of the types, whatever their case; empty means any."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        return [
+            ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.group_type)
+            for group in self._all()
+            if (not states or group.state_name.lower() in wanted_states)
+            and (not types or group.group_type in wanted_types)
+        ]
+
+    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+        """Return one group for DescribeGroups, which knows classic groups only; any other is dead, or not found."""
+        try:
+            return self.classic.describe(group_id)
+        except ApiError as error:
+            if version < GROUP_ID_NOT_FOUND_SINCE:
+                return DescribedGroup(group_id=group_id, group_state=DEAD)
+            return DescribedGroup(error.code, error.message, group_id=group_id, group_state=DEAD)
+
+    def delete_group(self, group_id: str) -> GroupDecision:
+        """Decide the deletion of a group that is empty, with all of its offsets. Raises ApiError."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise group_not_found(group_id)
+        group.check_deletion()
+        records = [*self.offsets.store.tombstones(group_id), *group.tombstone_records()]
+        return GroupDecision(True, records, is_atomic=False)
+
+    def forget_topic(self, topic: str, topic_id: Uuid) -> GroupDecision:
+        """Decide what the deletion of a topic means: its offsets go."""
+        return GroupDecision(records=self.offsets.store.tombstones_of_topic(topic, topic_id), is_atomic=False)
+
+    def expire(self, group_id: str) -> GroupDecision:
+        """Decide the expiry of one group's offsets (KIP-211); where it keeps none and is empty, it goes, too."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return GroupDecision()
+        records, is_all = self.offsets.expired(group)
+        if is_all and group.is_empty:
+            records += group.tombstone_records()
+        return GroupDecision(records=records, is_atomic=False)
+
+    def _all(self) -> Iterable[Group]:
+        return self.groups.values()
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def note_deadline(self, group_id: str) -> None:
+        """Look when the group wants to be woken; called after whatever may have made that earlier."""
+        group = self.groups.get(group_id)
+        deadline_ms = None if group is None else group.deadline_ms()
+        if deadline_ms is None:
+            return
+        noted_ms = self._noted.get(group_id)
+        if noted_ms is None or deadline_ms < noted_ms:
+            self._noted[group_id] = deadline_ms
+            heapq.heappush(self._deadlines, (deadline_ms, group_id))
+
+    def on_loaded(self, now_ms: int) -> None:
+        """The log has been replayed and requests begin: members' sessions start anew."""
+        self.classic.on_loaded(now_ms)
+        for group_id in self.groups:
+            self.note_deadline(group_id)
+
+    def deadline_ms(self) -> int | None:
+        """Return when on_time wants to be called next (monotonic); may be early."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def due_groups(self, now_ms: int) -> list[str]:
+        """Take the groups that wanted to be woken by now. Each gets its on_time, then note_deadline."""
+        due: dict[str, None] = {}
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            deadline_ms, group_id = heapq.heappop(self._deadlines)
+            if self._noted.get(group_id) == deadline_ms:
+                del self._noted[group_id]
+                due[group_id] = None
+        return [group_id for group_id in due if group_id in self.groups]
+
+    def on_time(self, group_id: str, now_ms: int) -> GroupDecision:
+        """Decide what the time means for one group: sessions and rebalances that are over."""
+        group = self.groups[group_id]
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.on_time(group, now_ms)
+        return self.classic.on_time(group, now_ms)
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Apply one record; `record_offset` is its place in `__consumer_offsets`."""
+        key, value = record.key, record.value
+        if type(key) is OffsetCommitKey:
+            assert value is None or type(value) is OffsetCommitValue
+            self._replay_offset(key, value, record_offset, producer_id)
+        elif type(key) is GroupMetadataKey:
+            self.classic.replay(key, value)
+        elif is_consumer_group_record(key):
+            self.consumer.replay(key, value)
+        elif type(key) is LegacyOffsetCommitKey:
+            current_key, current_value = _modernized(key, value)
+            self._replay_offset(current_key, current_value, record_offset, producer_id)
+
+    def _replay_offset(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
+    ) -> None:
+        if value is not None and key.group not in self.groups:
+            self.groups[key.group] = self.classic.make_simple(key.group)
+        self.offsets.store.replay(key, value, record_offset, producer_id)
+
+    def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
+        """Apply the end of a transaction that committed offsets here."""
+        self.offsets.store.replay_marker(producer_id, is_commit=is_commit)
+
+
+def _modernized(key: Message, value: Message | None) -> tuple[OffsetCommitKey, OffsetCommitValue | None]:
+    """Return a record of type 0 as one of type 1: of another name, otherwise alike."""
+    old_key: Any = key
+    current_key = OffsetCommitKey(old_key.group, old_key.topic, old_key.partition)
+    if value is None:
+        return current_key, None
+    old: Any = value
+    return current_key, OffsetCommitValue(old.offset, metadata=old.metadata, commit_timestamp=old.commit_timestamp)

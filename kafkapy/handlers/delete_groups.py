@@ -1,0 +1,23 @@
+"""DeleteGroups 0-2: groups without members, with all that they have committed."""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
+from kafkapy.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+
+async def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = [await _delete(services, context, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    return DeleteGroupsResponse(results=results)
+
+
+async def _delete(services: Services, context: RequestContext, group_id: str) -> DeletableGroupResult:
+    if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, group_id):
+        return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    try:
+        await services.groups.call(group_id, lambda shard, token, now_ms: shard.delete_group(group_id))
+    except ApiError as error:
+        return DeletableGroupResult(group_id, error.code)
+    return DeletableGroupResult(group_id)

@@ -1,0 +1,32 @@
+"""DescribeGroups 0-6: classic groups with their members.
+
+v3: authorized operations (KIP-430). v4: static members. v6: a group that is not there, or is no classic one, says
+GROUP_ID_NOT_FOUND and why (KIP-1043); before, it looks like a dead one.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_operations
+
+
+async def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = [await _describe(services, context, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = authorized_operations(
+                    services.authorizer, context, ResourceType.GROUP, group.group_id
+                )
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _describe(services: Services, context: RequestContext, group_id: str) -> DescribedGroup:
+    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
+    try:
+        return await services.groups.read(group_id, lambda shard: shard.describe_group(group_id, context.api_version))
+    except ApiError as error:
+        return DescribedGroup(error.code, error.message, group_id=group_id)

@@ -1,0 +1,81 @@
+"""FindCoordinator 0-6: which broker coordinates a group; the first question about groups creates `__consumer_offsets`.
+
+v1: coordinators of transactions, too. v4: several keys at once (KIP-699), each with its own error. v6: coordinators of
+share groups (KIP-932). A topic that is being created, or whose partition has no leader yet: COORDINATOR_NOT_AVAILABLE,
+and the client asks again. Transactions and share groups are not coordinated here yet: the same answer.
+
+Named deviation: where the topic is missing, the answer waits for its creation, a few milliseconds. Apache Kafka answers
+COORDINATOR_NOT_AVAILABLE at once, and a client's first commit then takes as long as it waits to ask again (librdkafka:
+two seconds).
+"""
+
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.auto_create import GROUP_METADATA_TOPIC, create_topic
+from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+BATCHED_SINCE: Final = 4
+SHARE_SINCE: Final = 6
+NO_NODE: Final = (-1, "", -1)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if context.api_version >= BATCHED_SINCE:
+        found = [await _coordinator(services, context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    only = await _coordinator(services, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=ErrorCode(only.error_code).message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+async def _coordinator(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    code = ErrorCode.NONE
+    try:
+        node_id, host, port = await _find(services, context, key_type, key)
+    except ApiError as error:
+        (node_id, host, port), code = NO_NODE, ErrorCode(error.code)
+    return Coordinator(key, node_id, host, port, code)
+
+
+async def _find(services: Services, context: RequestContext, key_type: int, key: str) -> tuple[int, str, int]:
+    """Return id, host and port of the broker. Raises ApiError."""
+    _check_key(services, context, key_type, key)
+    if key_type != GROUP:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if GROUP_METADATA_TOPIC not in services.metadata.image.topics.by_name:
+        await create_topic(services, GROUP_METADATA_TOPIC)
+    image = services.metadata.image
+    topic = image.topics.by_name.get(GROUP_METADATA_TOPIC)
+    if topic is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = topic.partitions.get(services.groups.partition_of(key))
+    view = ClusterView(image.cluster, context.listener_name)
+    if partition is None or partition.leader not in view.alive:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return partition.leader, *endpoint_of(view.alive[partition.leader], context.listener_name)
+
+
+def _check_key(services: Services, context: RequestContext, key_type: int, key: str) -> None:
+    authorize = services.authorizer.authorize
+    if key_type == GROUP and not authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, key):
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if key_type == TRANSACTION and not authorize(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if key_type not in (GROUP, TRANSACTION, SHARE) or (key_type == SHARE and context.api_version < SHARE_SINCE):
+        raise ApiError(ErrorCode.INVALID_REQUEST)

@@ -1,0 +1,22 @@
+"""ListGroups 0-5: the groups that this broker coordinates.
+
+v4: filtered by state (KIP-518). v5: group types, and a filter on them (KIP-848). A broker that still reads a part of
+its groups says COORDINATOR_LOAD_IN_PROGRESS rather than to leave some out.
+"""
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
+from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+
+async def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    groups = await services.groups.read_all(
+        lambda shard: shard.list_groups(request.states_filter, request.types_filter)
+    )
+    authorize = services.authorizer.authorize
+    if not authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        groups = [
+            group for group in groups if authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
+    return ListGroupsResponse(groups=groups)

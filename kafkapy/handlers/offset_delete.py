@@ -1,0 +1,58 @@
+"""OffsetDelete 0: committed offsets of a group that no longer wants their topics (KIP-496).
+
+Refused where a member is subscribed to the topic (GROUP_SUBSCRIBED_TO_TOPIC), and for groups with members whose
+subscriptions the broker cannot read (NON_EMPTY_GROUP).
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.image import TopicImage
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkapy.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+
+async def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused = OffsetDeleteResponse()
+    request.topics = _deletable(services, context, request.topics, refused)
+    response: OffsetDeleteResponse = await services.groups.call(
+        request.group_id, lambda shard, token, now_ms: shard.offsets.delete(request)
+    )
+    response.topics += refused.topics
+    return response
+
+
+def _deletable(
+    services: Services,
+    context: RequestContext,
+    topics: list[OffsetDeleteRequestTopic],
+    refused: OffsetDeleteResponse,
+) -> list[OffsetDeleteRequestTopic]:
+    """Return the topics with the partitions that exist; put the others into `refused`."""
+    images = services.metadata.image.topics.by_name
+    deletable = []
+    for topic in topics:
+        image: TopicImage | None = images.get(topic.name)
+        unknown = [each for each in topic.partitions if image is None or each.partition_index not in image.partitions]
+        if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.TOPIC, topic.name):
+            refused.topics.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
+        if unknown:
+            of_unknown = OffsetDeleteRequestTopic(topic.name, unknown)
+            refused.topics.append(_failed(of_unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        known = [each for each in topic.partitions if image is not None and each.partition_index in image.partitions]
+        if known:
+            deletable.append(OffsetDeleteRequestTopic(topic.name, known))
+    return deletable
+
+
+def _failed(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
+    partitions = [OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
+    return OffsetDeleteResponseTopic(topic.name, partitions)

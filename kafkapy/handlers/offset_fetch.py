@@ -1,0 +1,147 @@
+"""OffsetFetch 1-10: what groups have committed.
+
+v2: no topics means all of them; an error of the whole. v5: leader epochs. v7: require_stable (KIP-447): a partition
+that an open transaction may still move says UNSTABLE_OFFSET_COMMIT. v8: several groups (KIP-709), each with its error.
+v9: member id and epoch of KIP-848. v10: topics by id. A group or partition that has none: offset -1.
+"""
+
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kafkapy.protocol.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.types import ZERO_UUID
+
+BATCHED_SINCE: Final = 8
+TOPIC_IDS_SINCE: Final = 10
+TOP_LEVEL_ERROR_SINCE: Final = 2
+
+
+async def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.api_version >= BATCHED_SINCE:
+        groups = [await _fetch(services, context, group, request.require_stable) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    asked = OffsetFetchRequestGroup(
+        request.group_id,
+        topics=None
+        if request.topics is None
+        else [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics],
+    )
+    return _of_one(asked, await _fetch(services, context, asked, request.require_stable), context.api_version)
+
+
+async def _fetch(
+    services: Services, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        return OffsetFetchResponseGroup(asked.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused: list[OffsetFetchResponseTopics] = []
+    if asked.topics is not None:
+        asked.topics = _allowed(services, context, asked.topics, refused)
+    try:
+        answer = await services.groups.read(
+            asked.group_id, lambda shard: shard.offsets.fetch(asked, require_stable=require_stable)
+        )
+    except ApiError as error:
+        return OffsetFetchResponseGroup(asked.group_id, error_code=_told(error.code))
+    if asked.topics is None:
+        answer.topics = _visible(services, context, answer.topics)
+    answer.topics += refused
+    return answer
+
+
+def _told(code: int) -> int:
+    """Clients before 3.9 do not ask again at COORDINATOR_NOT_AVAILABLE: they look for the coordinator at this one."""
+    return ErrorCode.NOT_COORDINATOR if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+
+
+def _allowed(
+    services: Services,
+    context: RequestContext,
+    topics: list[OffsetFetchRequestTopics],
+    refused: list[OffsetFetchResponseTopics],
+) -> list[OffsetFetchRequestTopics]:
+    """Return the topics, by name, that the client may see; put the others into `refused`."""
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    uses_ids = context.api_version >= TOPIC_IDS_SINCE
+    by_id = services.metadata.image.topics.by_id
+    allowed = []
+    for topic in topics:
+        image = by_id.get(topic.topic_id) if uses_ids else None
+        if image is not None:
+            topic.name = image.name
+        if uses_ids and image is None:
+            refused.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not access.allows(topic.name):
+            refused.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        else:
+            allowed.append(topic)
+    return allowed
+
+
+def _visible(
+    services: Services, context: RequestContext, topics: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """Return which of a group's topics the client may see; by id, only those that exist can be told."""
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    visible = [topic for topic in topics if access.allows(topic.name)]
+    if context.api_version < TOPIC_IDS_SINCE:
+        return visible
+    by_name = services.metadata.image.topics.by_name
+    known = []
+    for topic in visible:
+        image = by_name.get(topic.name)
+        if image is not None:
+            topic.topic_id = image.topic_id
+            known.append(topic)
+    return known
+
+
+def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+    partitions = [_no_offset(partition, code) for partition in topic.partition_indexes]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+
+def _no_offset(partition: int, code: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition, -1, -1, "", code)
+
+
+def _of_one(asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    """Return the answer as versions before 8 have it; in version 1, each partition carries the group's error."""
+    topics = group.topics
+    if group.error_code and version < TOP_LEVEL_ERROR_SINCE:
+        topics = [_failed(topic, group.error_code) for topic in asked.topics or ()]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        each.partition_index,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
+                        each.metadata,
+                        each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+        error_code=group.error_code,
+    )
