@@ -173,12 +173,15 @@ class Partition(Generic[LogT]):
     # -- may this request be served here? -------------------------------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> int:
-        """Return the error code of a request that needs the leader at the epoch it names, NONE when this is it."""
+        """Return the error code of a request that needs the leader at the epoch it names, NONE when this is it.
+
+        A negative epoch names none, as in Apache Kafka.
+        """
         if self.role is Role.OFFLINE:
             return KAFKA_STORAGE_ERROR
         if self.role is Role.GONE:
             return UNKNOWN_TOPIC_OR_PARTITION
-        if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             return FENCED_LEADER_EPOCH if current_leader_epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH
         if self.role is not Role.LEADER:
             return NOT_LEADER_OR_FOLLOWER

@@ -80,6 +80,7 @@ def test_leader_epochs_only_rise_and_old_ones_are_fenced(directory: Path, topic:
             (now + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
             (now, 0),
             (-1, 0),
+            (-5, 0),
         ):
             asked = {"current_leader_epoch": stale_or_new}
             assert fetch(client, topic, **asked).error_code == code
