@@ -5,8 +5,8 @@ The periods are Kafka's keys. Syncs run in the IO pool; what walks all logs yiel
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
@@ -37,6 +37,8 @@ class LogMaintenance:
         self._clock = clock
         self._io_pool = io_pool
         self._tasks: list[asyncio.Task[None]] = []
+        self._at_work: set[asyncio.Task[None]] = set()
+        """What a worker is at. It is waited for at a stop: two must not write one file."""
 
     def start(self) -> None:
         log, logs = self._config.log, self._log_manager
@@ -56,13 +58,13 @@ class LogMaintenance:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._at_work, return_exceptions=True)
         self._tasks.clear()
 
     async def flush_due(self) -> None:
         """Make durable what flush.messages, flush.ms or a rolled segment calls for."""
         for flush in self._log_manager.flush_due(self._clock.wall_ms()):
-            await self._flush(flush)
+            await self._to_the_end(self._flush(flush))
 
     async def clean_up(self) -> None:
         """Apply retention to every log."""
@@ -76,15 +78,29 @@ class LogMaintenance:
     async def _flush(self, flush: "Flush") -> None:
         try:
             await run_in_pool(self._io_pool, flush.run)
+        except (ApiError, StorageError) as error:
+            logger.warning("%s", error.message)
         finally:
             flush.log.complete_flush(flush, self._clock.wall_ms())
 
     async def _write(self, prepare: "Callable[[], list[CheckpointWrite]]") -> None:
         for write in prepare():
-            try:
-                await run_in_pool(self._io_pool, write.run)
-            except StorageError as error:
-                write.directory.state.go_offline(error.message)
+            await self._to_the_end(self._write_checkpoint(write))
+
+    async def _write_checkpoint(self, write: "CheckpointWrite") -> None:
+        try:
+            await run_in_pool(self._io_pool, write.run)
+        except ApiError as error:
+            logger.warning("%s", error.message)
+        except StorageError as error:
+            write.directory.state.go_offline(error.message)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what must not be left halfway, even where who waits for it is stopped."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+        await asyncio.shield(task)
 
     async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
         """Take a step each period. A directory that fails meanwhile is offline already; the others go on."""

@@ -304,7 +304,8 @@ class Quorum:
     def append(self, records: list[bytes], leader_epoch: int) -> int:
         """Append as ONE batch (atomic; framed records of metadata.record_serde), return the last offset. A plain call.
 
-        Raises NotLeaderError, StorageError, and ApiError RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES. Committed once
+        Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES,
+        KAFKA_STORAGE_ERROR where the disk is full, which leaves all as it was. Committed once
         on_commit has shown that offset. If leadership is lost before, on_leader_change comes, and the records' fate is
         unknown until a later on_commit.
         """
@@ -313,6 +314,7 @@ class Quorum:
         size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
         if size_bytes > MAX_BATCH_BYTES:
             raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
+        self._log.check_room(size_bytes)
         self._step(AppendRequested(leader_epoch, len(records), records))
         if self._fatal is not None:
             raise self._fatal

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
+from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.open_files import FileHandle
 
 if TYPE_CHECKING:
@@ -15,7 +17,9 @@ class Flush:
 
     `run` syncs, on any thread; `others` are calls that it makes behind the files. Then, on the loop's thread,
     `log.complete_flush(flush)` moves the recovery point and lets go of the files, also after a failure. run raises
-    StorageError: what was written may be gone, and asking again would not tell, so the directory goes offline.
+    StorageError: what was written may be gone, and asking again would not tell, so the directory goes offline. A disk
+    without room for the small files that `others` write is no such failure (ApiError KAFKA_STORAGE_ERROR): they are
+    written by the next flush.
     """
 
     def __init__(
@@ -29,6 +33,7 @@ class Flush:
         self.end_offset = end_offset
         self.generation = generation
         self.is_done = False
+        self.has_no_room = False
         self._handles = handles
         self.others: list[Callable[[], None]] = []
         for handle in handles:
@@ -40,14 +45,21 @@ class Flush:
             raise
 
     def run(self) -> None:
-        """Sync the files. Blocks. Raises StorageError."""
+        """Sync the files, then make the other calls. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        doing = f"flush of {self.log.topic_partition}"
         try:
             for file in self._files:
                 file.sync()
+        except OSError as error:
+            raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
+        try:
             for call in self.others:
                 call()
         except OSError as error:
-            raise StorageError(self.log.log_dir.path, f"flush of {self.log.topic_partition}: {error}") from error
+            if error.errno in NO_SPACE:
+                self.has_no_room = True
+                raise ApiError(KAFKA_STORAGE_ERROR, f"{doing}: {error}") from error
+            raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
         self.is_done = True
 
     def release(self) -> None:

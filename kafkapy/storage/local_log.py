@@ -40,6 +40,7 @@ class LocalLog:
         self._disk = files.disk
         self._doomed = DoomedFiles(files.disk, loaded.doomed)
         self._jitter = jitter
+        self._postponed: list[Callable[[], None]] = []
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Make an empty segment; it is not part of the log yet."""
@@ -131,7 +132,7 @@ class LocalLog:
     def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
         """Return the calls that make epochs, snapshots and names durable, to be run behind the files."""
         disk, directory = self._disk, self.directory
-        calls: list[Callable[[], None]] = []
+        calls, self._postponed = self._postponed, []
         if epochs.is_dirty:
             path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
             data = checkpoint.encode_epochs(epochs.entries)
@@ -175,6 +176,10 @@ def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
             try:
                 file.sync()
             finally:
+    def postpone(self, calls: list[Callable[[], None]]) -> None:
+        """Leave calls of other_syncs, which may be made twice, to the next flush."""
+        self._postponed = [*calls, *self._postponed]
+
                 file.close()
 
     return sync

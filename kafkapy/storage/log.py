@@ -631,7 +631,7 @@ class Log:
     def complete_flush(self, flush: Flush, now_ms: int | None = None) -> None:
         """Take over a flush that a worker has run: the recovery point moves, unless the log was truncated meanwhile.
 
-        After one that failed the directory goes offline.
+        After one that failed the directory goes offline; one that found no room is made up for by the next.
         """
         flush.release()
         if not flush.is_done:
@@ -660,6 +660,9 @@ class Log:
                 self.segments.active.become_inactive()
                 self.flush()
         self.close_files()
+        if flush.has_no_room:
+            self._local.postpone(flush.others)
+            return
 
     def close_files(self) -> None:
         """Close the files as they are."""

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Mapping
 
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import DirectoryLock, Disk
 from kafkapy.storage import checkpoint
 from kafkapy.storage.checkpoint import MetaProperties
-from kafkapy.storage.errors import CheckpointError
-from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, CheckpointError
+from kafkapy.storage.log_dir import NO_SPACE, LogDirState
 from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
@@ -98,7 +98,10 @@ class LogDirectory:
             return {}
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write an offset checkpoint where it changed. Syncs, so fit for a worker. Raises StorageError."""
+        """Write an offset checkpoint where it changed. Syncs, so fit for a worker.
+
+        Raises StorageError; ApiError KAFKA_STORAGE_ERROR where there is no room for it: then the old one stays.
+        """
         data = checkpoint.encode_offsets(offsets)
         if self._written.get(name) == data:
             return
@@ -106,5 +109,7 @@ class LogDirectory:
             self._disk.write_file_atomically(self.file(name), data)
         except OSError as error:
             self._written.pop(name, None)
+            if error.errno in NO_SPACE:
+                raise ApiError(KAFKA_STORAGE_ERROR, f"writing {name} in {self.path}: {error}") from error
             raise StorageError(self.path, f"writing {name}: {error}") from error
         self._written[name] = data

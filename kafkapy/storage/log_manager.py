@@ -46,7 +46,7 @@ class LogDirFacts:
 
 
 class CheckpointWrite(NamedTuple):
-    """A checkpoint file to be written. `run` syncs: for a worker. Raises StorageError."""
+    """A checkpoint file to be written. `run` syncs: for a worker. Raises as LogDirectory.write_offsets."""
 
     directory: LogDirectory
     name: str
@@ -369,18 +369,19 @@ class LogManager:
 
     # What a driver calls in its periods
 
-    def flush_due(self, now_ms: int) -> list[Flush]:
-        """Return what is due: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete_flush."""
-        flushes = []
+    def flush_due(self, now_ms: int) -> Iterator[Flush]:
+        """Yield what is due: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete_flush.
+
+        Each is prepared as it is asked for, so other work may run between two.
+        """
         for log in list(self.logs.values()):
-            if log.recovery_point >= log.log_end_offset:
+            end_offset = _flush_end_offset(log, now_ms)
+            if end_offset is None or self.logs.get(log.topic_partition) is not log:
                 continue
-            is_due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
-            if is_due or now_ms - log.last_flush_ms >= log.config.flush_ms:
-                flushes.append(log.prepare_flush())
-            elif log.recovery_point < log.segments.active.base_offset:
-                flushes.append(log.prepare_flush(log.segments.active.base_offset))
-        return flushes
+            try:
+                yield log.prepare_flush(end_offset)
+            except (ApiError, StorageError) as error:
+                logger.warning("%s is not flushed: %s", log.topic_partition, error)
 
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
         """Return the recovery-point-offset-checkpoint of each live directory, to be run in the pool."""
@@ -487,3 +488,14 @@ class LogManager:
 def _log_start_offset_to_keep(log: Log) -> int | None:
     """A log that starts where its first segment does needs no entry."""
     return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+def _flush_end_offset(log: Log, now_ms: int) -> int | None:
+    """Return up to where a log is to be flushed, None where nothing is due."""
+    if log.recovery_point >= log.log_end_offset:
+        return None
+    is_due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
+    if is_due or now_ms - log.last_flush_ms >= log.config.flush_ms:
+        return log.log_end_offset
+    rolled_offset = log.segments.active.base_offset
+    return rolled_offset if log.recovery_point < rolled_offset else None
+
+

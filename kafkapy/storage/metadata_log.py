@@ -21,6 +21,7 @@ from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint
+from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.flush import Flush
 from kafkapy.storage.log import FetchIsolation, Log
 from kafkapy.storage.log_dir import LogDirState
@@ -34,6 +35,8 @@ logger = logging.getLogger("kafkapy.storage")
 MAX_BATCH_BYTES: Final = 8 << 20
 """Kafka's bound on a batch of the metadata log; what is atomic must fit into one."""
 READ_BYTES: Final = 1 << 20
+RESERVED_BYTES: Final = 1 << 20
+"""What changes of the metadata leave free, for what the quorum writes of its own accord."""
 _SEGMENT_NAME: Final = re.compile(r"^(\d{20})\.log$")
 
 
@@ -76,6 +79,7 @@ class MetadataLog:
     ) -> None:
         """Open and recover. Raises StorageError."""
         self.directory = directory
+        self._disk = disk
         self.state_file = QuorumStateFile(disk, directory)
         self.snapshots = SnapshotStore(disk, directory)
         self._config = config
@@ -153,6 +157,12 @@ class MetadataLog:
             note_in_history(self.voters, batch)
 
     # ---- reading and writing
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raise ApiError KAFKA_STORAGE_ERROR where an append would not fit: one that breaks off ends the node."""
+        free_bytes = self._disk.free_bytes(self.directory)
+        if free_bytes < size_bytes + RESERVED_BYTES:
+            raise ApiError(KAFKA_STORAGE_ERROR, f"{free_bytes} bytes are free where the metadata lies")
 
     def append(self, data: bytes | memoryview, *, leader_epoch: int, now_ms: int) -> int:
         """Write a batch that has its offsets and epoch already; return its last offset."""

@@ -377,8 +377,7 @@ class SimDisk:
         return SimDirectoryLock(self, path)
 
     def free_bytes(self, path: str) -> int:
-        used = sum(len(inode.data) for inode in self._inodes(self.root))
-        return max((self.capacity_bytes if self.capacity_bytes is not None else 1 << 40) - used, 0)
+        return max(self.capacity_bytes - self.used_bytes(), 0) if self.capacity_bytes is not None else 1 << 40
 
     def total_bytes(self, path: str) -> int:
         return self.capacity_bytes if self.capacity_bytes is not None else 1 << 40

@@ -91,6 +91,22 @@ async def test_a_full_disk_does_not_end_what_was_served(machine: Machine) -> Non
     assert not machine.has_failed
 
 
+@on_machine
+async def test_a_disk_without_a_byte_left_refuses_and_takes_up_again(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders", flush_messages="1")
+    await client.produce(topic, b"first")
+    machine.disk.capacity_bytes = machine.disk.used_bytes()
+    await asyncio.sleep(60)
+    assert (await client.produce(topic, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await create(client, "never")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert values_of(await client.fetch(topic, 0)) == [b"first"]
+    assert not machine.has_failed
+    machine.disk.heal()
+    assert (await client.produce(topic, b"second")).base_offset == 1
+    assert (await create(client, "later")).error_code == 0
+
+
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_a_failing_directory_takes_its_partitions_offline_and_no_others(operation: str) -> None:
     @on_machine

@@ -199,3 +199,15 @@ def test_a_checkpoint_of_2_s_delays_nobody() -> None:
         assert_undelayed(latencies, count=800)
 
     test()
+
+
+@on_machine
+async def test_a_stop_waits_for_a_flush_and_is_clean(machine: Machine, stalls: Stalls) -> None:
+    topic = await machine.connect().create_topic("orders", flush_messages="1")
+    stalls.stall_next("sync", "orders-0", 2000)
+    await machine.connect().produce(topic, b"v")
+    while not stalls.stalled:
+        await asyncio.sleep(0.1)
+    machine.disk.hook = None
+    await machine.stop()
+    assert machine.disk.exists(f"{DATA_DIR}/.kafka_cleanshutdown")

@@ -216,15 +216,15 @@ def test_flushes_are_due_after_rolls_time_and_messages() -> None:
     counted.update_config(LogConfig(flush_messages=2, segment_index_bytes=4096))
     for log in (rolled, timed, counted):
         append(log, value_bytes=300)
-    assert manager.flush_due(NOW_MS + 999) == []
+    assert list(manager.flush_due(NOW_MS + 999)) == []
     append(rolled, value_bytes=300)
     append(counted)
-    due = manager.flush_due(NOW_MS + 1000)
+    due = list(manager.flush_due(NOW_MS + 1000))
     assert [(flush.log, flush.end_offset) for flush in due] == [(rolled, 1), (timed, 1), (counted, 2)]
     for flush in due:
         flush.run()
         flush.log.complete_flush(flush, NOW_MS + 1000)
-    assert manager.flush_due(NOW_MS + 1000) == []
+    assert list(manager.flush_due(NOW_MS + 1000)) == []
 
 
 def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
