@@ -138,6 +138,7 @@ class Quorum:
         self._clean_timer: asyncio.TimerHandle | None = None
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._is_closed = False
+        self._is_recovered = False
         self._fatal: BaseException | None = None
         self._log: MetadataLog
         self._core: RaftCore
@@ -235,7 +236,7 @@ class Quorum:
 
     async def close(self) -> None:
         """Resign if leader, end what runs, sync and close the log. Raises StorageError."""
-        if self._is_closed:
+        if self._is_closed or not self._is_recovered:
             return
         self._step(ResignRequested(self.leader_epoch))
         self._is_closed = True
@@ -283,6 +284,7 @@ class Quorum:
             started_ms=self._clock.monotonic_ms(),
         )
         self._delivery.begin_with(log.view.latest_snapshot)
+        self._is_recovered = True
         logger.info(
             "Recovered the metadata log [%d, %d), snapshot %s, epoch %d, voters %s",
             log.view.start_offset,

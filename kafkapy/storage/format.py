@@ -155,6 +155,7 @@ def has_static_voters(disk: Disk, metadata_log_dir: str) -> bool:
     """Whether a formatted directory's quorum has its voters in the configuration (kraft.version 0), not in the log.
 
     The state of the quorum tells by its version; before a first start, the voters' checkpoint by being there.
+    Raises FormatError, OSError.
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     state_path = f"{directory}/quorum-state"
@@ -162,7 +163,10 @@ def has_static_voters(disk: Disk, metadata_log_dir: str) -> bool:
         return not disk.exists(f"{directory}/{VOTERS_CHECKPOINT}")
     import json
 
-    return bool(json.loads(disk.read_file(state_path)).get("data_version") == 0)
+    try:
+        return bool(json.loads(disk.read_file(state_path))["data_version"] == 0)
+    except (ValueError, LookupError, TypeError) as error:
+        raise FormatError(f"{state_path} cannot be read: {error}") from error
 
 
 # -- what is checked ----------------------------------------------------------------------------------------------
