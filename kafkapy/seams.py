@@ -115,6 +115,10 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Give a file the age of another one that it stands for."""
+        ...
+
     def lock_directory(self, path: str) -> DirectoryLock | None:
         """Take `path`/.lock; None where another process has it."""
         ...

@@ -6,10 +6,10 @@ Above it `Log` keeps producers, epochs, the high watermark and the log start off
 from collections.abc import Callable
 
 from kafkapy.config.log import LogConfig
-from kafkapy.seams import Disk
+from kafkapy.seams import Disk, failpoint
 from kafkapy.storage import checkpoint
 from kafkapy.storage.doomed_files import DoomedFiles
-from kafkapy.storage.file_names import DELETED_SUFFIX
+from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_read import LogReader
 from kafkapy.storage.open_files import FileHandle, OpenFiles
@@ -101,6 +101,35 @@ class LocalLog:
         segment.rename_suffix("", DELETED_SUFFIX)
         self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
+    def swap_in_cleaned(
+        self, base_offset: int, replaced: list[Segment], *, has_txn_index: bool, now_ms: int
+    ) -> Segment:
+        """Let the .cleaned files at `base_offset` take the place of `replaced`, the first of which begins there.
+
+        A crash before the log's own file is called .swap leaves the old segments, one behind it the new one; recovery
+        finishes either. The snapshot at base_offset stays, those of the other segments go with them.
+        """
+        cleaned = Segment.load(
+            self._files, self.directory, base_offset, self.config, now_ms=now_ms, has_txn_index=has_txn_index,
+            suffix=CLEANED_SUFFIX,
+        )  # fmt: skip
+        self.reader.known.clear()
+        failpoint("log.swap.before")
+        cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        failpoint("log.swap.after_swap")
+        for segment in replaced:
+            segment.rename_suffix("", DELETED_SUFFIX)
+            is_followed = segment.base_offset != base_offset
+            self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None)
+        failpoint("log.swap.after_delete")
+        cleaned.rename_suffix(SWAP_SUFFIX, "")
+        failpoint("log.swap.after")
+        for segment in replaced:
+            self.segments.remove(segment)
+        self.segments.add(cleaned)
+        self.has_new_names = True
+        return cleaned
+
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due, None where none wait."""
         return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
@@ -147,6 +176,10 @@ class LocalLog:
             self.has_new_names = False
         return calls
 
+    def postpone(self, calls: list[Callable[[], None]]) -> None:
+        """Leave calls of other_syncs, which may be made twice, to the next flush."""
+        self._postponed = [*calls, *self._postponed]
+
     def close_files(self) -> None:
         """Close the files as they are."""
         for segment in self.segments:
@@ -176,10 +209,6 @@ def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
             try:
                 file.sync()
             finally:
-    def postpone(self, calls: list[Callable[[], None]]) -> None:
-        """Leave calls of other_syncs, which may be made twice, to the next flush."""
-        self._postponed = [*calls, *self._postponed]
-
                 file.close()
 
     return sync

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, CorruptIndexError
+from kafkapy.errors import ApiError, CorruptIndexError, StorageError
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, validate_and_assign
 from kafkapy.seams import Disk, ReadableBuffer
 from kafkapy.storage import checkpoint
@@ -77,13 +77,16 @@ class Log:
         self.producer_state = loaded.producers
         self.segments = loaded.segments
         self.last_flush_ms = now_ms
+        self.clean_to: int | None = None
+        """Up to here the cleaner has compacted the log; None where it has not, or that is not known."""
+        self.truncation_count = 0
+        """What was read before a truncation may no longer be what the log holds: a flush, a pass of the cleaner."""
         self._disk = files.disk
         self._local = LocalLog(loaded, files, directory, config, jitter)
         self._reader = self._local.reader
         self._first_unstable_offset = loaded.producers.first_unstable_offset
         self._rules: dict[AppendOrigin, ValidationRules] = {}
         self._now_ms = now_ms
-        self._truncations = 0
         self._roll_ms = 0
         self.update_config(config)
 
@@ -560,8 +563,10 @@ class Log:
 
     def _begin_truncation(self, offset: int) -> None:
         """Make a flush that is under way harmless: what it syncs is no longer what the log holds."""
-        self._truncations += 1
+        self.truncation_count += 1
         self.recovery_point = min(self.recovery_point, offset)
+        if self.clean_to is not None:
+            self.clean_to = min(self.clean_to, offset)
 
     def _rebuild_producers(self) -> None:
         rebuild_producers(
@@ -607,6 +612,27 @@ class Log:
         with self._failures("deleting files"):
             return self._local.delete_due_files(now_ms)
 
+    def swap_in_cleaned(
+        self, base_offset: int, replaced: Sequence[Segment], *, has_txn_index: bool, now_ms: int
+    ) -> None:
+        """Replace neighbouring segments by what the cleaner made of them: the .cleaned files at the first one's start.
+
+        The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises StorageError:
+        a swap that stops halfway takes the directory offline, and the next start finishes it.
+        """
+        self.log_dir.check_online()
+        assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"
+        assert self.segments.active not in replaced, "the active segment is not cleaned"
+        try:
+            self._local.swap_in_cleaned(base_offset, list(replaced), has_txn_index=has_txn_index, now_ms=now_ms)
+        except OSError as error:
+            self.log_dir.go_offline(f"swapping in a cleaned segment of {self.topic_partition}: {error}")
+            raise StorageError(self.log_dir.path, f"cleaning {self.topic_partition}: {error}") from error
+
+    def sync_names(self) -> None:
+        """Make renames durable. Blocks; for a worker. Raises OSError."""
+        self._disk.sync_directory(self.directory)
+
     # Flushing and closing
 
     @property
@@ -624,7 +650,7 @@ class Log:
         end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         with self._failures("preparing a flush"):
             handles = self._local.handles_to_sync(self.recovery_point, end_offset, self.log_end_offset)
-            flush = Flush(self, end_offset, self._truncations, handles)
+            flush = Flush(self, end_offset, self.truncation_count, handles)
             flush.others = self._local.other_syncs(self.leader_epochs)
         return flush
 
@@ -634,11 +660,14 @@ class Log:
         After one that failed the directory goes offline; one that found no room is made up for by the next.
         """
         flush.release()
+        if flush.has_no_room:
+            self._local.postpone(flush.others)
+            return
         if not flush.is_done:
             self.log_dir.go_offline(f"flush of {self.topic_partition} failed")
             return
         self.last_flush_ms = now_ms if now_ms is not None else self._now_ms
-        if flush.generation == self._truncations:
+        if flush.generation == self.truncation_count:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     def flush(self, end_offset: int | None = None) -> None:
@@ -660,9 +689,6 @@ class Log:
                 self.segments.active.become_inactive()
                 self.flush()
         self.close_files()
-        if flush.has_no_room:
-            self._local.postpone(flush.others)
-            return
 
     def close_files(self) -> None:
         """Close the files as they are."""

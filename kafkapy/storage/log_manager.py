@@ -395,6 +395,18 @@ class LogManager:
         """Return the replication-offset-checkpoints."""
         return self._checkpoints(checkpoint.HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
 
+    def cleaner_offset_checkpoints(self) -> list[CheckpointWrite]:
+        """Return the cleaner-offset-checkpoints: up to where compacted logs are clean."""
+        return self._checkpoints(checkpoint.CLEANER_OFFSET_FILE, lambda log: log.clean_to)
+
+    def read_cleaner_offsets(self) -> None:
+        """Tell each log up to where it is clean, as it was last written."""
+        for directory in self.live_directories:
+            for partition, offset in directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE).items():
+                log = self.logs.get(partition)
+                if log is not None and log.log_dir is directory.state:
+                    log.clean_to = offset
+
     def checkpoint(self) -> None:
         """Write all checkpoints now. Blocks. Raises StorageError."""
         for write in (
@@ -485,9 +497,6 @@ class LogManager:
         directory.write_clean_shutdown(broker_epoch)
 
 
-def _log_start_offset_to_keep(log: Log) -> int | None:
-    """A log that starts where its first segment does needs no entry."""
-    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
 def _flush_end_offset(log: Log, now_ms: int) -> int | None:
     """Return up to where a log is to be flushed, None where nothing is due."""
     if log.recovery_point >= log.log_end_offset:
@@ -499,3 +508,6 @@ def _flush_end_offset(log: Log, now_ms: int) -> int | None:
     return rolled_offset if log.recovery_point < rolled_offset else None
 
 
+def _log_start_offset_to_keep(log: Log) -> int | None:
+    """A log that starts where its first segment does needs no entry."""
+    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None

@@ -172,13 +172,16 @@ class LogLoader:
             self._disk.rename(path, path[: -len(SWAP_SUFFIX)])
 
     def _offsets_of_swap(self, name: str) -> tuple[int, int]:
-        """Return base offset and end offset of a .log.swap, by reading it."""
+        """Return base offset and end offset of a .log.swap, by reading it.
+
+        One in which nothing was left still replaces the segment at its base offset, whose indexes must not stay.
+        """
         base_offset = offset_of(name) or 0
         segment = Segment(
             self._files, self._directory, base_offset, self._config, now_ms=self._now_ms, suffix=SWAP_SUFFIX
         )
         segment.size = segment.log.file.size()
-        end_offset = base_offset
+        end_offset = base_offset + 1
         for scanned in scan_batches(segment, 0):
             end_offset = scanned.header.last_offset + 1
         segment.log.close()

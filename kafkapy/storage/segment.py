@@ -116,10 +116,18 @@ class Segment:
 
     @classmethod
     def load(
-        cls, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, now_ms: int, has_txn_index: bool
+        cls,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        has_txn_index: bool,
+        suffix: str = "",
     ) -> "Segment":
         """Take the files that are there as they are; only the log's size is looked at. Raises OSError."""
-        segment = cls(files, directory, base_offset, config, now_ms=now_ms)
+        segment = cls(files, directory, base_offset, config, now_ms=now_ms, suffix=suffix)
         segment.size = segment.log.file.size()
         path = segment.txn_index.handle.path
         segment.txn_index = TransactionIndex(files, path, base_offset, exists=has_txn_index)

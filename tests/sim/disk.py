@@ -33,11 +33,16 @@ class SimCrash(BaseException):
 
 
 class _Inode:
-    """A file's contents. `pending` are changes since the last sync: (position, bytes), or (size, None) to truncate."""
+    """A file's contents: `data`, and zeros behind it up to `size` (a preallocated end takes no memory).
+
+    `pending` are changes since the last sync: (position, bytes), or (size, None) to truncate.
+    """
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.size = 0
         self.platter = b""
+        self.platter_size = 0
         self.pending: list[tuple[int, bytes | None]] = []
         self.is_cold = False
         self.modified_ms = 0
@@ -46,20 +51,27 @@ class _Inode:
         position, content = change
         if content is None:
             del self.data[position:]
-            self.data.extend(bytes(position - len(self.data)))
+            self.size = position
         else:
             if position > len(self.data):
                 self.data.extend(bytes(position - len(self.data)))
             self.data[position : position + len(content)] = content
+            self.size = max(self.size, position + len(content))
+
+    def read(self, length: int, position: int) -> bytes:
+        length = max(min(length, self.size - position), 0)
+        return bytes(self.data[position : position + length]).ljust(length, b"\0")
 
     def sync(self) -> None:
         self.platter = bytes(self.data)
+        self.platter_size = self.size
         self.pending.clear()
 
     def crash(self, keep: Keep, chance: random.Random) -> None:
         if keep != "all":
             pending = self.pending
             self.data = bytearray(self.platter)
+            self.size = self.platter_size
             for change in _surviving(pending, keep, chance):
                 self.apply(change)
         self.sync()
@@ -137,11 +149,11 @@ class SimFile:
         inode = self._check()
         self._disk.step("read", self.path)
         inode.is_cold = False
-        return bytes(inode.data[position : position + length])
+        return inode.read(length, position)
 
     def pread_nowait(self, length: int, position: int) -> bytes | None:
         inode = self._check()
-        return None if inode.is_cold else bytes(inode.data[position : position + length])
+        return None if inode.is_cold else inode.read(length, position)
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         inode = self._check()
@@ -160,7 +172,7 @@ class SimFile:
         inode.modified_ms = self._disk.now_ms
 
     def size(self) -> int:
-        return len(self._check().data)
+        return self._check().size
 
     def truncate(self, size: int) -> None:
         inode = self._check()
@@ -368,6 +380,11 @@ class SimDisk:
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
         return node.modified_ms if isinstance(node, _Inode) else 0
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        node = self._find(path)
+        assert isinstance(node, _Inode), f"{path} is no file"
+        node.modified_ms = modified_ms
 
     def lock_directory(self, path: str) -> SimDirectoryLock | None:
         if path in self.locked:

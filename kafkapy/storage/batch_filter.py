@@ -1,0 +1,240 @@
+"""What the cleaner keeps of a batch: nothing, its header, some of its records, or all of it.
+
+Pure. The rules are those of Apache Kafka's Cleaner:
+
+* A record stays while it is the last of its key; one behind what the offset map covers stays anyway. A record without a
+  key goes: a compacted topic cannot place it.
+* A tombstone (null value) and a marker whose transaction has no data left stay until their delete horizon, which the
+  first pass that meets them writes into the batch: base timestamp = now + delete.retention.ms, attribute bit 6, all
+  timestamp deltas counted from there (KIP-534). Of old formats the age of the segment's file decides.
+* Data of aborted transactions goes.
+* The last batch of each known producer stays as an empty header: it carries its last sequence number and epoch. So does
+  the last batch of what a pass covers, so that the log does not end earlier than it did.
+* Messages of magic 0 and 1 that stay become batches of magic 2, a message or a wrapper one batch each.
+
+Records that stay keep their bytes, compressed again with the codec that they had. Two deviations in bytes that mean the
+same: a batch that loses records keeps its base timestamp, where Kafka counts anew from the first record that is left;
+and a batch whose CRC does not fit is refused (CorruptRecordError), where Kafka would give it a CRC that does.
+"""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import NamedTuple
+
+from kafkapy.record.batch import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    CREATE_TIME,
+    DELETE_HORIZON_FLAG,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    RecordBatch,
+)
+from kafkapy.record.builder import build_batch_of, seal
+from kafkapy.record.columns import (
+    RecordColumns,
+    join_records,
+    latest_timestamp_delta,
+    record_columns,
+    with_base_timestamp,
+)
+from kafkapy.record.compression import compress
+from kafkapy.record.errors import CorruptRecordError
+from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.cleaned_transactions import CleanedTransactions
+from kafkapy.storage.offset_map import CachedOffsets, OffsetMap
+
+
+class LastRecord(NamedTuple):
+    """What a producer wrote last. last_data_offset: None where only markers of its epoch are known."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+class KeptBatch(NamedTuple):
+    """A batch to be written: its bytes, and what a segment's append asks of it."""
+
+    data: ReadableBuffer
+    size_bytes: int
+    last_offset: int
+    max_timestamp: int
+    record_count: int
+
+
+class BatchFilter:
+    """Decides batch after batch, in the order of the log. Counts what it reads and keeps."""
+
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        transactions: CleanedTransactions,
+        *,
+        last_records: Mapping[int, LastRecord],
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        """end_offset: where the pass ends; the batch that ends there stays. now_ms: what horizons are held against."""
+        self.keeps_legacy_tombstones = True
+        self.records_read = 0
+        self.records_kept = 0
+        self.records_without_key = 0
+        self._latest_offset = offset_map.latest_offset
+        self._offsets = CachedOffsets(offset_map)
+        self._transactions = transactions
+        self._last_records = last_records
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+
+    def keep(self, batch: RecordBatch) -> KeptBatch | None:
+        """Return what stays of the next batch, None where nothing does. Raises RecordsError where it is damaged."""
+        if not batch.is_valid():
+            raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
+        kept = self._keep_legacy(batch) if batch.magic < 2 else self._keep(batch)
+        if kept is not None:
+            self.records_kept += kept.record_count
+            return kept
+        if self._is_last_of_producer(batch) or batch.next_offset == self._end_offset:
+            return _empty(batch)
+        return None
+
+    def trim(self) -> None:
+        """Bound what is remembered; called now and then."""
+        self._offsets.trim()
+
+    def _is_last_of_producer(self, batch: RecordBatch) -> bool:
+        last = self._last_records.get(batch.producer_id) if batch.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+    def _keep(self, batch: RecordBatch) -> KeptBatch | None:
+        self.records_read += batch.record_count
+        may_discard = self._transactions.may_discard(batch)
+        horizon_ms = batch.delete_horizon_ms
+        if may_discard and (not batch.is_control or (horizon_ms is not None and horizon_ms <= self._now_ms)):
+            return None
+        if batch.record_count == 0:
+            return None
+        payload = batch.records_payload()
+        columns = record_columns(payload, batch.record_count)
+        if batch.is_control:
+            indexes = list(range(batch.record_count))
+            needs_horizon = may_discard
+        else:
+            indexes = self._last_of_their_keys(batch, columns)
+            needs_horizon = bool(columns.null_values) and not set(indexes).isdisjoint(columns.null_values)
+        if not indexes:
+            return None
+        if needs_horizon and horizon_ms is None:
+            return self._with_horizon(batch, payload, columns, indexes)
+        if len(indexes) == batch.record_count:
+            return KeptBatch(batch.raw(), batch.size_bytes, batch.last_offset, batch.max_timestamp, len(indexes))
+        records = join_records(payload, columns.starts, indexes)
+        return _rewritten(batch, payload, columns, indexes, records, horizon_ms=None)
+
+    def _last_of_their_keys(self, batch: RecordBatch, columns: RecordColumns) -> list[int]:
+        """Return the indexes of the records that stay."""
+        keys, base_offset, latest_offset = columns.keys, batch.base_offset, self._latest_offset
+        if base_offset > latest_offset:
+            return list(range(batch.record_count))
+        offsets = [base_offset + delta for delta in columns.offset_deltas]
+        if None in keys or batch.last_offset > latest_offset:
+            indexes = [index for index in range(batch.record_count) if self._is_last(keys[index], offsets[index])]
+        else:
+            last_offsets = map(self._offsets.__getitem__, keys)  # type: ignore[arg-type]  # none of them is None
+            indexes = [at for at, own, last in zip(count(), offsets, last_offsets, strict=False) if own >= last]
+        horizon_ms = batch.delete_horizon_ms
+        if columns.null_values and horizon_ms is not None and horizon_ms <= self._now_ms:
+            expired = {index for index in columns.null_values if offsets[index] <= latest_offset}
+            indexes = [index for index in indexes if index not in expired]
+        return indexes
+
+    def _is_last(self, key: bytes | None, offset: int) -> bool:
+        if offset > self._latest_offset:
+            return True
+        if key is None:
+            self.records_without_key += 1
+            return False
+        return offset >= self._offsets[key]
+
+    def _with_horizon(
+        self, batch: RecordBatch, payload: bytes, columns: RecordColumns, indexes: list[int]
+    ) -> KeptBatch:
+        moved_by_ms = self._horizon_ms - batch.base_timestamp
+        records = with_base_timestamp(payload, columns.starts, indexes, moved_by_ms=moved_by_ms)
+        return _rewritten(batch, payload, columns, indexes, records, horizon_ms=self._horizon_ms)
+
+    def _keep_legacy(self, batch: RecordBatch) -> KeptBatch | None:
+        records = list(batch.records())
+        self.records_read += len(records)
+        kept = [
+            record
+            for record in records
+            if self._is_last(record.key, record.offset)
+            and (record.value is not None or self.keeps_legacy_tombstones or record.offset > self._latest_offset)
+        ]
+        if not kept:
+            return None
+        is_append_time = batch.timestamp_type == LOG_APPEND_TIME
+        has_tombstone = any(record.value is None for record in kept)
+        data = build_batch_of(
+            kept,
+            compression=batch.compression,
+            timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
+            max_timestamp=batch.max_timestamp if is_append_time else None,
+            delete_horizon_ms=self._horizon_ms if has_tombstone else None,
+        )
+        max_timestamp = batch.max_timestamp if is_append_time else max(record.timestamp_ms for record in kept)
+        return KeptBatch(data, len(data), kept[-1].offset, max_timestamp, len(kept))
+
+
+def _rewritten(
+    batch: RecordBatch,
+    payload: bytes,
+    columns: RecordColumns,
+    indexes: list[int],
+    records: bytes,
+    *,
+    horizon_ms: int | None,
+) -> KeptBatch:
+    """Return the batch with `records`, which are those at `indexes`; horizon_ms: the delete horizon it is given."""
+    if batch.timestamp_type == LOG_APPEND_TIME:
+        max_timestamp = batch.max_timestamp
+    else:
+        at_most = batch.max_timestamp - batch.base_timestamp
+        max_timestamp = batch.base_timestamp + latest_timestamp_delta(payload, columns.starts, indexes, at_most=at_most)
+    if batch.compression:
+        records = compress(batch.compression, records)
+    attributes, base_timestamp = batch.attributes, batch.base_timestamp
+    if horizon_ms is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_FLAG, horizon_ms
+    data = _sealed(batch, attributes, base_timestamp, max_timestamp, len(indexes), records)
+    return KeptBatch(data, len(data), batch.last_offset, max_timestamp, len(indexes))
+
+
+def _empty(batch: RecordBatch) -> KeptBatch:
+    """Return the batch without records: who wrote it and up to which sequence number."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG)
+    if batch.magic < 2:
+        attributes &= LOG_APPEND_TIME_FLAG if batch.magic else 0
+    data = _sealed(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
+    return KeptBatch(data, len(data), batch.last_offset, batch.max_timestamp, 0)
+
+
+def _sealed(
+    batch: RecordBatch, attributes: int, base_timestamp: int, max_timestamp: int, record_count: int, records: bytes
+) -> bytes:
+    """Return a batch of magic 2 at the batch's offsets, by its producer."""
+    header = BATCH_HEADER.pack(
+        batch.base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(records), batch.partition_leader_epoch, 2, 0,
+        attributes, batch.last_offset - batch.base_offset, base_timestamp, max_timestamp, batch.producer_id,
+        batch.producer_epoch, batch.base_sequence, record_count,
+    )  # fmt: skip
+    return seal(header, records)

@@ -1,0 +1,63 @@
+"""Which transactional batches the cleaner may drop: the data of aborted transactions, and markers that end nothing.
+
+Pure. Batches come in the order of the log. A marker stays as long as data of its transaction is there: while a batch
+of it was met on the way, it is not dropped in the same pass, and an abort keeps its entry in the transaction index.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.control import ControlType, control_type_of
+from kafkapy.storage.txn_index import AbortedTransaction
+
+
+class CleanedTransactions:
+    """See the module. `retained`: aborted transactions that still have data, for the index of what is written."""
+
+    __slots__ = ("_aborted", "_coming", "_with_aborted_data", "_with_data", "retained")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """aborted: those that touch the batches to come."""
+        self._coming = deque(sorted(aborted, key=lambda entry: entry.first_offset))
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._with_aborted_data: set[int] = set()
+        self._with_data: set[int] = set()
+        self.retained: list[AbortedTransaction] = []
+
+    def may_discard(self, batch: RecordBatch) -> bool:
+        """Take the next batch; return whether its records may go: aborted data, or a marker that ends nothing.
+
+        A marker goes only once its delete horizon has passed. Raises InvalidRecordsError for a broken marker.
+        """
+        while self._coming and self._coming[0].first_offset <= batch.last_offset:
+            aborted = self._coming.popleft()
+            self._aborted.setdefault(aborted.producer_id, aborted)
+        if batch.is_control:
+            return self._take_marker(batch)
+        if not batch.is_transactional:
+            return False
+        is_aborted = batch.producer_id in self._aborted
+        (self._with_aborted_data if is_aborted else self._with_data).add(batch.producer_id)
+        return is_aborted
+
+    def _take_marker(self, batch: RecordBatch) -> bool:
+        record = next(batch.records(), None)
+        if record is None:
+            return True  # an empty control batch: it was cleaned before
+        control_type = control_type_of(record.key)
+        if control_type is ControlType.ABORT:
+            return self._take_abort(batch.producer_id)
+        if control_type is ControlType.COMMIT:
+            had_data = batch.producer_id in self._with_data
+            self._with_data.discard(batch.producer_id)
+            return not had_data
+        return False
+
+    def _take_abort(self, producer_id: int) -> bool:
+        aborted = self._aborted.pop(producer_id, None)
+        if aborted is None or producer_id not in self._with_aborted_data:
+            return True
+        self._with_aborted_data.discard(producer_id)
+        self.retained.append(aborted)
+        return False

@@ -1,0 +1,349 @@
+"""A pass of the cleaner over one log: the dirty part is indexed, then segments are written anew with what stays.
+
+It reads the log's files and writes `<base offset>.{log,index,timeindex,txnindex}.cleaned` beside them, complete and
+synced; it renames and deletes nothing. The owner of the log swaps each group in when it is told of it (Log.
+replace_segments). So a pass runs where the log does not: in the helper process (cleaner_steps.py). What it is to do
+comes as a CleaningPlan, and between two steps the owner may drop it: what it left is deleted by the next pass or start.
+
+Every group is filtered by the same offset map, so groups may be swapped in one after another: what a record was dropped
+for lies behind it, and is still there whatever becomes of the groups that follow.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from kafkapy.config.log import LogConfig
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
+from kafkapy.record.columns import record_columns
+from kafkapy.record.errors import CorruptRecordError
+from kafkapy.seams import Disk, File, failpoint
+from kafkapy.storage.batch_filter import BatchFilter, KeptBatch, LastRecord
+from kafkapy.storage.cleaned_transactions import CleanedTransactions
+from kafkapy.storage.cleaner_plan import SegmentSizes, group_segments
+from kafkapy.storage.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    segment_file,
+)
+from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.offset_map import OffsetIndexer, OffsetMap
+from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.txn_index import AbortedTransaction
+
+MIN_CHUNK_BYTES: Final = 4096
+NO_MORE_ENTRIES: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What a pass is to do; JSON can carry it. Segments are (base offset, size in bytes), oldest first.
+
+    segments: those below end_offset, which is the first uncleanable offset and a segment's base offset. aborted:
+    (producer id, first, last, last stable offset) of the aborted transactions that touch them. last_records: (producer
+    id, last data offset or None, producer epoch) of the producers that are known.
+    """
+
+    directory: str
+    segments: Sequence[tuple[int, int]]
+    first_dirty_offset: int
+    end_offset: int
+    now_ms: int
+    aborted: Sequence[tuple[int, int, int, int]]
+    last_records: Sequence[tuple[int, int | None, int]]
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+
+
+class CleanedSegment(NamedTuple):
+    """A group that is ready to be swapped in: the .cleaned files at base_offset take the place of `replaced`."""
+
+    base_offset: int
+    replaced: list[int]
+    size_bytes: int
+    has_txn_index: bool
+
+
+class Progress(NamedTuple):
+    """A step that was done: how many bytes were read and written, and the group that it finished, if it did."""
+
+    io_bytes: int
+    cleaned: CleanedSegment | None = None
+
+
+class CleaningPass:
+    """See the module. `run` is to be walked; the facts beside it are good at any time."""
+
+    def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
+        self.plan = plan
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.indexed_bytes = 0
+        self.records_read = 0
+        self.records_kept = 0
+        self.records_without_key = 0
+        self.offset_map = OffsetMap(
+            plan.dedupe_buffer_bytes,
+            load_factor=plan.load_factor,
+            needed_entries=plan.end_offset - plan.first_dirty_offset,
+        )
+        self._disk = disk
+        self._files = OpenFiles(disk)
+        self._config = LogConfig(
+            segment_bytes=plan.segment_bytes,
+            segment_index_bytes=plan.segment_index_bytes,
+            index_interval_bytes=plan.index_interval_bytes,
+        )
+        self._sizes = dict(plan.segments)
+        self._aborted = [AbortedTransaction(*entry) for entry in plan.aborted]
+        self._last_records = {
+            producer_id: LastRecord(last_data_offset, producer_epoch)
+            for producer_id, last_data_offset, producer_epoch in plan.last_records
+        }
+
+    @property
+    def clean_to(self) -> int:
+        """Where the log is clean to after the pass; good once it has begun to write."""
+        return self.offset_map.latest_offset + 1
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the report needs, as JSON can carry it."""
+        return {
+            "clean_to": self.clean_to,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "indexed_bytes": self.indexed_bytes,
+            "records_read": self.records_read,
+            "records_kept": self.records_kept,
+            "records_without_key": self.records_without_key,
+            "map_utilization": self.offset_map.utilization,
+        }
+
+    def run(self) -> Iterator[Progress]:
+        """Do the pass step by step. Raises OSError, RecordsError, CorruptIndexError; then it is over."""
+        yield from self._index_dirty_part()
+        if self.clean_to <= 0:
+            return
+        groups = group_segments(
+            [self._sizes_of(base_offset) for base_offset in self._sizes if base_offset < self.clean_to],
+            max_bytes=self.plan.segment_bytes,
+            max_index_bytes=self.plan.segment_index_bytes,
+            end_offset=self.plan.end_offset,
+        )
+        batch_filter, transactions = self._new_filter()
+        for group in groups:
+            yield from self._clean([segment.base_offset for segment in group], batch_filter, transactions)
+
+    # Indexing
+
+    def _index_dirty_part(self) -> Iterator[Progress]:
+        """Fill the offset map from the first dirty offset on, until the end or until it is full."""
+        plan = self.plan
+        transactions = CleanedTransactions(
+            entry for entry in self._aborted if entry.last_offset >= plan.first_dirty_offset
+        )
+        indexer = OffsetIndexer(self.offset_map)
+        base_offsets = list(self._sizes)
+        for base_offset, end_offset in zip(base_offsets, [*base_offsets[1:], plan.end_offset], strict=True):
+            if end_offset <= plan.first_dirty_offset:
+                continue
+            for chunk in self._chunks(base_offset, self._position_of_first_dirty(base_offset)):
+                is_full = any(self._index(batch, indexer, transactions) for batch in batches(chunk))
+                self.indexed_bytes += len(chunk)
+                yield Progress(len(chunk))
+                if is_full:
+                    return
+            indexer.flush()
+            self.offset_map.latest_offset = end_offset - 1  # there may be none of the last offsets any more
+
+    def _position_of_first_dirty(self, base_offset: int) -> int:
+        if base_offset >= self.plan.first_dirty_offset:
+            return 0
+        index = OffsetIndex(
+            self._files, segment_file(self.plan.directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset
+        )
+        try:
+            return index.lookup(self.plan.first_dirty_offset, wait=True).position
+        finally:
+            index.handle.close()
+
+    def _index(self, batch: RecordBatch, indexer: OffsetIndexer, transactions: CleanedTransactions) -> bool:
+        """Take a batch into the map; return whether that is full.
+
+        A damaged one must not be believed: what it seems to replace would be dropped from groups before it.
+        """
+        if not batch.is_valid():
+            raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
+        if batch.magic == 2 and (transactions.may_discard(batch) or batch.is_control):
+            self.offset_map.latest_offset = max(self.offset_map.latest_offset, batch.last_offset)
+            return False
+        if batch.last_offset < self.plan.first_dirty_offset:
+            return False
+        keys, offsets = self._keys_and_offsets(batch)
+        if indexer.add(keys, offsets):
+            return True
+        self.offset_map.latest_offset = batch.last_offset
+        return False
+
+    def _keys_and_offsets(self, batch: RecordBatch) -> tuple[list[bytes], list[int]]:
+        """Return the keys in a batch and their offsets; what has no key or is not dirty is left out."""
+        if batch.magic == 2:
+            if batch.record_count == 0:
+                return [], []
+            columns = record_columns(batch.records_payload(), batch.record_count)
+            base_offset = batch.base_offset
+            if base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
+                offsets = [base_offset + delta for delta in columns.offset_deltas]
+                return columns.keys, offsets  # type: ignore[return-value]  # none of them is None
+            found = zip(columns.keys, (base_offset + delta for delta in columns.offset_deltas), strict=True)
+        else:
+            records = list(batch.records())
+            found = zip([record.key for record in records], (record.offset for record in records), strict=True)
+        dirty = [(key, at) for key, at in found if key is not None and at >= self.plan.first_dirty_offset]
+        return [key for key, _ in dirty], [at for _, at in dirty]
+
+    # Writing
+
+    def _new_filter(self) -> tuple[BatchFilter, CleanedTransactions]:
+        transactions = CleanedTransactions(self._aborted)
+        batch_filter = BatchFilter(
+            self.offset_map,
+            transactions,
+            last_records=self._last_records,
+            end_offset=self.plan.end_offset,
+            now_ms=self.plan.now_ms,
+            delete_retention_ms=self.plan.delete_retention_ms,
+        )
+        return batch_filter, transactions
+
+    def _clean(
+        self, group: list[int], batch_filter: BatchFilter, transactions: CleanedTransactions
+    ) -> Iterator[Progress]:
+        """Write what stays of a group of segments into one."""
+        plan = self.plan
+        delete_cleaned_files(self._disk, plan.directory, group[0])
+        cleaned = Segment.create(
+            self._files, plan.directory, group[0], self._config, now_ms=plan.now_ms, suffix=CLEANED_SUFFIX
+        )
+        with closing(cleaned):
+            for base_offset in group:
+                batch_filter.keeps_legacy_tombstones = self._modified_ms(base_offset) > self._legacy_horizon_ms
+                for chunk in self._chunks(base_offset, 0):
+                    kept = [each for each in map(batch_filter.keep, batches(chunk)) if each is not None]
+                    written_bytes = _append(cleaned, kept)
+                    while transactions.retained:
+                        cleaned.txn_index.append(transactions.retained.pop(0))
+                    batch_filter.trim()
+                    self._count(batch_filter, len(chunk), written_bytes)
+                    yield Progress(len(chunk) + written_bytes)
+            self._finish(cleaned, self._modified_ms(group[-1]))
+            result = CleanedSegment(group[0], group, cleaned.size, cleaned.txn_index.exists)
+        failpoint("cleaner.group.written")
+        yield Progress(0, result)
+
+    def _count(self, batch_filter: BatchFilter, read_bytes: int, written_bytes: int) -> None:
+        self.bytes_read += read_bytes
+        self.bytes_written += written_bytes
+        self.records_read = batch_filter.records_read
+        self.records_kept = batch_filter.records_kept
+        self.records_without_key = batch_filter.records_without_key
+
+    def _finish(self, cleaned: Segment, modified_ms: int) -> None:
+        """Make the files durable, under the age of the youngest that they replace."""
+        cleaned.become_inactive()
+        for handle in cleaned.handles():
+            handle.file.sync()
+        self._disk.set_modified_ms(cleaned.log.path, modified_ms)
+        self._disk.sync_directory(self.plan.directory)
+
+    # The log's files
+
+    @property
+    def _legacy_horizon_ms(self) -> int:
+        """A segment that was last written before this loses its tombstones of magic 0 and 1."""
+        clean = [base_offset for base_offset in self._sizes if base_offset < self.plan.first_dirty_offset]
+        return self._modified_ms(clean[-1]) - self.plan.delete_retention_ms if clean else 0
+
+    def _path(self, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+        return segment_file(self.plan.directory, base_offset, suffix)
+
+    def _modified_ms(self, base_offset: int) -> int:
+        return self._disk.modified_ms(self._path(base_offset))
+
+    def _sizes_of(self, base_offset: int) -> SegmentSizes:
+        index_bytes = []
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            file = self._disk.open(self._path(base_offset, suffix), writable=False)
+            with closing(file):
+                index_bytes.append(file.size())
+        return SegmentSizes(base_offset, self._sizes[base_offset], *index_bytes)
+
+    def _chunks(self, base_offset: int, position: int) -> Iterator[memoryview]:
+        """Yield a segment's batches from `position` on, whole ones, some io_buffer_bytes at a time."""
+        end = self._sizes[base_offset]
+        if position >= end:
+            return
+        file = self._disk.open(self._path(base_offset), writable=False)
+        with closing(file):
+            while position < end:
+                chunk = _read_whole_batches(file, position, end, max(self.plan.io_buffer_bytes, MIN_CHUNK_BYTES))
+                yield chunk
+                position += len(chunk)
+
+
+def _read_whole_batches(file: File, position: int, end: int, chunk_bytes: int) -> memoryview:
+    """Read at least one batch, else as many as fit. Raises CorruptRecordError where none can be."""
+    data = file.pread(min(chunk_bytes, end - position), position)
+    whole = _whole_bytes(data)
+    if whole == 0:
+        size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+        if not len(data) < size_bytes <= end - position:
+            raise CorruptRecordError(f"a batch of {size_bytes} bytes at byte {position} of {file.path}")
+        data = file.pread(size_bytes, position)
+        whole = _whole_bytes(data)
+        if whole == 0:
+            raise CorruptRecordError(f"{file.path} ends within the batch at byte {position}")
+    return memoryview(data)[:whole]
+
+
+def _whole_bytes(data: bytes) -> int:
+    """Return where the last whole batch of `data` ends."""
+    position = 0
+    while len(data) - position >= LOG_OVERHEAD_BYTES:
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if length <= 0 or position + LOG_OVERHEAD_BYTES + length > len(data):
+            break
+        position += LOG_OVERHEAD_BYTES + length
+    return position
+
+
+def _append(segment: Segment, kept: list[KeptBatch]) -> int:
+    """Write batches; return their bytes. An index that is full takes no more entries, and is sparser then."""
+    if not kept:
+        return 0
+    free_entries = segment.offset_index.max_entries - segment.offset_index.entry_count
+    if free_entries > len(kept) + 1 or segment.index_interval_bytes == NO_MORE_ENTRIES:
+        size_bytes = sum(batch.size_bytes for batch in kept)
+        segment.append([batch.data for batch in kept], size_bytes, kept)
+        return size_bytes
+    for batch in kept:
+        if segment.is_index_full:
+            segment.index_interval_bytes = NO_MORE_ENTRIES
+        segment.append([batch.data], batch.size_bytes, [batch])
+    return sum(batch.size_bytes for batch in kept)
+
+
+def delete_cleaned_files(disk: Disk, directory: str, base_offset: int) -> None:
+    """Delete what an earlier pass left of a group that was not swapped in."""
+    for suffix in SEGMENT_SUFFIXES:
+        disk.delete(segment_file(directory, base_offset, suffix) + CLEANED_SUFFIX)

@@ -1,0 +1,262 @@
+"""What the broker does around a pass of the cleaner: choosing the log, saying what to do, swapping in what comes back.
+
+A log in use goes on while a pass reads its files. So nothing that comes back is taken on trust: a group is swapped in
+only where the very segments that it was made of are still the log's, untruncated; else it is dropped and the log is
+cleaned another time. A partition whose cleaning fails is set aside until the next start, and said so; its records are
+served as they are. A disk that fails takes its directory offline, as anywhere; a full one lets the pass wait.
+"""
+
+import errno
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkapy.config.log_defaults import LogDefaults
+from kafkapy.seams import Disk
+from kafkapy.storage.cleaner import CleanedSegment, CleaningPlan
+from kafkapy.storage.cleaner_plan import LogState, LogToClean, SegmentState, log_to_clean, needs_timestamps
+from kafkapy.storage.file_names import CLEANED_SUFFIX
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.segment import Segment
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger("kafkapy.storage.cleaner")
+
+MAX_LOST_PASSES: Final = 3
+"""So often a helper process may die over a log before that log is taken to be the reason."""
+
+
+@dataclass(slots=True)
+class Cleaning:
+    """A pass under way, as the broker sees it. `segments` are those of the log when it began, by base offset."""
+
+    log: Log
+    to_clean: LogToClean
+    plan: CleaningPlan
+    segments: dict[int, Segment]
+    truncation_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningReport:
+    """What a pass has done. bytes_before and bytes_after: of the segments that were written anew."""
+
+    topic_partition: TopicPartition
+    first_dirty_offset: int
+    clean_to: int
+    bytes_before: int
+    bytes_after: int
+    records_read: int
+    records_kept: int
+    records_without_key: int
+    indexed_bytes: int
+    map_utilization: float
+    duration_ms: int
+
+    def __str__(self) -> str:
+        seconds = max(self.duration_ms, 1) / 1000
+        return (
+            f"cleaned log {self.topic_partition} (dirty section = [{self.first_dirty_offset}, {self.clean_to}]): "
+            f"{self.bytes_before:,} bytes with {self.records_read:,} records became {self.bytes_after:,} bytes with "
+            f"{self.records_kept:,} records in {seconds:.1f} s ({self.bytes_before / seconds / 1e6:.1f} MB/s, "
+            f"{self.records_read / seconds:,.0f} records/s), offset map {100 * self.map_utilization:.1f}% full"
+        )
+
+
+class CleanerManager:
+    """See the module. Plain calls on the event loop's thread."""
+
+    def __init__(self, log_manager: LogManager, disk: Disk) -> None:
+        self._log_manager = log_manager
+        self._disk = disk
+        self._lost_passes: dict[TopicPartition, int] = {}
+        self._set_aside: dict[TopicPartition, tuple[Log, str]] = {}
+        self.last_report: CleaningReport | None = None
+        self.passes_done = 0
+        self.max_dirty_ratio = 0.0
+        """Of the dirtiest log when one was last looked for."""
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """The partitions that are set aside, and why."""
+        logs = self._log_manager.logs
+        return {each: reason for each, (log, reason) in self._set_aside.items() if logs.get(each) is log}
+
+    def compacted_logs(self) -> list[Log]:
+        """Return the logs that are to be looked at."""
+        aside = self.uncleanable
+        logs = self._log_manager.logs.items()
+        return [log for each, log in logs if log.config.is_compacted and each not in aside and not log.is_offline]
+
+    # Choosing
+
+    def assess(self, log: Log, now_ms: int) -> LogToClean | None:
+        """Return what a pass over the log would do; None where it is empty or cannot be looked at."""
+        try:
+            to_clean = log_to_clean(_state_of(log), now_ms)
+        except OSError as error:
+            log.log_dir.failure(error, f"looking at {log.topic_partition} for the cleaner")
+            return None
+        if to_clean.is_reset:
+            self._note_reset(log, to_clean.first_dirty_offset)
+        return to_clean if to_clean.clean_bytes + to_clean.dirty_bytes > 0 else None
+
+    def _note_reset(self, log: Log, first_dirty_offset: int) -> None:
+        if not (log.config.is_deleted_by_retention and (log.clean_to or 0) < log.log_start_offset):
+            logger.warning(
+                "Resetting first dirty offset of %s to %d since the checkpointed offset %d is not in the log",
+                log.topic_partition,
+                first_dirty_offset,
+                log.clean_to,
+            )
+        log.clean_to = first_dirty_offset
+
+    def choose(self, assessed: Sequence[tuple[Log, LogToClean]]) -> tuple[Log, LogToClean] | None:
+        """Return the dirtiest of the logs that are dirty enough."""
+        self.max_dirty_ratio = max((to_clean.dirty_ratio for _, to_clean in assessed), default=0.0)
+        due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
+        return max(due, key=lambda each: each[1].dirty_ratio, default=None)
+
+    # A pass
+
+    def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int) -> Cleaning:
+        """Return the pass to be done over a log."""
+        segments = [segment for segment in log.segments if segment.base_offset < to_clean.first_uncleanable_offset]
+        start_offset, end_offset = segments[0].base_offset, to_clean.first_uncleanable_offset
+        config = log.config
+        plan = CleaningPlan(
+            directory=log.directory,
+            segments=[(segment.base_offset, segment.size) for segment in segments],
+            first_dirty_offset=to_clean.first_dirty_offset,
+            end_offset=end_offset,
+            now_ms=now_ms,
+            aborted=log.aborted_transactions(start_offset, end_offset),
+            last_records=[
+                (entry.producer_id, entry.last_offset if entry.batches else None, entry.producer_epoch)
+                for entry in log.active_producers()
+                if entry.last_offset < end_offset
+            ],
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            dedupe_buffer_bytes=settings.log_cleaner_dedupe_buffer_size,
+            load_factor=settings.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes=settings.log_cleaner_io_buffer_size,
+        )
+        by_offset = {segment.base_offset: segment for segment in segments}
+        return Cleaning(log, to_clean, plan, by_offset, log.truncation_count)
+
+    def is_current(self, cleaning: Cleaning) -> bool:
+        """Return whether the log is still there, and still what the pass has read."""
+        log = cleaning.log
+        return (
+            self._log_manager.get_log(log.topic_partition) is log
+            and not log.is_offline
+            and log.config.is_compacted
+            and log.directory == cleaning.plan.directory
+            and log.truncation_count == cleaning.truncation_count
+        )
+
+    def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment, now_ms: int) -> bool:
+        """Replace a group by what became of it; return whether its segments were still there. Raises StorageError."""
+        log = cleaning.log
+        replaced = [cleaning.segments[base_offset] for base_offset in cleaned.replaced]
+        present = {segment.base_offset: segment for segment in log.segments}
+        if not self.is_current(cleaning) or any(present.get(old.base_offset) is not old for old in replaced):
+            self.drop_leftovers(cleaning)
+            return False
+        log.swap_in_cleaned(cleaned.base_offset, replaced, has_txn_index=cleaned.has_txn_index, now_ms=now_ms)
+        return True
+
+    def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
+        """Take note of a pass that was done to its end; its checkpoint is the caller's to write."""
+        cleaning.log.clean_to = facts["clean_to"]
+        self._lost_passes.pop(cleaning.log.topic_partition, None)
+        self.passes_done += 1
+        self.last_report = report = CleaningReport(
+            topic_partition=cleaning.log.topic_partition,
+            first_dirty_offset=cleaning.to_clean.first_dirty_offset,
+            clean_to=facts["clean_to"],
+            bytes_before=facts["bytes_read"],
+            bytes_after=facts["bytes_written"],
+            records_read=facts["records_read"],
+            records_kept=facts["records_kept"],
+            records_without_key=facts["records_without_key"],
+            indexed_bytes=facts["indexed_bytes"],
+            map_utilization=facts["map_utilization"],
+            duration_ms=duration_ms,
+        )
+        return report
+
+    # What can go wrong
+
+    def fail(self, cleaning: Cleaning, message: str, error_number: int) -> None:
+        """Take note of a pass that came to a bad end. error_number: of the system's error, 0 where there was none."""
+        self.drop_leftovers(cleaning)
+        log = cleaning.log
+        if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
+            return  # retention took a segment away under the pass
+        if error_number and error_number != errno.ENOENT:
+            log.log_dir.failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
+            return
+        self.set_aside(log, message)
+
+    def _has_all_segments(self, cleaning: Cleaning) -> bool:
+        present = {id(segment) for segment in cleaning.log.segments}
+        return self.is_current(cleaning) and all(id(old) in present for old in cleaning.segments.values())
+
+    def helper_lost(self, cleaning: Cleaning, message: str) -> None:
+        """Take note that the helper process died over a pass: tried again, but not for ever."""
+        self.drop_leftovers(cleaning)
+        log = cleaning.log
+        lost = self._lost_passes[log.topic_partition] = self._lost_passes.get(log.topic_partition, 0) + 1
+        logger.warning("The cleaning of %s was lost with its process, %d times now: %s", log, lost, message)
+        if lost >= MAX_LOST_PASSES:
+            self.set_aside(log, message)
+
+    def set_aside(self, log: Log, reason: str) -> None:
+        """Clean this log no more until the next start."""
+        self._set_aside[log.topic_partition] = (log, reason)
+        logger.error(
+            "Cleaning of %s in dir %s failed; marking its partition as uncleanable: %s",
+            log.topic_partition,
+            log.log_dir.path,
+            reason,
+        )
+
+    def drop_leftovers(self, cleaning: Cleaning) -> None:
+        """Delete the .cleaned files of a pass that does not go on; those of a deleted log go with its directory."""
+        log = cleaning.log
+        if self._log_manager.get_log(log.topic_partition) is not log or log.is_offline:
+            return
+        try:
+            for name in self._disk.list_directory(log.directory):
+                if name.endswith(CLEANED_SUFFIX):
+                    self._disk.delete(f"{log.directory}/{name}")
+        except OSError as error:
+            log.log_dir.failure(error, f"deleting what the cleaner left of {log.topic_partition}")
+
+
+def _state_of(log: Log) -> LogState:
+    """Return the log as the choice sees it. Reads times only where a lag asks for them. Raises OSError."""
+    reads_times = needs_timestamps(log.config)
+    return LogState(
+        [
+            SegmentState(
+                segment.base_offset,
+                segment.size,
+                segment.largest.timestamp_ms if reads_times else -1,
+                segment.first_timestamp if reads_times else -1,
+            )
+            for segment in log.segments
+        ],
+        log.log_start_offset,
+        log.log_end_offset,
+        log.last_stable_offset,
+        log.recovery_point,
+        log.clean_to,
+        log.config,
+    )

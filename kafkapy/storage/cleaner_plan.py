@@ -1,0 +1,166 @@
+"""Which log the cleaner takes next, how far it may go in it, and which segments become one.
+
+Pure. The rules are Apache Kafka's (LogCleanerManager, Cleaner.groupSegmentsBySize). A log is clean up to where the last
+pass ended; from there to the first uncleanable offset it is dirty:
+
+    [ clean ............ )[ dirty ................ )[ not yet ........... active segment ]
+    log start offset      first dirty offset        first uncleanable offset
+
+Two deviations. A pass does not go beyond the recovery point: it drops old values because newer ones exist, so those
+must be on the platter, else a power cut could take both (Kafka counts on the other replicas). And at most
+MAX_SEGMENTS_IN_GROUP segments become one at a time: the swap runs between two requests.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from kafkapy.config.log import LONG_MAX, LogConfig
+
+INT32_MAX: Final = 0x7FFFFFFF
+MAX_SEGMENTS_IN_GROUP: Final = 64
+"""Renaming the four files of so many segments takes a few milliseconds."""
+
+
+class SegmentState(NamedTuple):
+    """A segment as the choice sees it. Timestamps: -1 where there is none, or nobody asked (`needs_timestamps`)."""
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int = -1
+    first_timestamp_ms: int = -1
+
+
+class LogState(NamedTuple):
+    """A compacted log: all of its segments, the last of them active. clean_to: where the last pass ended, if known."""
+
+    segments: Sequence[SegmentState]
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    recovery_point: int
+    clean_to: int | None
+    config: LogConfig
+
+
+class LogToClean(NamedTuple):
+    """What a pass over a log would do. Sizes in bytes; is_overdue: max.compaction.lag.ms has passed."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    is_reset: bool
+    """Whether clean_to could not be right: the log was truncated, or begins behind it."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total_bytes = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total_bytes if total_bytes else 0.0
+
+    def is_due(self, min_dirty_ratio: float) -> bool:
+        return (self.is_overdue and self.dirty_bytes > 0) or self.dirty_ratio > min_dirty_ratio
+
+
+def needs_timestamps(config: LogConfig) -> bool:
+    """Return whether a lag is set, so that the times in the dirty segments matter."""
+    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
+
+
+def first_dirty_offset(log_start_offset: int, log_end_offset: int, clean_to: int | None) -> int:
+    """Return where the dirty part begins: the log start offset where `clean_to` lies outside of the log."""
+    if clean_to is None or not log_start_offset <= clean_to <= log_end_offset:
+        return log_start_offset
+    return clean_to
+
+
+def log_to_clean(log: LogState, now_ms: int) -> LogToClean:
+    """Return how far a pass could go, and how dirty the log is."""
+    first_dirty = first_dirty_offset(log.log_start_offset, log.log_end_offset, log.clean_to)
+    dirty = _inactive_from(log.segments, first_dirty)
+    uncleanable = max(_first_uncleanable(log, dirty, now_ms), first_dirty)
+    containing = _floor(log.segments, uncleanable)
+    end_offset = containing.base_offset if containing is not None else log.segments[-1].base_offset
+    dirty_start = min(first_dirty, end_offset)
+    floor = _floor(log.segments, dirty_start)
+    from_offset = floor.base_offset if floor is not None else dirty_start
+    return LogToClean(
+        first_dirty,
+        end_offset,
+        sum(segment.size_bytes for segment in log.segments if segment.base_offset < first_dirty),
+        sum(segment.size_bytes for segment in log.segments if from_offset <= segment.base_offset < end_offset),
+        _is_overdue(dirty, log.config, now_ms),
+        log.clean_to is not None and log.clean_to != first_dirty,
+    )
+
+
+def _first_uncleanable(log: LogState, dirty: Sequence[SegmentState], now_ms: int) -> int:
+    """Return the first offset that must stay: active, unstable, not durable, or younger than min.compaction.lag.ms."""
+    limits = [log.last_stable_offset, log.recovery_point, log.segments[-1].base_offset]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        young = (segment.base_offset for segment in dirty if segment.largest_timestamp_ms > now_ms - lag_ms)
+        limits.extend(list(young)[:1])
+    return min(limits)
+
+
+def _is_overdue(dirty: Sequence[SegmentState], config: LogConfig, now_ms: int) -> bool:
+    first_timestamps = [segment.first_timestamp_ms for segment in dirty if segment.first_timestamp_ms > 0]
+    return bool(first_timestamps) and min(first_timestamps) < now_ms - max(config.max_compaction_lag_ms, 0)
+
+
+def _floor(segments: Sequence[SegmentState], offset: int) -> SegmentState | None:
+    """Return the segment that would hold `offset`."""
+    found = None
+    for segment in segments:
+        if segment.base_offset > offset:
+            break
+        found = segment
+    return found
+
+
+def _inactive_from(segments: Sequence[SegmentState], offset: int) -> list[SegmentState]:
+    """Return the segments from the one that would hold `offset` on, without the active one."""
+    floor = _floor(segments, offset)
+    return [segment for segment in segments[:-1] if floor is None or segment.base_offset >= floor.base_offset]
+
+
+class SegmentSizes(NamedTuple):
+    """A segment as grouping sees it."""
+
+    base_offset: int
+    size_bytes: int
+    offset_index_bytes: int
+    time_index_bytes: int
+
+
+def group_segments(
+    segments: Iterable[SegmentSizes], *, max_bytes: int, max_index_bytes: int, end_offset: int
+) -> list[list[SegmentSizes]]:
+    """Return runs of segments, each to become one: what they hold fits into a segment even if all of it stays.
+
+    end_offset: behind the last segment. A segment's last offset must fit its index, as 31 bits from the base offset.
+    """
+    segments = list(segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    groups: list[list[SegmentSizes]] = []
+    for segment, end in zip(segments, ends, strict=True):
+        group = groups[-1] if groups else None
+        if group is not None and _fits(group, segment, end - 1, max_bytes, max_index_bytes):
+            group.append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _fits(
+    group: list[SegmentSizes], segment: SegmentSizes, last_offset: int, max_bytes: int, max_index_bytes: int
+) -> bool:
+    together = [*group, segment]
+    return (
+        len(together) <= MAX_SEGMENTS_IN_GROUP
+        and sum(each.size_bytes for each in together) <= max_bytes
+        and sum(each.offset_index_bytes for each in together) <= max_index_bytes
+        and sum(each.time_index_bytes for each in together) <= max_index_bytes
+        and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= INT32_MAX)
+    )

@@ -1,0 +1,71 @@
+"""The cleaner in the helper process: a pass is begun, taken some steps on, step after step, or abandoned.
+
+A call returns after some tenths of a second, so that the owner of the log can stop a pass, throttle it, and swap in
+what is ready. One pass at a time; a new one, or the end of the process, ends it. Arguments and results are what JSON
+can carry. A failure of the pass comes back as data: an error of the call itself means that the helper is at fault.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkapy.errors import ApiError, CorruptIndexError
+from kafkapy.storage.cleaner import CleaningPass, CleaningPlan, Progress
+from kafkapy.storage.system_disk import SystemDisk
+
+
+@dataclass(slots=True)
+class _Running:
+    pass_id: int
+    cleaning: CleaningPass
+    steps: Iterator[Progress]
+
+
+_running: list[_Running] = []
+
+
+def begin(pass_id: int, plan: dict[str, Any]) -> None:
+    """Make ready for a pass; one that was under way is forgotten."""
+    _running.clear()
+    cleaning = CleaningPass(SystemDisk(), CleaningPlan(**plan))
+    _running.append(_Running(pass_id, cleaning, cleaning.run()))
+
+
+def advance(pass_id: int, max_bytes: int, max_ms: int) -> dict[str, Any]:
+    """Go on until max_bytes were moved, max_ms have passed, a group is ready, or the pass is done.
+
+    Returns io_bytes, cleaned (as CleanedSegment, or None), is_done and the pass's facts; failure {message, errno} where
+    it came to its end otherwise: errno is 0 where the data are at fault. is_lost: this process knows no such pass.
+    """
+    if not _running or _running[0].pass_id != pass_id:
+        return {"is_lost": True}
+    running = _running[0]
+    try:
+        answer = _advance(running.steps, max_bytes, max_ms)
+    except (OSError, ApiError, CorruptIndexError) as error:
+        _running.clear()
+        return {"failure": {"message": str(error), "errno": (error.errno or 0) if isinstance(error, OSError) else 0}}
+    answer["facts"] = running.cleaning.facts()
+    if answer["is_done"]:
+        _running.clear()
+    return answer
+
+
+def abandon(pass_id: int) -> None:
+    """Forget a pass and its memory."""
+    if _running and _running[0].pass_id == pass_id:
+        _running.clear()
+
+
+def _advance(steps: Iterator[Progress], max_bytes: int, max_ms: int) -> dict[str, Any]:
+    io_bytes = 0
+    deadline = time.monotonic() + max_ms / 1000
+    while io_bytes < max_bytes and time.monotonic() < deadline:
+        progress = next(steps, None)
+        if progress is None:
+            return {"io_bytes": io_bytes, "cleaned": None, "is_done": True}
+        io_bytes += progress.io_bytes
+        if progress.cleaned is not None:
+            return {"io_bytes": io_bytes, "cleaned": progress.cleaned._asdict(), "is_done": False}
+    return {"io_bytes": io_bytes, "cleaned": None, "is_done": False}
