@@ -78,14 +78,15 @@ class ReadFunction:
         self.emit(f"{target}, {position} = {helper}({data}, {position}, size)")
 
     def struct(self, field: FieldLayout, layout: StructLayout, target: str) -> None:
+        """Read a struct. One that may be null has a marker before it: below 0 for null, in a tagged field 0 for null."""
         if field.is_nullable:
-            self.pending.append(("marker", "b"))
+            self.pending.append(("marker", "B" if field.is_tagged else "b"))
         self.flush()
         call = f"{target}, {self.position} = {self.call(layout)}"
         if not field.is_nullable:
             self.emit(call)
             return
-        self.emit("if marker < 0:")
+        self.emit("if marker == 0:" if field.is_tagged else "if marker < 0:")
         self.emit(f"    {target} = None")
         self.emit("else:")
         self.emit(f"    {call}")

@@ -91,7 +91,7 @@ class WriteFunction:
             self.emit(call)
             return
         self.emit(f"if {value} is None:")
-        self.emit(f"    {self.out}.append(0xFF)")
+        self.emit(f"    {self.out}.append({'0' if field.is_tagged else '0xFF'})")
         self.emit("else:")
         self.emit(f"    {self.out}.append(1)")
         self.emit(f"    {call}")

@@ -29,7 +29,6 @@ from kafkapy.protocol.primitives import (
 )
 
 _pack_i = Struct(">i").pack
-_unpack_b = Struct(">b").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
 
 
@@ -192,9 +191,9 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(
     value = tags.pop(0, None)
     if value is not None:
         end = 0
-        (marker,) = _unpack_b(value, end)
+        marker = value[end]
         end += 1
-        if marker < 0:
+        if marker == 0:
             item.classic_member_metadata = None
         else:
             item.classic_member_metadata, end = _read_classic_member_metadata_v0(value, end)
@@ -243,7 +242,7 @@ def _write_tags_of_consumer_group_member_metadata_value_v0(out: Writer, item: Co
     ):
         value = Writer()
         if item.classic_member_metadata is None:
-            value.append(0xFF)
+            value.append(0)
         else:
             value.append(1)
             _write_classic_member_metadata_v0(value, item.classic_member_metadata)

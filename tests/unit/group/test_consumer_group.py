@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.group.consumer_members import MemberState
+from kafkapy.group.consumer_members import ConsumerMember, MemberState
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -14,6 +14,10 @@ from kafkapy.protocol.messages.consumer_group_current_member_assignment_value im
     TopicPartitions,
 )
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from kafkapy.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
 from kafkapy.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
@@ -661,3 +665,19 @@ def test_failed_write_leaves_the_group_to_be_compared_with_the_metadata_again() 
     consumer.beat()
 
     assert len(consumer.partitions()) == 3
+
+
+MEMBER_RECORDS = [  # made by Apache Kafka's own ConsumerGroupMemberMetadataValue
+    (None, "00 00 02 63 03 2f68 01 01 ffffffff 00 01 00 01 00"),  # tag 0 of one byte: null
+    (ClassicMemberMetadata(5), "00 00 02 63 03 2f68 01 01 ffffffff 00 01 00 07 01 00000005 01 00"),
+]
+
+
+@pytest.mark.parametrize(("classic_metadata", "expected"), MEMBER_RECORDS)
+def test_member_record_is_kafkas_to_the_byte(classic_metadata: ClassicMemberMetadata | None, expected: str) -> None:
+    member = ConsumerMember("m", client_id="c", client_host="/h", classic_metadata=classic_metadata)
+
+    encoded = member.metadata_value().encode(0)
+
+    assert encoded == bytes.fromhex(expected)
+    assert ConsumerMember("m").with_metadata(ConsumerGroupMemberMetadataValue.decode(encoded, 0)) == member
