@@ -78,7 +78,7 @@ class ReadFunction:
         self.emit(f"{target}, {position} = {helper}({data}, {position}, size)")
 
     def struct(self, field: FieldLayout, layout: StructLayout, target: str) -> None:
-        """Read a struct. One that may be null has a marker before it: below 0 for null, in a tagged field 0 for null."""
+        """Read a struct. One that may be null has a marker before it: null is below 0, but 0 in a tagged field."""
         if field.is_nullable:
             self.pending.append(("marker", "B" if field.is_tagged else "b"))
         self.flush()
