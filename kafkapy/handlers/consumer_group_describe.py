@@ -5,7 +5,6 @@ the asker may not describe is not shown at all, as in Kafka.
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision
 from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.consumer_group_heartbeat import is_protocol_enabled
 from kafkapy.handlers.context import RequestContext, Services
@@ -39,11 +38,11 @@ async def _describe(services: Services, context: RequestContext, group_id: str) 
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
 
-    def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-        return GroupDecision(shard.consumer.describe(group_id))
+    def query(shard: GroupShard) -> DescribedGroup:
+        return shard.consumer.describe(group_id)
 
     try:
-        described: DescribedGroup = await services.groups.call(group_id, decide)
+        described = await services.groups.read(group_id, query)
     except ApiError as error:
         return _refused(group_id, ErrorCode(error.code), error.message)
     if all(_may_describe(services, context, topic) for topic in _topics(described)):
