@@ -25,6 +25,8 @@ TRANSACTION: Final = 1
 SHARE: Final = 2
 BATCHED_SINCE: Final = 4
 SHARE_SINCE: Final = 6
+NO_ERROR: Final = "NONE"
+"""The message of versions 1 to 3 where there is no error, as Apache Kafka has it."""
 NO_NODE: Final = (-1, "", -1)
 
 
@@ -37,7 +39,7 @@ async def handle(
     only = await _coordinator(services, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=ErrorCode(only.error_code).message,
+        error_message=ErrorCode(only.error_code).message if only.error_code else NO_ERROR,
         node_id=only.node_id,
         host=only.host,
         port=only.port,
