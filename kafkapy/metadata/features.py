@@ -62,8 +62,9 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_3_IV0),
     KRAFT_VERSION: VersionRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
+    GROUP_VERSION: VersionRange(0, 1),
 }
-"""What ApiVersions may show. Groups (KIP-848), transactions, share and streams groups join as they come to work."""
+"""What ApiVersions may show. Transactions, share and streams groups join as they come to work."""
 
 
 @dataclass(frozen=True, slots=True)

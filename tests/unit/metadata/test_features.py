@@ -23,9 +23,14 @@ def test_transaction_version_2_is_kept_but_not_shown() -> None:
 
     shown = shown_features(image, kraft_version=1)
 
-    assert shown.finalized == {"metadata.version": 30, "kraft.version": 1, "eligible.leader.replicas.version": 1}
+    assert shown.finalized == {
+        "metadata.version": 30,
+        "kraft.version": 1,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+    }
     assert "transaction.version" not in shown.supported
-    assert shown.hidden == {"transaction.version": 2, "group.version": 1, "share.version": 1, "streams.version": 1}
+    assert shown.hidden == {"transaction.version": 2, "share.version": 1, "streams.version": 1}
 
 
 def test_every_level_of_4_3_1_replays_and_one_beyond_does_not() -> None:
