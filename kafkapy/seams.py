@@ -151,6 +151,10 @@ class HelperProcess(Protocol):
         """Run `package.module:function(**arguments)` there; then `on_done(result, error text)` on the loop's thread."""
         ...
 
+    def close(self) -> None:
+        """End the process; calls that were not done get an error."""
+        ...
+
 
 class FileRegion:
     """Bytes of a file that a response carries without reading them: what Fetch hands to the reactor.

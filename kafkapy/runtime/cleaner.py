@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import StorageError
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.storage.cleaner import CleanedSegment
+from kafkapy.storage.cleaner_plan import CleanedSegment
 
 if TYPE_CHECKING:
     from kafkapy.config.log_defaults import LogDefaults
@@ -45,16 +45,17 @@ class LogCleaner:
         self,
         manager: "CleanerManager",
         log_manager: "LogManager",
-        helper: "HelperProcess",
         *,
+        new_helper: "Callable[[asyncio.AbstractEventLoop], HelperProcess]",
         settings: "Callable[[], LogDefaults]",
         clock: "Clock",
         io_pool: "IoPool",
     ) -> None:
-        """settings(): the log.cleaner.* keys as they are now."""
+        """new_helper is called once there is something to clean; settings(): the log.cleaner.* keys as they are now."""
         self.manager = manager
         self._log_manager = log_manager
-        self._helper = helper
+        self._new_helper = new_helper
+        self._helper: HelperProcess | None = None
         self._settings = settings
         self._clock = clock
         self._io_pool = io_pool
@@ -62,6 +63,9 @@ class LogCleaner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Go to work, unless log.cleaner.enable is false."""
+        if not self._settings().log_cleaner_enable:
+            return
         self._log_manager.read_cleaner_offsets()
         logger.info("Starting the log cleaner")
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -72,6 +76,9 @@ class LogCleaner:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.close()
 
     async def _run(self) -> None:
         while True:
@@ -143,7 +150,7 @@ class LogCleaner:
             return None
         finally:
             if not is_over:  # the broker stops, or the directory failed
-                self._helper.submit(f"{STEPS}:abandon", {"pass_id": pass_id}, lambda result, error: None)
+                self._submit("abandon", {"pass_id": pass_id}, lambda result, error: None)
                 self.manager.drop_leftovers(cleaning)
 
     async def _steps(self, cleaning: "Cleaning", pass_id: int) -> dict[str, Any] | None:
@@ -201,8 +208,13 @@ class LogCleaner:
             else:
                 future.set_result(result)
 
-        self._helper.submit(f"{STEPS}:{function}", arguments, on_done)
+        self._submit(function, arguments, on_done)
         return await future
+
+    def _submit(self, function: str, arguments: dict[str, Any], on_done: "Callable[[Any, str | None], None]") -> None:
+        if self._helper is None:
+            self._helper = self._new_helper(asyncio.get_running_loop())
+        self._helper.submit(f"{STEPS}:{function}", arguments, on_done)
 
 
 class HelperError(Exception):

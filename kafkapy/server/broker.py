@@ -45,6 +45,7 @@ from kafkapy.record.batch import batches
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
+from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.expirer import Expirer
@@ -54,6 +55,7 @@ from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
 from kafkapy.server.limits import reactor_limits
 from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
@@ -84,6 +86,7 @@ class BrokerServer:
         random: "Random",
         new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], IoPool]" = ThreadIoPool,
         listen: "Callable[..., seams.Listener]" = listen_on_socket,
+        new_helper: "Callable[[asyncio.AbstractEventLoop], seams.HelperProcess] | None" = None,
     ) -> None:
         """`new_io_pool(loop, worker_count)`; `listen` is called as reactor.socket_channel.listen is."""
         self.config = config
@@ -96,6 +99,7 @@ class BrokerServer:
         self._random = random
         self._new_io_pool = new_io_pool
         self._listen = listen
+        self._new_helper = new_helper if new_helper is not None else _new_helper
         self._dynamic_config = DynamicConfig(config)
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
@@ -126,6 +130,7 @@ class BrokerServer:
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
         await self._maintenance.stop()
+        await self._cleaner.stop()
         self._expirer.stop()
         await self._controller.close()
         await self._quorum.close()
@@ -152,6 +157,7 @@ class BrokerServer:
         undo.push_async_callback(self._controller.close)
         self._load_logs()
         undo.callback(self._log_manager.close)
+        self._check_not_failed()
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
@@ -169,6 +175,8 @@ class BrokerServer:
         self._groups.start()
         self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
         self._maintenance.start()
+        self._cleaner = self._new_cleaner()
+        self._cleaner.start()
         self._dynamic_config.add_listener(self._apply_config)
         self._reactor.start()
 
@@ -357,6 +365,16 @@ class BrokerServer:
         limits = reactor_limits(self.config)
         return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)
 
+    def _new_cleaner(self) -> LogCleaner:
+        return LogCleaner(
+            CleanerManager(self._log_manager, self._disk),
+            self._log_manager,
+            new_helper=self._new_helper,
+            settings=lambda: self._dynamic_config.current.log,
+            clock=self._clock,
+            io_pool=self._io_pool,
+        )
+
     def _bind(self) -> None:
         """Bind the clients' listeners. The controller's is not bound: a quorum of one has nobody to talk to."""
         for endpoint in self.config.broker_listeners:
@@ -413,6 +431,11 @@ class BrokerServer:
             if directory.path == self.config.metadata_log_dir:
                 directory.state.go_offline(str(error))
 
+    def _check_not_failed(self) -> None:
+        """Raise what makes a start pointless."""
+        if self.failed is not None and self.failed.done():
+            raise self.failed.result()
+
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None and not self.failed.done():
             self.failed.set_result(error)
@@ -421,6 +444,12 @@ class BrokerServer:
 def new_broker(config: BrokerConfig) -> BrokerServer:
     """Return a node on the system's disk, clocks and entropy."""
     return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
+
+
+def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":
+    from kafkapy.reactor.helper import SubprocessHelper  # most brokers never have one
+
+    return SubprocessHelper(loop)
 
 
 def _log_progress(path: str, loaded: int, total: int) -> None:

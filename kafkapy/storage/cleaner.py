@@ -9,9 +9,8 @@ Every group is filtered by the same offset map, so groups may be swapped in one 
 for lies behind it, and is still there whatever becomes of the groups that follow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafkapy.config.log import LogConfig
@@ -21,7 +20,7 @@ from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.storage.batch_filter import BatchFilter, KeptBatch, LastRecord
 from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.cleaner_plan import SegmentSizes, group_segments
+from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan, SegmentSizes, group_segments
 from kafkapy.storage.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -38,40 +37,6 @@ from kafkapy.storage.txn_index import AbortedTransaction
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningPlan:
-    """What a pass is to do; JSON can carry it. Segments are (base offset, size in bytes), oldest first.
-
-    segments: those below end_offset, which is the first uncleanable offset and a segment's base offset. aborted:
-    (producer id, first, last, last stable offset) of the aborted transactions that touch them. last_records: (producer
-    id, last data offset or None, producer epoch) of the producers that are known.
-    """
-
-    directory: str
-    segments: Sequence[tuple[int, int]]
-    first_dirty_offset: int
-    end_offset: int
-    now_ms: int
-    aborted: Sequence[tuple[int, int, int, int]]
-    last_records: Sequence[tuple[int, int | None, int]]
-    delete_retention_ms: int
-    segment_bytes: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    dedupe_buffer_bytes: int
-    load_factor: float
-    io_buffer_bytes: int
-
-
-class CleanedSegment(NamedTuple):
-    """A group that is ready to be swapped in: the .cleaned files at base_offset take the place of `replaced`."""
-
-    base_offset: int
-    replaced: list[int]
-    size_bytes: int
-    has_txn_index: bool
 
 
 class Progress(NamedTuple):

@@ -14,8 +14,15 @@ from typing import Any, Final
 
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.seams import Disk
-from kafkapy.storage.cleaner import CleanedSegment, CleaningPlan
-from kafkapy.storage.cleaner_plan import LogState, LogToClean, SegmentState, log_to_clean, needs_timestamps
+from kafkapy.storage.cleaner_plan import (
+    CleanedSegment,
+    CleaningPlan,
+    LogState,
+    LogToClean,
+    SegmentState,
+    log_to_clean,
+    needs_timestamps,
+)
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager

@@ -12,6 +12,7 @@ MAX_SEGMENTS_IN_GROUP segments become one at a time: the swap runs between two r
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkapy.config.log import LONG_MAX, LogConfig
@@ -164,3 +165,37 @@ def _fits(
         and sum(each.time_index_bytes for each in together) <= max_index_bytes
         and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= INT32_MAX)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What a pass is to do; JSON can carry it. Segments are (base offset, size in bytes), oldest first.
+
+    segments: those below end_offset, which is the first uncleanable offset and a segment's base offset. aborted:
+    (producer id, first, last, last stable offset) of the aborted transactions that touch them. last_records: (producer
+    id, last data offset or None, producer epoch) of the producers that are known.
+    """
+
+    directory: str
+    segments: Sequence[tuple[int, int]]
+    first_dirty_offset: int
+    end_offset: int
+    now_ms: int
+    aborted: Sequence[tuple[int, int, int, int]]
+    last_records: Sequence[tuple[int, int | None, int]]
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+
+
+class CleanedSegment(NamedTuple):
+    """A group that is ready to be swapped in: the .cleaned files at base_offset take the place of `replaced`."""
+
+    base_offset: int
+    replaced: list[int]
+    size_bytes: int
+    has_txn_index: bool

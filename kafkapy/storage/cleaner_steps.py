@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkapy.errors import ApiError, CorruptIndexError
-from kafkapy.storage.cleaner import CleaningPass, CleaningPlan, Progress
+from kafkapy.seams import Disk
+from kafkapy.storage.cleaner import CleaningPass, Progress
+from kafkapy.storage.cleaner_plan import CleaningPlan
 from kafkapy.storage.system_disk import SystemDisk
 
 
@@ -22,40 +24,42 @@ class _Running:
     steps: Iterator[Progress]
 
 
-_running: list[_Running] = []
+class Steps:
+    """The calls, over a disk."""
 
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._running: _Running | None = None
 
-def begin(pass_id: int, plan: dict[str, Any]) -> None:
-    """Make ready for a pass; one that was under way is forgotten."""
-    _running.clear()
-    cleaning = CleaningPass(SystemDisk(), CleaningPlan(**plan))
-    _running.append(_Running(pass_id, cleaning, cleaning.run()))
+    def begin(self, pass_id: int, plan: dict[str, Any]) -> None:
+        """Make ready for a pass; one that was under way is forgotten."""
+        self._running = None
+        cleaning = CleaningPass(self._disk, CleaningPlan(**plan))
+        self._running = _Running(pass_id, cleaning, cleaning.run())
 
+    def advance(self, pass_id: int, max_bytes: int, max_ms: int) -> dict[str, Any]:
+        """Go on until max_bytes were moved, max_ms have passed, a group is ready, or the pass is done.
 
-def advance(pass_id: int, max_bytes: int, max_ms: int) -> dict[str, Any]:
-    """Go on until max_bytes were moved, max_ms have passed, a group is ready, or the pass is done.
+        Returns io_bytes, cleaned (as CleanedSegment, or None), is_done and the pass's facts; or failure {message,
+        errno}, after which the pass is over: errno is 0 where the data are at fault. is_lost: there is no such pass.
+        """
+        running = self._running
+        if running is None or running.pass_id != pass_id:
+            return {"is_lost": True}
+        try:
+            answer = _advance(running.steps, max_bytes, max_ms)
+        except (OSError, ApiError, CorruptIndexError) as error:
+            self._running = None
+            return {"failure": {"message": str(error), "errno": _errno_of(error)}}
+        answer["facts"] = running.cleaning.facts()
+        if answer["is_done"]:
+            self._running = None
+        return answer
 
-    Returns io_bytes, cleaned (as CleanedSegment, or None), is_done and the pass's facts; failure {message, errno} where
-    it came to its end otherwise: errno is 0 where the data are at fault. is_lost: this process knows no such pass.
-    """
-    if not _running or _running[0].pass_id != pass_id:
-        return {"is_lost": True}
-    running = _running[0]
-    try:
-        answer = _advance(running.steps, max_bytes, max_ms)
-    except (OSError, ApiError, CorruptIndexError) as error:
-        _running.clear()
-        return {"failure": {"message": str(error), "errno": (error.errno or 0) if isinstance(error, OSError) else 0}}
-    answer["facts"] = running.cleaning.facts()
-    if answer["is_done"]:
-        _running.clear()
-    return answer
-
-
-def abandon(pass_id: int) -> None:
-    """Forget a pass and its memory."""
-    if _running and _running[0].pass_id == pass_id:
-        _running.clear()
+    def abandon(self, pass_id: int) -> None:
+        """Forget a pass and its memory."""
+        if self._running is not None and self._running.pass_id == pass_id:
+            self._running = None
 
 
 def _advance(steps: Iterator[Progress], max_bytes: int, max_ms: int) -> dict[str, Any]:
@@ -69,3 +73,11 @@ def _advance(steps: Iterator[Progress], max_bytes: int, max_ms: int) -> dict[str
         if progress.cleaned is not None:
             return {"io_bytes": io_bytes, "cleaned": progress.cleaned._asdict(), "is_done": False}
     return {"io_bytes": io_bytes, "cleaned": None, "is_done": False}
+
+
+def _errno_of(error: Exception) -> int:
+    return (error.errno or 0) if isinstance(error, OSError) else 0
+
+
+_steps = Steps(SystemDisk())
+begin, advance, abandon = _steps.begin, _steps.advance, _steps.abandon

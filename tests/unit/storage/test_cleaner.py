@@ -11,8 +11,9 @@ from kafkapy.record.batch import Record
 from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.legacy import build_message_set
-from kafkapy.storage.cleaner import CleanedSegment, CleaningPass
+from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import Cleaning
+from kafkapy.storage.cleaner_plan import CleanedSegment
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log import AppendOrigin, FetchIsolation, Log
 from tests.sim.disk import SimDisk

@@ -1,0 +1,142 @@
+"""A compacted topic on a broker process becomes compact while clients write and read, and Kafka's tools agree."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.servers import Server
+from tests.compat.conftest import new_server
+
+PROBLEMS = ("mismatch", "invalid", "Invalid", "corrupt", "Exception", "Error", "isvalid: false")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+KEYS = 500
+CLEANING = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "500"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Server]:
+    with new_server(tmp_path / "data", CLEANING) as running:
+        yield running
+
+
+def create(bootstrap: str, topic: str, **config: str) -> None:
+    settings = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+    settings |= {key.replace("_", "."): value for key, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
+
+
+def produce(bootstrap: str, topic: str, numbers: range, **settings: object) -> None:
+    """Write key-<n % KEYS> = <n>; every seventh key is deleted. 400 bytes a value, hard to compress."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 5,
+            "batch.num.messages": 50,
+            "enable.idempotence": True,
+            **settings,
+        }
+    )
+    for n in numbers:
+        producer.produce(topic, value_of(n), f"key-{n % KEYS}", partition=0, headers=[("n", str(n))])
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def value_of(n: int) -> bytes | None:
+    return None if n % KEYS % 7 == 6 else (b"%d " % n + b"%x" % (n * 0x9E3779B97F4A7C15**24))[:400]
+
+
+def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes | None]]:
+    """Return (offset, key, value) of all records from the start to the end, as they are at the end."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[tuple[int, bytes, bytes | None]] = []
+    while True:
+        for message in consumer.consume(500, 1.0):
+            if message.error() is not None:  # the end
+                consumer.close()
+                return found
+            found.append((message.offset(), message.key(), message.value()))
+
+
+def assert_complete(found: list[tuple[int, bytes, bytes | None]], count: int) -> None:
+    """Whatever was read has rising offsets, the right records, and the last one of each key that is not deleted."""
+    offsets = [offset for offset, _, _ in found]
+    assert offsets == sorted(set(offsets))
+    assert all((key, value) == (b"key-%d" % (at % KEYS), value_of(at)) for at, key, value in found)
+    last = {key: value for _, key, value in found}
+    for n in range(count - KEYS, count):
+        assert last.get(b"key-%d" % (n % KEYS)) == value_of(n)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def log_bytes(broker: Server, topic: str) -> int:
+    return sum(file.stat().st_size for file in (broker.directory / f"{topic}-0").glob("*.log"))
+
+
+def clean_to(broker: Server, topic: str) -> int:
+    checkpoint = broker.directory / "cleaner-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+    return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
+
+
+def test_a_topic_becomes_compact_while_it_is_written_and_read(broker, java_tool):
+    bootstrap = broker.bootstrap
+    create(bootstrap, "compacted", delete_retention_ms="600000")
+    done = threading.Event()
+    reads: list[list[tuple[int, bytes, bytes | None]]] = []
+
+    def read_on() -> None:
+        while not done.is_set():
+            reads.append(read_all(bootstrap, "compacted"))
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        per_codec = 5000
+        for number, codec in enumerate(CODECS):
+            numbers = range(number * per_codec, (number + 1) * per_codec)
+            produce(bootstrap, "compacted", numbers, **{"compression.type": codec})
+        count = per_codec * len(CODECS)
+        wait_until(lambda: clean_to(broker, "compacted") > count - 8000 and log_bytes(broker, "compacted") < 3_000_000)
+    finally:
+        done.set()
+        reader.join(60)
+    assert_complete(read_all(bootstrap, "compacted"), count)
+    assert len(read_all(bootstrap, "compacted")) < 8000
+    for found in reads:
+        offsets = [offset for offset, _, _ in found]
+        assert offsets == sorted(set(offsets))
+        assert all((key, value) == (b"key-%d" % (at % KEYS), value_of(at)) for at, key, value in found)
+
+    broker.stop(signal.SIGKILL)
+    broker.start()
+    assert_complete(read_all(broker.bootstrap, "compacted"), count)
+    broker.stop()
+    assert not list((broker.directory / "compacted-0").glob("*.cleaned"))
+    assert_dump_has_no_complaint(broker, java_tool, "compacted")
+
+
+def assert_dump_has_no_complaint(broker: Server, java_tool: Callable[..., str], topic: str) -> None:
+    files = sorted((broker.directory / f"{topic}-0").glob("0*.*"))
+    files = [file for file in files if file.suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")]
+    dump = "org.apache.kafka.tools.DumpLogSegments"
+    said = java_tool(dump, "--deep-iteration", "--files", ",".join(map(str, files)))
+    assert said.count("isvalid: true") >= 10
+    indexes = ",".join(str(file) for file in files if file.suffix in (".index", ".timeindex"))
+    said += java_tool(dump, "--index-sanity-check", "--files", indexes)
+    assert not [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
