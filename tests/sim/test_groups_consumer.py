@@ -28,7 +28,7 @@ Partition = tuple[Uuid, int]
 
 
 class SimulatedMember:
-    """A consumer that revokes in its own time, and forgets what it owns when fenced or when its session must be over."""
+    """A consumer that revokes in its own time, and forgets what it owns when fenced or when its session is over."""
 
     def __init__(self, world: "World", name: str, instance_id: str | None, regex: str | None) -> None:
         self.world = world
