@@ -57,7 +57,11 @@ class CheckpointWrite(NamedTuple):
 
 
 class _DoomedLog(NamedTuple):
-    log: Log
+    """A directory that waits for its deletion. log: None where it was found so at the start, and never opened."""
+
+    log_dir: LogDirState
+    path: str
+    log: Log | None
     due_ms: int
 
 
@@ -165,7 +169,7 @@ class LogManager:
             try:
                 self._load_directory(directory, now_ms, config_for, is_stray, on_progress)
                 directory.is_loaded = True
-            except (OSError, StorageError) as error:
+            except (OSError, StorageError, ApiError) as error:
                 directory.state.go_offline(f"loading: {error}")
 
     def _load_directory(
@@ -187,6 +191,9 @@ class LogManager:
         else:
             logger.info("Recovering %d logs from %s since no clean shutdown file was found", len(names), directory.path)
         for done, (name, partition, marker) in enumerate(names, 1):
+            if marker == DELETE_DIRECTORY_SUFFIX:
+                self._doom(directory, name, now_ms)
+                continue
             config = config_for(partition.topic) if config_for is not None else self.default_config
             log = Log.open(
                 self._disk,
@@ -203,7 +210,7 @@ class LogManager:
                 on_progress=self._log_recovery,
                 jitter=self._jitter,
             )
-            self._take_loaded(log, marker, now_ms, is_stray)
+            self._take_loaded(log, is_stray)
             if on_progress is not None:
                 on_progress(directory.path, done, len(names))
 
@@ -220,11 +227,14 @@ class LogManager:
                 found.append((name, *parsed))
         return found
 
-    def _take_loaded(self, log: Log, marker: str, now_ms: int, is_stray: Callable[[Log], bool] | None) -> None:
+    def _doom(self, directory: LogDirectory, name: str, now_ms: int) -> None:
+        """Go on with a deletion that the last run began. What is in there was not made durable, so it is not read."""
+        due_ms = now_ms + self.default_config.file_delete_delay_ms
+        self._doomed.append(_DoomedLog(directory.state, directory.file(name), None, due_ms))
+
+    def _take_loaded(self, log: Log, is_stray: Callable[[Log], bool] | None) -> None:
         partition = log.topic_partition
-        if marker == DELETE_DIRECTORY_SUFFIX:
-            self._doomed.append(_DoomedLog(log, now_ms + self.default_config.file_delete_delay_ms))
-        elif is_stray is not None and is_stray(log):
+        if is_stray is not None and is_stray(log):
             self._move_aside(log, STRAY_DIRECTORY_SUFFIX)
             logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
         elif partition in self.logs:
@@ -314,7 +324,7 @@ class LogManager:
             return False
         delay_ms = log.config.file_delete_delay_ms
         self._move_aside(log, DELETE_DIRECTORY_SUFFIX)
-        self._doomed.append(_DoomedLog(log, now_ms + delay_ms))
+        self._doomed.append(_DoomedLog(log.log_dir, log.directory, log, now_ms + delay_ms))
         logger.info(
             "Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, log.directory
         )
@@ -329,11 +339,20 @@ class LogManager:
         for doomed in self._doomed:
             if doomed.due_ms > now_ms:
                 waiting.append(doomed)
-            elif not doomed.log.is_offline:
-                doomed.log.delete()
-                logger.info("Deleted log for partition %s in %s", doomed.log.topic_partition, doomed.log.directory)
+            elif not doomed.log_dir.is_offline:
+                self._delete(doomed)
         self._doomed = waiting
         return min((doomed.due_ms for doomed in waiting), default=None)
+
+    def _delete(self, doomed: _DoomedLog) -> None:
+        if doomed.log is not None:
+            doomed.log.delete()
+        else:
+            try:
+                self._disk.delete_tree(doomed.path)
+            except OSError as error:
+                raise doomed.log_dir.failure(error, f"deleting {doomed.path}") from error
+        logger.info("Deleted the log in %s", doomed.path)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Truncate logs. Their recovery points are lowered on disk first: recovery trusts what lies below. Blocks."""
@@ -478,8 +497,11 @@ class LogManager:
                     self._close_directory(directory, broker_epoch)
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
-        for log in (*self.logs.values(), *self.offline_logs.values(), *(doomed.log for doomed in self._doomed)):
+        for log in (*self.logs.values(), *self.offline_logs.values()):
             log.close_files()
+        for doomed in self._doomed:
+            if doomed.log is not None:
+                doomed.log.close_files()
         self.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:

@@ -302,6 +302,8 @@ class LogLoader:
             self._segments.remove(segment)
             segment.rename_suffix("", DELETED_SUFFIX)
             self._snapshots.delete(segment.base_offset)
+        if segments:
+            self._disk.sync_directory(self._directory)  # or another crash brings them back behind what comes now
         self._doomed.extend(segments)
 
     def _drop_all_below_log_start(self) -> bool:

@@ -55,12 +55,18 @@ class SegmentRecovery:
         except RecordsError as error:
             logger.warning("Found invalid messages in %s at byte %d: %s", segment.log.path, self._valid_bytes, error)
         segment.set_largest(self._largest)
-        cut_bytes = segment.truncate_to_position(self._valid_bytes) if self._valid_bytes < segment.size else 0
+        cut_bytes = self._cut() if self._valid_bytes < segment.size else 0
         if self._largest.timestamp_ms >= 0:
             segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True)
         segment.offset_index.trim()
         segment.time_index.trim()
         segment.bytes_since_index_entry = self._valid_bytes - self._indexed_to
+        return cut_bytes
+
+    def _cut(self) -> int:
+        """Cut what does not hold, for good: after another crash it would be read behind what is written meanwhile."""
+        cut_bytes = self._segment.truncate_to_position(self._valid_bytes)
+        self._segment.log.file.sync()
         return cut_bytes
 
     def _holds(self, scanned: ScannedBatch, next_offset: int) -> bool:

@@ -73,6 +73,19 @@ def test_a_torn_tail_is_cut_and_reported(caplog: pytest.LogCaptureFixture) -> No
     assert append(log, producer_id=7, producer_epoch=0, base_sequence=29) == 29
 
 
+def test_what_recovery_cuts_stays_cut_after_a_power_loss() -> None:
+    disk, files = written_log()
+    first, second, *_ = segment_names(files)
+    damaged = bytearray(files[second])
+    damaged[100] ^= 1
+    replace(disk, second, bytes(damaged))
+    disk.settle()
+    end_offset = reopen(disk).log_end_offset
+    disk.crash("none")
+    assert b"".join(files_of(disk)[name] for name in segment_names(files_of(disk))) == files[first]
+    assert reopen(disk).log_end_offset == end_offset
+
+
 def test_a_damaged_segment_ends_the_log() -> None:
     disk, files = written_log()
     first, second, *_ = segment_names(files)
