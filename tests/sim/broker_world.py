@@ -20,6 +20,7 @@ from kafkapy.config.load import load
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -28,6 +29,8 @@ from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.format import format_embedded
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import START_WALL_MS, SimClock, SimLoop
@@ -38,6 +41,7 @@ from tests.support.wire import request_frame
 DATA_DIR = "/data"
 ADDRESS = ("127.0.0.1", 9092)
 CREATE_TOPICS_VERSION = 7
+DELETE_TOPICS_VERSION = 6
 PRODUCE_VERSION = 13
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
@@ -68,7 +72,7 @@ class Machine:
         self.config, _ = load(embedded_properties(log_dirs, ADDRESS[1], overrides))
         self.io_pool: SimIoPool
         self.server: BrokerServer
-        self._is_running = False
+        self.is_running = False
 
     def format(self) -> None:
         """Format the directories as `kafkapy start` does, unless they are; it is on the platter then."""
@@ -86,17 +90,22 @@ class Machine:
             listen=self._listen,
         )
         await self.server.start()
-        self._is_running = True
+        self.is_running = True
 
     async def stop(self) -> None:
         """Stop the server as on SIGTERM; one that is stopped already stays so."""
-        if self._is_running:
-            self._is_running = False
+        if self.is_running:
+            self.is_running = False
             await self.server.stop()
 
     @property
     def has_failed(self) -> bool:
         return self.server.failed is not None and self.server.failed.done()
+
+    def logs(self) -> dict[TopicPartition, Log]:
+        """Return the broker's logs, to look at what it does not tell."""
+        manager = getattr(self.server, "_log_manager", None)
+        return manager.logs if manager is not None else {}
 
     def connect(self) -> "KafkaClient":
         return KafkaClient(SimClient(self.network.connect(ADDRESS)), self)
@@ -156,6 +165,11 @@ class KafkaClient:
         (result,) = (await self.call(request, CREATE_TOPICS_VERSION)).topics
         assert result.error_code == 0, result
         return Topic(name, result.topic_id)
+
+    async def delete_topic(self, topic: Topic) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=30_000)
+        (result,) = (await self.call(request, DELETE_TOPICS_VERSION)).responses
+        assert result.error_code == 0, result
 
     def batch(self, values: Iterable[bytes], **fields: Any) -> bytes:
         now_ms = self._machine.clock.wall_ms()

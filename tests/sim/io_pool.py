@@ -1,9 +1,11 @@
 """An IO pool in virtual time: workers without threads."""
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tests.sim.disk import SimCrash
 from tests.sim.loop import SimLoop
 
 T = TypeVar("T")
@@ -56,7 +58,10 @@ class SimIoPool:
 
 
 def _outcome(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Return result and error. A worker that dies with the process answers, too: nobody must wait for it for ever."""
     try:
         return call(), None
     except Exception as error:
         return None, error
+    except SimCrash as crash:
+        return None, OSError(errno.EIO, str(crash))
