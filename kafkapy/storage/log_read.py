@@ -143,11 +143,14 @@ class LogReader:
         return batch.end_position, batch.last_offset + 1
 
     def _note_end(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Remember where the next read begins: here, or at the start of the next segment."""
+        """Remember where the next read begins: here, or at the start of the next segment.
+
+        Not in one that the cleaner has emptied: what is to be read lies behind it.
+        """
         if end_position == segment.size:
             following = self.segments.after(segment)
             if following is not None:
-                if following.base_offset == end_offset:
+                if following.base_offset == end_offset and (following.size or following is self.segments.active):
                     self.known.note(end_offset, following, 0)
                 return
         self.known.note(end_offset, segment, end_position)

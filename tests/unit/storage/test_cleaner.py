@@ -393,3 +393,14 @@ def test_a_helper_that_dies_over_a_log_again_and_again_sets_it_aside(disk: SimDi
         assert cleaning is not None
         logs.cleaner.helper_lost(cleaning, "killed")
     assert logs.begin() is None
+
+
+def test_a_consumer_reads_on_behind_a_segment_in_which_nothing_is_left(disk: SimDisk) -> None:
+    logs = compacted(disk, segment_bytes=120)
+    for number in range(4):
+        append(logs.log, ("a" if number in (1, 3) else f"k{number}", str(number)))
+        logs.roll_and_flush()
+    append(logs.log, ("z", "active"))
+    logs.clean()
+    assert [segment.size for segment in logs.log.segments][1] == 0
+    assert [record.offset for record in consume(logs.log)] == [0, 2, 3, 4]
