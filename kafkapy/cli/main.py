@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.cli import configs, consume, produce, topics
+from kafkapy.cli import configs, consume, groups, produce, topics
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.failure import fail
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(groups.app, name="groups")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 

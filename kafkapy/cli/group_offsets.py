@@ -1,0 +1,152 @@
+"""A group's offsets through a client: what it has committed, where the partitions end, where a reset leads to."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self, TypeAlias
+
+from kafkapy.cli.client import TIMEOUT_S, confluent
+
+Partition: TypeAlias = tuple[str, int]
+
+NO_OFFSET = -1001
+"""librdkafka's name for "none"."""
+DURATION = re.compile(r"-P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTarget:
+    """Where to go: `kind` is earliest, latest, offset, shift or time (`value` in ms since the epoch)."""
+
+    kind: str
+    value: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what --to says. Raises ValueError."""
+        if text in ("earliest", "latest"):
+            return cls(text)
+        if re.fullmatch(r"[+-]\d+", text):
+            return cls("shift", int(text))
+        if text.isdigit():
+            return cls("offset", int(text))
+        duration = DURATION.fullmatch(text)
+        if duration is not None and any(duration.groups()):
+            days, hours, minutes, seconds = (int(part or 0) for part in duration.groups())
+            ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+            return cls("time", _milliseconds(datetime.now(UTC) - ago))
+        try:
+            return cls("time", _milliseconds(datetime.fromisoformat(text)))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is none of: earliest, latest, an offset, +N, -N, a time (2026-01-31T12:00:00Z), "
+                "a duration ago (-PT1H)"
+            ) from None
+
+
+def _milliseconds(time: datetime) -> int:
+    """Return ms since the epoch; a time without a zone is local."""
+    return int(time.timestamp() * 1000)
+
+
+def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
+    """Read TOPIC or TOPIC:0,1; None stands for all of its partitions. Raises ValueError."""
+    asked: dict[str, list[int] | None] = {}
+    for text in texts:
+        name, colon, partitions = text.partition(":")
+        try:
+            asked[name] = [int(each) for each in partitions.split(",")] if colon else None
+        except ValueError:
+            raise ValueError(f"{text!r} must read TOPIC or TOPIC:0,1") from None
+    return asked
+
+
+class GroupOffsets:
+    """One group's. Methods raise KafkaException, and LookupError for topics and partitions that are not there."""
+
+    def __init__(self, admin: Any, group_id: str) -> None:
+        self._admin = admin
+        self._group_id = group_id
+
+    def committed(self) -> dict[Partition, int]:
+        """Return all that the group has committed."""
+        asked = confluent().ConsumerGroupTopicPartitions(self._group_id)
+        (future,) = self._admin.list_consumer_group_offsets([asked], request_timeout=TIMEOUT_S).values()
+        return {
+            (each.topic, each.partition): each.offset
+            for each in future.result().topic_partitions
+            if each.offset >= 0 and each.error is None
+        }
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        """Return the end offsets, None where a partition is gone."""
+        spec = confluent().admin.OffsetSpec.latest()
+        return self._offsets(dict.fromkeys(partitions, spec))
+
+    def partitions_of(self, asked: Mapping[str, list[int] | None]) -> list[Partition]:
+        """Return the partitions; raises LookupError for one that does not exist."""
+        topics = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        found = []
+        for name, numbers in asked.items():
+            topic = topics.get(name)
+            if topic is None or topic.error is not None:
+                raise LookupError(f"no such topic: {name}")
+            missing = [number for number in numbers or () if number not in topic.partitions]
+            if missing:
+                raise LookupError(f"{name} has no partition {missing[0]}")
+            found += [(name, number) for number in (topic.partitions if numbers is None else numbers)]
+        return found
+
+    def plan(self, partitions: list[Partition], target: ResetTarget) -> dict[Partition, tuple[int | None, int]]:
+        """Return (offset before, offset after) of each partition, kept within what the partition holds."""
+        committed = self.committed()
+        spec = confluent().admin.OffsetSpec
+        starts = self._offsets(dict.fromkeys(partitions, spec.earliest()))
+        ends = self._offsets(dict.fromkeys(partitions, spec.latest()))
+        at_time = {}
+        if target.kind == "time":
+            at_time = self._offsets(dict.fromkeys(partitions, spec.for_timestamp(target.value)))
+        plan = {}
+        for each in partitions:
+            start, end, before = starts[each], ends[each], committed.get(each)
+            if start is None or end is None:
+                raise LookupError(f"{each[0]}-{each[1]} does not answer where it begins and ends")
+            plan[each] = before, _goal(target, start, end, before, at_time.get(each))
+        return plan
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        kafka = confluent()
+        positions = [kafka.TopicPartition(name, partition, offset) for (name, partition), offset in offsets.items()]
+        asked = kafka.ConsumerGroupTopicPartitions(self._group_id, positions)
+        (future,) = self._admin.alter_consumer_group_offsets([asked], request_timeout=TIMEOUT_S).values()
+        for position in future.result().topic_partitions:
+            if position.error is not None:
+                raise kafka.KafkaException(position.error)
+
+    def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int | None]:
+        if not specs:
+            return {}
+        kafka = confluent()
+        asked = {kafka.TopicPartition(name, partition): spec for (name, partition), spec in specs.items()}
+        found: dict[Partition, int | None] = {}
+        for position, future in self._admin.list_offsets(asked, request_timeout=TIMEOUT_S).items():
+            try:
+                found[position.topic, position.partition] = future.result().offset
+            except kafka.KafkaException:
+                found[position.topic, position.partition] = None
+        return found
+
+
+def _goal(target: ResetTarget, start: int, end: int, before: int | None, at_time: int | None) -> int:
+    """Return where a partition goes; a time after its last record means its end."""
+    if target.kind == "earliest":
+        return start
+    if target.kind == "latest":
+        return end
+    if target.kind == "time":
+        return end if at_time is None or at_time < 0 else at_time
+    if target.kind == "shift" and before is None:
+        raise LookupError("a group that has committed nothing cannot be moved from where it is")
+    goal = target.value if target.kind == "offset" else (before or 0) + target.value
+    return min(max(goal, start), end)

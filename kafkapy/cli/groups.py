@@ -1,0 +1,230 @@
+"""`kafkapy groups list|describe|reset|delete`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    TIMEOUT_S,
+    AsJson,
+    ClientConfig,
+    Server,
+    admin_client,
+    confluent,
+    failures,
+    outcomes,
+)
+from kafkapy.cli.failure import fail
+from kafkapy.cli.group_offsets import NO_OFFSET, GroupOffsets, ResetTarget, parse_topics
+from kafkapy.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="List, describe and delete consumer groups, and reset what they have read.", no_args_is_help=True
+)
+
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
+
+OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
+MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", "-s", help="Only groups in this state (repeat).")
+    ] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", "-t", help="Only classic or consumer groups.")] = None,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """List groups with type and state."""
+    kafka = confluent()
+    filters: dict[str, Any] = {}
+    if state:
+        filters["states"] = {_choice(kafka.ConsumerGroupState, each) for each in state}
+    if kind:
+        filters["types"] = {_choice(kafka.ConsumerGroupType, each) for each in kind}
+    with failures(bootstrap_server):
+        admin = admin_client(bootstrap_server, client_config)
+        found = admin.list_consumer_groups(request_timeout=TIMEOUT_S, **filters).result()
+    groups = [
+        {"group": each.group_id, "type": _word(each.type), "state": _word(each.state)}
+        for each in sorted(found.valid, key=lambda each: each.group_id)
+    ]
+    if as_json:
+        print_json(groups)
+    else:
+        print_table(("GROUP", "TYPE", "STATE"), (list(group.values()) for group in groups))
+    for error in found.errors:
+        raise typer.Exit(fail(str(error)))
+
+
+@app.command()
+def describe(
+    group_ids: GroupIds,
+    members: Annotated[bool, typer.Option("--members", "-m", help="The members, too.")] = False,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Show groups: committed offsets and lag of each partition, who reads it; state and members."""
+    status = 0
+    described = []
+    with failures(bootstrap_server):
+        admin = admin_client(bootstrap_server, client_config)
+        futures = admin.describe_consumer_groups(group_ids, request_timeout=TIMEOUT_S)
+        for group_id, group, error in outcomes(futures):
+            if error is not None or _word(group.state) == "Dead":
+                status = fail(f"{group_id}: {error or 'no such group'}")
+            else:
+                described.append(_described(group, GroupOffsets(admin, group_id)))
+    if as_json:
+        print_json(described)
+    else:
+        for group_facts in described:
+            _print_group(group_facts, with_members=members)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
+def reset(
+    group_id: GroupId,
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Which partitions (repeat).")
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="earliest, latest, an offset, +N or -N from where it is, or a time: 2026-01-31T12:00:00Z, -PT1H.",
+        ),
+    ],
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Move a group that has no members to other offsets."""
+    try:
+        target = ResetTarget.parse(to)
+        asked = parse_topics(topic)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    with failures(bootstrap_server):
+        offsets = GroupOffsets(admin_client(bootstrap_server, client_config), group_id)
+        try:
+            plan = offsets.plan(offsets.partitions_of(asked), target)
+        except LookupError as error:
+            raise typer.Exit(fail(str(error))) from error
+        if execute:
+            offsets.commit({partition: after for partition, (_, after) in plan.items()})
+    rows = [
+        {"topic": name, "partition": partition, "before": before, "after": after}
+        for (name, partition), (before, after) in sorted(plan.items())
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    title = None if execute else "Would be done with --execute:"
+    print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), (_dashed(row.values()) for row in rows), title=title)
+
+
+@app.command()
+def delete(group_ids: GroupIds, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None) -> None:
+    """Delete groups that have no members, with all that they have committed."""
+    status = 0
+    with failures(bootstrap_server):
+        admin = admin_client(bootstrap_server, client_config)
+        for group_id, _, error in outcomes(admin.delete_consumer_groups(group_ids, request_timeout=TIMEOUT_S)):
+            if error is None:
+                print(f"Deleted group {group_id}.")
+            else:
+                status = fail(f"{group_id}: {error}")
+    if status:
+        raise typer.Exit(status)
+
+
+def _described(group: Any, offsets: GroupOffsets) -> dict[str, Any]:
+    owners = {
+        (partition.topic, partition.partition): member
+        for member in group.members
+        for partition in (member.assignment.topic_partitions if member.assignment is not None else ())
+    }
+    committed = offsets.committed()
+    ends = offsets.ends(set(committed) | set(owners))
+    return {
+        "group": group.group_id,
+        "type": _word(group.type),
+        "state": _word(group.state),
+        "assignor": group.partition_assignor,
+        "coordinator": f"{group.coordinator.host}:{group.coordinator.port}" if group.coordinator else None,
+        "lag": sum(_lag(committed.get(each), end) or 0 for each, end in ends.items()),
+        "partitions": [
+            _partition(each, committed.get(each), end, owners.get(each)) for each, end in sorted(ends.items())
+        ],
+        "members": [
+            {
+                "member": member.member_id,
+                "instance": member.group_instance_id,
+                "client": member.client_id,
+                "host": member.host,
+                "partitions": sum(owner is member for owner in owners.values()),
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _partition(partition: tuple[str, int], committed: int | None, end: int | None, owner: Any) -> dict[str, Any]:
+    return {
+        "topic": partition[0],
+        "partition": partition[1],
+        "committed": committed,
+        "end": end,
+        "lag": _lag(committed, end),
+        "member": owner.member_id if owner is not None else None,
+        "client": owner.client_id if owner is not None else None,
+        "host": owner.host if owner is not None else None,
+    }
+
+
+def _lag(committed: int | None, end: int | None) -> int | None:
+    return None if committed is None or end is None else max(end - committed, 0)
+
+
+def _print_group(group: dict[str, Any], *, with_members: bool) -> None:
+    facts = [
+        group["state"],
+        group["type"],
+        group["assignor"],
+        f"{len(group['members'])} members",
+        f"lag {group['lag']}",
+    ]
+    title = f"{group['group']}  {', '.join(fact for fact in facts if fact)}"
+    print_table(OFFSET_COLUMNS, (_dashed(row.values()) for row in group["partitions"]), title=title)
+    if with_members:
+        print_table(MEMBER_COLUMNS, (_dashed(row.values()) for row in group["members"]))
+    print()
+
+
+def _dashed(cells: Any) -> list[object]:
+    return ["-" if cell in (None, NO_OFFSET) else cell for cell in cells]
+
+
+def _choice(enumeration: Any, text: str) -> Any:
+    """Return the member whose name is the text, whatever case or dashes it is written with."""
+    wanted = text.replace("-", "").replace("_", "").lower()
+    for member in enumeration:
+        if member.name.replace("_", "").lower() == wanted:
+            return member
+    names = ", ".join(_word(member) for member in enumeration if member.name != "UNKNOWN")
+    raise typer.BadParameter(f"{text!r} is none of: {names}")
+
+
+def _word(member: Any) -> str:
+    """Return an enum's name as Kafka writes it: PREPARING_REBALANCING -> PreparingRebalancing."""
+    return "".join(word.capitalize() for word in member.name.split("_"))

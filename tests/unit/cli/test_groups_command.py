@@ -1,0 +1,172 @@
+"""`kafkapy groups` against a broker of our own, with consumers that commit and read as users' do."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+from kafkapy.cli.group_offsets import ResetTarget, parse_topics
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+pytest.importorskip("confluent_kafka.admin")
+TopicPartition = confluent_kafka.TopicPartition
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Broker(properties={"group.initial.rebalance.delay.ms": 0}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def run(server, capsys):
+    def run_command(*arguments: object) -> SimpleNamespace:
+        status = main(["groups", *map(str, arguments), "-b", server])
+        said = capsys.readouterr()
+        return SimpleNamespace(status=status, out=said.out, err=said.err)
+
+    return run_command
+
+
+@pytest.fixture
+def group(server, request):
+    """A group of the test's own that has committed offset 4 of 10 in partition 0 of a topic of its name."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name).strip("-")
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": server})
+    admin.create_topics([confluent_kafka.admin.NewTopic(name, 2)])[name].result(30)
+    producer = confluent_kafka.Producer({"bootstrap.servers": server})
+    for number in range(10):
+        producer.produce(name, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number * 1000)
+    producer.flush(30)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": server, "group.id": name})
+    consumer.commit(offsets=[TopicPartition(name, 0, 4)], asynchronous=False)
+    consumer.close()
+    return name
+
+
+def test_groups_are_listed_by_state_and_type(run, group) -> None:
+    listed = {"group": group, "type": "Classic", "state": "Empty"}
+    assert listed in json.loads(run("list", "--json").out)
+    assert listed in json.loads(run("list", "--json", "--state", "empty", "--type", "classic").out)
+    assert json.loads(run("list", "--json", "--state", "Stable").out) == []
+    assert run("list").out.splitlines()[0].split() == ["GROUP", "TYPE", "STATE"]
+
+
+def test_a_group_is_described_with_its_lag(run, group) -> None:
+    (described,) = json.loads(run("describe", group, "--json").out)
+    assert (described["state"], described["type"], described["lag"]) == ("Empty", "Classic", 6)
+    assert described["partitions"] == [
+        {
+            "topic": group,
+            "partition": 0,
+            "committed": 4,
+            "end": 10,
+            "lag": 6,
+            "member": None,
+            "client": None,
+            "host": None,
+        }
+    ]
+    lines = run("describe", group).out.splitlines()
+    assert lines[0].startswith(f"{group}  Empty, Classic, 0 members, lag 6")
+    assert lines[2].split() == [group, "0", "4", "10", "6", "-", "-", "-"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_shown_with_what_they_read(run, server, group, protocol) -> None:
+    name = f"{group}-{protocol}"
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": server,
+            "group.id": name,
+            "client.id": "shown",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([group])
+    deadline = time.monotonic() + 30
+    while len(consumer.assignment()) < 2 and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition(group, 0, 7)], asynchronous=False)
+    (described,) = json.loads(run("describe", name, "--json").out)
+    assert described["state"] == "Stable"
+    (member,) = described["members"]
+    assert (member["client"], member["partitions"]) == ("shown", 2)
+    partitions = described["partitions"]
+    assert [(each["committed"], each["lag"], each["client"]) for each in partitions] == [
+        (7, 3, "shown"),
+        (None, None, "shown"),
+    ]
+    assert "MEMBER" in run("describe", name, "--members").out
+    refused = run("reset", name, "--topic", group, "--to", "earliest", "--execute")
+    assert refused.status == 1
+    refused = run("delete", name)
+    assert (refused.status, "NON_EMPTY_GROUP" in refused.err) == (1, True)
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("to", "after"),
+    [
+        ("earliest", 0),
+        ("latest", 10),
+        ("6", 6),
+        ("99", 10),
+        ("+2", 6),
+        ("-3", 1),
+        ("-99", 0),
+        ("2023-11-14T22:13:25+00:00", 5),
+        ("2040-01-01T00:00:00Z", 10),
+        ("-PT1H", 10),
+    ],
+)
+def test_offsets_are_reset(run, group, to, after) -> None:
+    planned = json.loads(run("reset", group, "--topic", f"{group}:0", f"--to={to}", "--json").out)
+    assert planned == [{"topic": group, "partition": 0, "before": 4, "after": after}]
+    assert committed(run, group) == 4, "shown, not done"
+    assert run("reset", group, "--topic", f"{group}:0", f"--to={to}", "--execute").status == 0
+    assert committed(run, group) == after
+
+
+def committed(run, group: str) -> int:
+    (described,) = json.loads(run("describe", group, "--json").out)
+    return next(each["committed"] for each in described["partitions"] if each["partition"] == 0)
+
+
+def test_all_partitions_of_a_topic_are_reset(run, group) -> None:
+    printed = run("reset", group, "--topic", group, "--to", "latest")
+    assert printed.out.splitlines()[0].strip() == "Would be done with --execute:"
+    assert [line.split() for line in printed.out.splitlines()[2:]] == [[group, "0", "4", "10"], [group, "1", "-", "0"]]
+
+
+def test_a_group_is_deleted(run, group) -> None:
+    assert run("delete", group).out == f"Deleted group {group}.\n"
+    assert run("delete", group).status == 1
+    assert run("describe", group).status == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["reset", "g", "--topic", "missing", "--to", "latest"], 1, "no such topic: missing"),
+        (["reset", "g", "--topic", "t", "--to", "yesterday"], 2, "is none of: earliest"),
+        (["reset", "g", "--topic", "t:x", "--to", "latest"], 2, "must read TOPIC"),
+        (["list", "--state", "sleepy"], 2, "is none of:"),
+        (["describe", "not-there"], 1, "not-there: "),
+    ],
+)
+def test_what_cannot_be_done_is_said(run, arguments, status, message) -> None:
+    done = run(*arguments)
+    assert done.status == status
+    assert message in " ".join(done.err.replace("│", " ").split())
+
+
+def test_topics_and_targets_are_read() -> None:
+    assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": [0, 2]}
+    assert ResetTarget.parse("-5") == ResetTarget("shift", -5)
+    assert ResetTarget.parse("1970-01-01T00:00:01Z") == ResetTarget("time", 1000)
