@@ -30,6 +30,7 @@ from kafkapy.group.consumer_records import (
 from kafkapy.group.consumer_state import ConsumerGroupLog, GroupState
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition
+from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.subscriptions import MetadataHashes, Subscriptions
@@ -54,6 +55,7 @@ class ConsumerGroup(ConsumerGroupLog):
         super().__init__(group_id)
         self.settings = settings
         self.hashes = hashes or MetadataHashes()
+        self.history = RebalanceHistory()
         self._sessions: dict[str, int] = {}
         self._rebalances: dict[str, tuple[int, int]] = {}
         """By member id: the epoch that a member has to leave, and until when."""

@@ -10,6 +10,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.consumer import ConsumerGroup, supported_assignors
 from kafkapy.group.consumer_heartbeat import Surroundings
+from kafkapy.group.consumer_history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer_state import CONSUMER_GROUP_KEYS
 from kafkapy.group.decision import Client, GroupDecision
@@ -48,6 +49,7 @@ class ConsumerGroups:
         self._random = random
         self._wall_ms = wall_ms
         self._hashes = MetadataHashes()
+        self._history = ConsumerHistory(wall_ms)
 
     def heartbeat(
         self,
@@ -62,6 +64,7 @@ class ConsumerGroups:
         group, records = self._find_or_make(request.group_id, may_make=request.member_epoch == JOIN_EPOCH)
         member_id = request.member_id or uuid_to_string(self._random.uuid())
         around = Surroundings(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
+        self._history.begin_decision()
         decision = group.heartbeat(request, member_id, around)
         decision.records[:0] = records
         return decision
@@ -85,7 +88,12 @@ class ConsumerGroups:
         )
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
+        self._history.begin_decision(EXPIRED)
         return group.on_time(now_ms, self._metadata())
+
+    def on_loaded(self) -> None:
+        """The log has been replayed and requests begin."""
+        self._history.load(group for group in self._groups.values() if isinstance(group, ConsumerGroup))
 
     def replay(self, key: Message, value: Message | None) -> None:
         """Apply a ConsumerGroup* record; the first one makes the group, its own tombstone removes it."""
@@ -95,7 +103,9 @@ class ConsumerGroups:
             if value is None:
                 return
             group = self._groups[group_id] = self.make(group_id)
+        self._history.before_replay(group, key, value)
         group.replay(key, value)
+        self._history.after_replay(group, key, value)
         if group.is_deleted:
             del self._groups[group_id]
 

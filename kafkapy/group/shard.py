@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
+from kafkapy.group.classic_requests import ClassicGroups
 from kafkapy.group.consumer import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups, is_consumer_group_record
 from kafkapy.group.decision import GroupDecision
+from kafkapy.group.explain import explain
 from kafkapy.group.group import Group
 from kafkapy.group.offset_requests import OffsetRequests, group_not_found
 from kafkapy.group.offsets import NO_PRODUCER_ID
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.group.simple import ClassicGroups
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup
 from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
@@ -82,6 +83,10 @@ class GroupShard:
                 return DescribedGroup(group_id=group_id, group_state=DEAD)
             return DescribedGroup(error.code, error.message, group_id=group_id, group_state=DEAD)
 
+    def explain_group(self, group_id: str) -> bytes:
+        """Return the group's last rebalances as JSON (explain.py)."""
+        return explain(self.groups.get(group_id), self.metadata())
+
     def delete_group(self, group_id: str) -> GroupDecision:
         """Decide the deletion of a group that is empty, with all of its offsets. Raises ApiError."""
         group = self.groups.get(group_id)
@@ -124,6 +129,7 @@ class GroupShard:
     def on_loaded(self, now_ms: int) -> None:
         """The log has been replayed and requests begin: members' sessions start anew."""
         self.classic.on_loaded(now_ms)
+        self.consumer.on_loaded()
         for group_id in self.groups:
             self.note_deadline(group_id)
 

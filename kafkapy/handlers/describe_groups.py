@@ -2,9 +2,12 @@
 
 v3: authorized operations (KIP-430). v4: static members. v6: a group that is not there, or is no classic one, says
 GROUP_ID_NOT_FOUND and why (KIP-1043); before, it looks like a dead one.
+
+A request with the tag of kafkapy.group.explain also gets each group's last rebalances, in the same tag of the answer.
 """
 
 from kafkapy.errors import ApiError
+from kafkapy.group.explain import EXPLAIN_TAG
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
@@ -14,6 +17,9 @@ from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_o
 
 async def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = [await _describe(services, context, group_id) for group_id in request.groups]
+    if request.unknown_tagged_fields is not None and EXPLAIN_TAG in request.unknown_tagged_fields:
+        for group in groups:
+            await _explain(services, group)
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
@@ -30,3 +36,11 @@ async def _describe(services: Services, context: RequestContext, group_id: str) 
         return await services.groups.read(group_id, lambda shard: shard.describe_group(group_id, context.api_version))
     except ApiError as error:
         return DescribedGroup(error.code, error.message, group_id=group_id)
+
+
+async def _explain(services: Services, group: DescribedGroup) -> None:
+    """Tell of a group's rebalances, unless it may not be described or is coordinated elsewhere."""
+    if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        return
+    told = await services.groups.read(group.group_id, lambda shard: shard.explain_group(group.group_id))
+    group.unknown_tagged_fields = {EXPLAIN_TAG: told}

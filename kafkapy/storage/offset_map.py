@@ -16,6 +16,7 @@ from hashlib import md5
 from typing import Final
 
 ENTRY: Final = struct.Struct(">16sq")
+ENTRY_BYTES: Final = ENTRY.size
 _HEAD: Final = struct.Struct(">Q8x")
 MAX_BUFFER_BYTES: Final = 0x7FFFFFFF
 """Kafka's bound for one cleaner's buffer."""
@@ -24,7 +25,7 @@ MAX_WAITING_KEYS: Final = 32768
 
 
 class OffsetMap:
-    """See the module. Offsets are stored as one more than they are: an empty entry is all zeros."""
+    """See the module. Offsets are stored as one more than they are: an empty entry is all zeros, and one always is."""
 
     __slots__ = ("_buffer", "_slot_count", "entry_count", "latest_offset", "max_entries")
 
@@ -32,9 +33,9 @@ class OffsetMap:
         """needed_entries: the keys that there can be at most; a larger buffer would not be used."""
         buffer_bytes = min(buffer_bytes, MAX_BUFFER_BYTES)
         if needed_entries is not None:
-            buffer_bytes = min(buffer_bytes, (int(needed_entries / load_factor) + 2) * ENTRY.size)
-        self._slot_count = max(buffer_bytes // ENTRY.size, 2)
-        self._buffer = bytearray(self._slot_count * ENTRY.size)
+            buffer_bytes = min(buffer_bytes, (int(needed_entries / load_factor) + 2) * ENTRY_BYTES)
+        self._slot_count = max(buffer_bytes // ENTRY_BYTES, 2)
+        self._buffer = bytearray(self._slot_count * ENTRY_BYTES)
         self.max_entries = min(max(int(self._slot_count * load_factor), 1), self._slot_count - 1)
         self.entry_count = 0
         self.latest_offset = -1
@@ -46,34 +47,36 @@ class OffsetMap:
 
     def put(self, key: bytes, offset: int) -> None:
         """Note a key's offset. A key that is new needs room: entry_count < max_entries."""
-        digest = md5(key).digest()
-        position = self._find(digest)
-        if not ENTRY.unpack_from(self._buffer, position)[1]:
-            assert self.entry_count < self.max_entries, "a key for a full offset map"
-            self.entry_count += 1
-        ENTRY.pack_into(self._buffer, position, digest, offset + 1)
+        self.put_all({key: offset})
 
     def put_all(self, offsets: Mapping[bytes, int]) -> None:
-        """Note many; there must be room for all of them."""
+        """Note many, as `put` does; there must be room for all of them. One loop: a call a key costs a third more."""
+        buffer, slot_count, unpack, pack = self._buffer, self._slot_count, ENTRY.unpack_from, ENTRY.pack_into
+        new_entries = 0
         for key, offset in offsets.items():
-            self.put(key, offset)
+            digest = md5(key).digest()
+            position = _HEAD.unpack(digest)[0] % slot_count * ENTRY_BYTES
+            stored, used = unpack(buffer, position)
+            while used and stored != digest:
+                position = (position + ENTRY_BYTES) % len(buffer)
+                stored, used = unpack(buffer, position)
+            if not used:
+                new_entries += 1
+            pack(buffer, position, digest, offset + 1)
+        self.entry_count += new_entries
+        assert self.entry_count <= self.max_entries, "keys for a full offset map"
 
     def get(self, key: bytes) -> int:
         """Return a key's last offset, -1 for a key that is not there."""
-        stored: int = ENTRY.unpack_from(self._buffer, self._find(md5(key).digest()))[1]
-        return stored - 1
-
-    def _find(self, digest: bytes) -> int:
-        """Return the position of the hash's entry, or of the empty one where it belongs. One is always empty."""
-        buffer, unpack = self._buffer, ENTRY.unpack_from
-        position: int = _HEAD.unpack(digest)[0] % self._slot_count * ENTRY.size
-        while True:
-            stored, offset = unpack(buffer, position)
-            if stored == digest or not offset:
-                return position
-            position += ENTRY.size
-            if position == len(buffer):
-                position = 0
+        digest = md5(key).digest()
+        buffer = self._buffer
+        position = _HEAD.unpack(digest)[0] % self._slot_count * ENTRY_BYTES
+        stored, used = ENTRY.unpack_from(buffer, position)
+        while used and stored != digest:
+            position = (position + ENTRY_BYTES) % len(buffer)
+            stored, used = ENTRY.unpack_from(buffer, position)
+        offset: int = used - 1
+        return offset
 
 
 class OffsetIndexer:

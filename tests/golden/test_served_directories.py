@@ -70,7 +70,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kafkapy]:
     """A broker process on a copy of the directory that the test is parametrized with."""
     with tarfile.open(GOLDEN / f"kafka_data_dir_{request.param}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    with Kafkapy(tmp_path / "data") as running:
+    with Kafkapy(tmp_path / "data", {"log.cleaner.enable": "false"}) as running:
         yield running
 
 

@@ -1,0 +1,223 @@
+"""JoinGroup: who may become or stay a member of a classic group, and whether that makes the others join again.
+
+An unknown dynamic member gets an id first and has to come back with it (KIP-394, from version 4), so that a client
+that gives up and retries does not leave members behind. A static member (KIP-345) that comes back without its id takes
+the place of the one that had its instance id, which is fenced; in a stable group nobody else notices, if the group's
+protocol remains what it is. From version 9 the leader that comes back so is told that it leads, and to skip the
+assignment (KIP-814); older ones are told the id they had before, so that they do not think they lead.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.group.classic_members import ClassicMember, Protocols
+from kafkapy.group.classic_rebalance import NO_MEMBER_ID, ClassicRebalance
+from kafkapy.group.classic_state import share_of
+from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
+from kafkapy.types import Uuid
+
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member's first join may wait: it cannot send heartbeats meanwhile, and its client may be gone."""
+
+
+class Join:
+    """A JoinGroup request with what belongs to it."""
+
+    __slots__ = ("client", "new_uuid", "now_ms", "protocols", "request", "token", "version")
+
+    def __init__(
+        self, request: JoinGroupRequest, *, version: int, client: Client, token: int, now_ms: int, new_uuid: Uuid
+    ) -> None:
+        """`new_uuid` makes the id of a member that has none."""
+        self.request = request
+        self.version = version
+        self.client = client
+        self.token = token
+        self.now_ms = now_ms
+        self.new_uuid = new_uuid
+        self.protocols: Protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+
+    def new_member_id(self) -> str:
+        name = self.client.client_id if self.request.group_instance_id is None else self.request.group_instance_id
+        digits = self.new_uuid.hex()
+        return f"{name}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    @property
+    def reason(self) -> str:
+        return f" (client says: {self.request.reason})" if self.request.reason else ""
+
+
+class ClassicJoin(ClassicRebalance):
+    def join(self, join: Join) -> GroupDecision:
+        """Decide a JoinGroup. Raises ApiError; nothing has changed then."""
+        decision = GroupDecision()
+        if self.is_dead:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self._has_room_for(join.request.member_id):
+            self._turn_away(join, decision)
+            return decision
+        self._check_protocols(join)
+        if join.request.member_id:
+            self._join_known(join, decision)
+        else:
+            self._join_unknown(join, decision)
+        return decision
+
+    def _has_room_for(self, member_id: str) -> bool:
+        """Say whether group.max.size lets one more in; while members join again, the first ones to come stay."""
+        max_size = self.settings.config.group_max_size
+        if self.is_empty:
+            return True
+        if self.state is ClassicState.PREPARING_REBALANCE:
+            return member_id in self.joining or len(self.joining) < max_size
+        return member_id in self.members or len(self.members) < max_size
+
+    def _turn_away(self, join: Join, decision: GroupDecision) -> None:
+        member_id = join.request.member_id
+        decision.response = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=NO_MEMBER_ID)
+        member = self.members.find(member_id)
+        if member is not None:
+            self.remove_member(member, decision)
+        self.pending.pop(member_id, None)
+        self.maybe_complete_join(decision, join.now_ms)
+
+    def _check_protocols(self, join: Join) -> None:
+        names = [name for name, _ in join.protocols]
+        protocol_type = join.request.protocol_type
+        if self.is_empty:
+            is_consistent = bool(protocol_type and names)
+        else:
+            is_consistent = protocol_type == self.protocol_type and self.members.has_common_protocol(names)
+        if not is_consistent:
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    # -- members without an id ------------------------------------------------------------------------------------
+
+    def _join_unknown(self, join: Join, decision: GroupDecision) -> None:
+        member_id = join.new_member_id()
+        instance_id = join.request.group_instance_id
+        old_id = self.members.static_id(instance_id) if instance_id is not None else None
+        if old_id is not None:
+            self._replace_static(join, old_id, member_id, decision)
+        elif instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
+            deadline_ms = join.now_ms + join.request.session_timeout_ms
+            self.pending[member_id] = deadline_ms
+            self.note_deadline(deadline_ms)
+            decision.response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        else:
+            self._add_member(join, member_id, decision)
+
+    def _add_member(self, join: Join, member_id: str, decision: GroupDecision) -> None:
+        request = join.request
+        member = ClassicMember(
+            member_id=member_id,
+            instance_id=request.group_instance_id,
+            client_id=join.client.client_id,
+            client_host=join.client.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=join.protocols,
+            is_new=True,
+        )
+        if not len(self.members):
+            self.protocol_type = request.protocol_type
+        self.note_new_member()
+        self.pending.pop(member_id, None)
+        self.members.add(member)
+        self.joining[member_id] = join.token
+        self.schedule_session(member, join.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.rebalance_or_complete(f"member {member_id} joined{join.reason}", decision, join.now_ms)
+
+    # -- members with an id ---------------------------------------------------------------------------------------
+
+    def _join_known(self, join: Join, decision: GroupDecision) -> None:
+        request = join.request
+        if request.member_id in self.pending and request.group_instance_id is None:
+            self._add_member(join, request.member_id, decision)
+            return
+        member = self.check_member(request.member_id, request.group_instance_id)
+        is_leader = member.member_id == self.members.leader_id
+        has_news = member.protocols != join.protocols
+        if self.state is ClassicState.PREPARING_REBALANCE:
+            self._update_member(member, join, decision)
+            self.maybe_complete_join(decision, join.now_ms)
+            return
+        if has_news:
+            reason = f"member {member.member_id} changed its subscription or protocols{join.reason}"
+        elif is_leader and self.state is ClassicState.STABLE:
+            # It may know of topics or partitions that make another assignment, which its subscription does not tell.
+            reason = f"leader {member.member_id} joined again{join.reason}"
+        else:
+            # It has not got the answer to its last join, or wants what it has: this generation.
+            decision.response = self.join_response(member.member_id)
+            return
+        self._update_member(member, join, decision)
+        self.rebalance_or_complete(reason, decision, join.now_ms)
+
+    def _update_member(self, member: ClassicMember, join: Join, decision: GroupDecision) -> None:
+        """Take over what the member says now, and have it wait. What waits of it from before is given up."""
+        self._adopt(member, join)
+        self.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
+        self.joining[member.member_id] = join.token
+
+    def _adopt(self, member: ClassicMember, join: Join) -> None:
+        self.members.set_protocols(member, join.protocols)
+        member.rebalance_timeout_ms = join.request.rebalance_timeout_ms
+        member.session_timeout_ms = join.request.session_timeout_ms
+
+    # -- static members that come back ----------------------------------------------------------------------------
+
+    def _replace_static(self, join: Join, old_id: str, member_id: str, decision: GroupDecision) -> None:
+        """Give the member's place to its new id.
+
+        Apache Kafka goes on to show the client id and host that the member had before; here they are the new ones.
+        """
+        old, leader_id = self.members[old_id], self.members.leader_id
+        self.refuse_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)
+        member = self.members.rename(old_id, member_id)
+        if old_id in self.unsynced:
+            self.unsynced.remove(old_id)
+            self.unsynced.add(member_id)
+        self._adopt(member, join)
+        member.client_id, member.client_host = join.client.client_id, join.client.client_host
+        self.renew_session(member, join.now_ms)
+        if self.state is ClassicState.STABLE and self.members.select_protocol() == self.protocol_name:
+            self._write_replaced(join, old, member, leader_id, decision)
+            return
+        self.joining[member_id] = join.token
+        reason = f"static member {member.instance_id} came back as {member_id}{join.reason}"
+        self.rebalance_or_complete(reason, decision, join.now_ms)
+
+    def _write_replaced(
+        self, join: Join, old: ClassicMember, member: ClassicMember, leader_id: str | None, decision: GroupDecision
+    ) -> None:
+        """Only write the new id down: nobody has to join again."""
+        is_leader = member.member_id == self.members.leader_id
+        if join.version >= SKIP_ASSIGNMENT_SINCE:
+            decision.response = self.join_response(member.member_id, skip_assignment=is_leader)
+        else:
+            decision.response = self.join_response(member.member_id)
+            decision.response.leader, decision.response.members = leader_id or NO_MEMBER_ID, []
+        decision.records.append(self.metadata_record())
+        self.history.replace(share_of(member))
+
+        def on_failed(code: int) -> list[Reply]:
+            self._put_back(old, member, join.now_ms)
+            return decision.replies
+
+        decision.on_failed = on_failed
+
+    def _put_back(self, old: ClassicMember, member: ClassicMember, now_ms: int) -> None:
+        """The replacement could not be written: the old id has its place again."""
+        self.members.set_protocols(member, old.protocols)
+        restored = self.members.rename(member.member_id, old.member_id)
+        restored.rebalance_timeout_ms, restored.session_timeout_ms = old.rebalance_timeout_ms, old.session_timeout_ms
+        restored.client_id, restored.client_host = old.client_id, old.client_host
+        self.renew_session(restored, now_ms)
+        if member.member_id in self.unsynced:
+            self.unsynced.remove(member.member_id)
+            self.unsynced.add(old.member_id)

@@ -1,0 +1,137 @@
+"""The members of a classic group: who they are, which protocols they have in common, who leads.
+
+A protocol is a name (an assignor's, for consumers) with the member's metadata for it (its subscription); a member lists
+those it speaks, the one it likes best first. All members must have one in common, and the group uses the one that most
+of them would pick among the common ones.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+"""Name and metadata of each, best liked first."""
+
+
+@dataclass(slots=True)
+class ClassicMember:
+    """One member. `is_new` until its first join is answered: until then it does not know its id."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    session_deadline_ms: int | None = None
+    """None while a request of the member waits here beyond its session: then it cannot be late."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return what the member says of itself in that protocol, which it speaks."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise AssertionError(f"member {self.member_id} does not speak {protocol_name}")
+
+    def vote(self, candidates: set[str]) -> str:
+        """Return the first of the member's protocols that is a candidate."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class Roster:
+    """The members in the order in which they joined. The leader is one of them, None only when there are none."""
+
+    def __init__(self) -> None:
+        self.leader_id: str | None = None
+        self._members: dict[str, ClassicMember] = {}
+        self._static_ids: dict[str, str] = {}
+        self._speakers: Counter[str] = Counter()
+        """How many members speak a protocol."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[ClassicMember]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def __getitem__(self, member_id: str) -> ClassicMember:
+        return self._members[member_id]
+
+    def find(self, member_id: str) -> ClassicMember | None:
+        return self._members.get(member_id)
+
+    def static_id(self, instance_id: str) -> str | None:
+        """Return the member id that a group.instance.id has now."""
+        return self._static_ids.get(instance_id)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def add(self, member: ClassicMember) -> None:
+        assert member.member_id not in self._members, "a member is added once"
+        self._members[member.member_id] = member
+        self._count(member.protocols, 1)
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static_ids, "an instance is one member"
+            self._static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; the oldest one left leads then, if it was the leader."""
+        member = self._members.pop(member_id)
+        self._count(member.protocols, -1)
+        if member.instance_id is not None:
+            del self._static_ids[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._members), None)
+
+    def rename(self, member_id: str, new_member_id: str) -> ClassicMember:
+        """Put a copy under another id into the place of a static member, which keeps its lead; return the copy."""
+        renamed = replace(self._members.pop(member_id), member_id=new_member_id)
+        self._members[new_member_id] = renamed
+        assert renamed.instance_id is not None, "only static members are replaced"
+        self._static_ids[renamed.instance_id] = new_member_id
+        if self.leader_id == member_id:
+            self.leader_id = new_member_id
+        return renamed
+
+    def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def elect_among(self, member_ids: Iterable[str]) -> None:
+        """Make one of them the leader, unless the leader is one of them; the oldest. There is at least one."""
+        candidates = set(member_ids)
+        if self.leader_id not in candidates:
+            self.leader_id = next(member_id for member_id in self._members if member_id in candidates)
+
+    def has_common_protocol(self, names: Iterable[str]) -> bool:
+        """Return whether all members speak one of these; the one who asks may be among them."""
+        return any(self._speakers[name] == len(self._members) for name in names)
+
+    def select_protocol(self) -> str:
+        """Return the common protocol with the most votes; the first one voted for, when two have as many."""
+        candidates = {name for name, count in self._speakers.items() if count == len(self._members)}
+        assert candidates, "members without a common protocol were let in"
+        return Counter(member.vote(candidates) for member in self).most_common(1)[0][0]
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        for name in {name for name, _ in protocols}:
+            self._speakers[name] += step
+            if not self._speakers[name]:
+                del self._speakers[name]

@@ -1,0 +1,282 @@
+"""The phases of a rebalance: ask for joins, wait for them, begin a generation; and what time ends.
+
+Joins wait until every member has joined again and no id is out that its owner has not come back with, at most for the
+longest rebalance time-out among the members. The first rebalance of an empty group waits
+group.initial.rebalance.delay.ms instead, anew while members keep coming, at most that time-out. Who of the dynamic
+members has not joined then is out; static ones stay, for their restart. A generation's members have the same time-out
+to ask for their assignment: who does not is out, and the others rebalance, also when it was the leader.
+
+Every method adds to the decision what it brings about. None but `_decide_empty` adds a record.
+"""
+
+from dataclasses import dataclass
+
+from kafkapy.group.classic_members import ClassicMember
+from kafkapy.group.classic_state import ClassicGroupState
+from kafkapy.group.classic_states import NEXT_STATES, ClassicState
+from kafkapy.group.decision import GroupDecision, Reply
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from kafkapy.protocol.messages.sync_group_response import SyncGroupResponse
+
+NO_MEMBER_ID = ""
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The wait before the first rebalance: how long this round takes, how much there may be after it."""
+
+    round_ms: int
+    remaining_ms: int
+    has_new_member: bool = False
+
+
+class ClassicRebalance(ClassicGroupState):
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+    is_first_rebalance = False
+    """Whether this PREPARING_REBALANCE came from EMPTY."""
+    _initial_delay: InitialDelay | None = None
+    _earliest_deadline_ms: int | None = None
+    """No deadline is earlier; heartbeats move theirs on without looking for the next one."""
+
+    # -- asking for joins -----------------------------------------------------------------------------------------
+
+    def rebalance_or_complete(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
+        """Begin a rebalance; while one waits for joins, see whether that was the last one."""
+        if ClassicState.PREPARING_REBALANCE in NEXT_STATES[self.state]:
+            self.prepare_rebalance(reason, decision, now_ms)
+        else:
+            self.history.begin(reason, self.wall_ms())
+            self.maybe_complete_join(decision, now_ms)
+
+    def prepare_rebalance(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
+        """Have all members join again."""
+        self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, decision, now_ms)
+        self.unsynced.clear()
+        self.sync_deadline_ms = None
+        self.is_first_rebalance = self.is_empty
+        self.transition_to(ClassicState.PREPARING_REBALANCE)
+        self.history.begin(reason, self.state_since_ms)
+        if self.is_first_rebalance:
+            delay_ms = max(self.settings.config.group_initial_rebalance_delay_ms, 0)
+            remaining_ms = max(self.members.rebalance_timeout_ms - delay_ms, 0)
+            self._initial_delay = InitialDelay(delay_ms, remaining_ms)
+            self._wait_for_joins(delay_ms, now_ms)
+        elif self.has_all_joined():
+            self.complete_join(decision, now_ms)
+        else:
+            self._wait_for_joins(self.members.rebalance_timeout_ms, now_ms)
+
+    def has_all_joined(self) -> bool:
+        return len(self.joining) == len(self.members) and not self.pending
+
+    def maybe_complete_join(self, decision: GroupDecision, now_ms: int) -> bool:
+        """Begin the generation if nobody is missing; the first rebalance takes its time all the same."""
+        is_waiting = self.state is ClassicState.PREPARING_REBALANCE and not self.is_first_rebalance
+        if is_waiting and self.has_all_joined():
+            self.complete_join(decision, now_ms)
+            return True
+        return False
+
+    def _wait_for_joins(self, wait_ms: int, now_ms: int) -> None:
+        self.join_deadline_ms = now_ms + wait_ms
+        self.note_deadline(self.join_deadline_ms)
+
+    def _extend_initial_delay(self, now_ms: int) -> bool:
+        """Wait another round if members came in this one and there is time left."""
+        delay = self._initial_delay
+        if delay is None or not delay.has_new_member or not delay.remaining_ms:
+            return False
+        round_ms = min(max(self.settings.config.group_initial_rebalance_delay_ms, 0), delay.remaining_ms)
+        self._initial_delay = InitialDelay(round_ms, max(delay.remaining_ms - delay.round_ms, 0))
+        self._wait_for_joins(round_ms, now_ms)
+        return True
+
+    def note_new_member(self) -> None:
+        """A member came: worth waiting for more, while the first rebalance does."""
+        if self._initial_delay is not None:
+            self._initial_delay.has_new_member = True
+
+    # -- beginning a generation -----------------------------------------------------------------------------------
+
+    def complete_join(self, decision: GroupDecision, now_ms: int) -> None:
+        """Go on with those who have joined."""
+        self.join_deadline_ms = self._initial_delay = None
+        self.is_first_rebalance = False
+        for member in [member for member in self.members if member.member_id not in self.joining]:
+            if not member.is_static:
+                self.members.remove(member.member_id)
+        if not len(self.members):
+            self._decide_empty(decision)
+        elif not self.joining:
+            # Static members only, and all are away: their sessions decide who is left.
+            self._wait_for_joins(self.members.rebalance_timeout_ms, now_ms)
+        else:
+            self.members.elect_among(self.joining)
+            self.begin_generation()
+            self._answer_joins(decision, now_ms)
+            self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
+            self.note_deadline(self.sync_deadline_ms)
+
+    def _decide_empty(self, decision: GroupDecision) -> None:
+        record = self.empty_record()
+        value = record.value
+        assert isinstance(value, GroupMetadataValue)
+        assert not decision.records, "one phase ends at a time"
+        decision.records.append(record)
+
+        def on_failed(code: int) -> list[Reply]:
+            """Nobody is left to be told. Whoever loads the log finds the members before, and misses them soon."""
+            self.replay_metadata(value)
+            return decision.replies
+
+        decision.on_failed = on_failed
+
+    def _answer_joins(self, decision: GroupDecision, now_ms: int) -> None:
+        for member in self.members:
+            member.is_new = False
+            self.renew_session(member, now_ms)
+            token = self.joining.pop(member.member_id, None)
+            if token is not None:
+                decision.replies.append(Reply(token, self.join_response(member.member_id)))
+        assert not self.joining, "who waits is a member"
+
+    def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        """Return this generation as the member is told of it: the leader gets everyone's subscription."""
+        is_leader = member_id == self.members.leader_id
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.members.leader_id or NO_MEMBER_ID,
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=self._subscriptions() if is_leader else [],
+        )
+
+    def _subscriptions(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            for member in self.members
+        ]
+
+    # -- members that go ------------------------------------------------------------------------------------------
+
+    def refuse_all_waiting(self, code: ErrorCode, decision: GroupDecision) -> None:
+        """Answer every JoinGroup and SyncGroup that waits with an error: the group is about to be something else."""
+        for member in self.members:
+            self.refuse_waiting(member, code, member.member_id, decision)
+
+    def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
+        """Take a member out, and tell what waits of it; the caller sees to the rebalance.
+
+        Apache Kafka leaves a SyncGroup that waits unanswered here.
+        """
+        self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
+        self.unsynced.discard(member.member_id)
+        self.members.remove(member.member_id)
+        self._forget_synced()
+
+    def refuse_waiting(self, member: ClassicMember, code: ErrorCode, named: str, decision: GroupDecision) -> None:
+        """Answer a member's JoinGroup or SyncGroup that waits with an error; `named` is the member id it shows."""
+        join_token = self.joining.pop(member.member_id, None)
+        if join_token is not None:
+            decision.replies.append(Reply(join_token, JoinGroupResponse(error_code=code, member_id=named)))
+        sync_token = self.syncing.pop(member.member_id, None)
+        if sync_token is not None:
+            decision.replies.append(Reply(sync_token, SyncGroupResponse(error_code=code)))
+
+    def _refuse_syncs(self, code: int, decision: GroupDecision, now_ms: int) -> None:
+        """Have those whose SyncGroup waits join again."""
+        for member_id, token in self.syncing.items():
+            decision.replies.append(Reply(token, SyncGroupResponse(error_code=code)))
+            self.renew_session(self.members[member_id], now_ms)
+        self.syncing.clear()
+
+    def note_synced(self, member_id: str) -> None:
+        """The member has asked for its assignment."""
+        self.unsynced.discard(member_id)
+        self._forget_synced()
+
+    def _forget_synced(self) -> None:
+        if not self.unsynced:
+            self.sync_deadline_ms = None
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def renew_session(self, member: ClassicMember, now_ms: int) -> None:
+        self.schedule_session(member, now_ms + member.session_timeout_ms)
+
+    def schedule_session(self, member: ClassicMember, deadline_ms: int) -> None:
+        member.session_deadline_ms = deadline_ms
+        self.note_deadline(deadline_ms)
+
+    def note_deadline(self, deadline_ms: int) -> None:
+        earliest_ms = self._earliest_deadline_ms
+        if earliest_ms is None or deadline_ms < earliest_ms:
+            self._earliest_deadline_ms = deadline_ms
+
+    def deadline_ms(self) -> int | None:
+        """See group.Group."""
+        return self._earliest_deadline_ms
+
+    def on_time(self, now_ms: int) -> GroupDecision:
+        """Decide what the time means; where that is a record, the rest has to wait until it is replayed."""
+        decision = GroupDecision()
+        if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
+            return decision
+        for step in (self._expire_pending, self._expire_sessions, self._expire_join, self._expire_sync):
+            if not decision.records:
+                step(decision, now_ms)
+        self._earliest_deadline_ms = min(self._deadlines(), default=None)
+        return decision
+
+    def _deadlines(self) -> list[int]:
+        deadlines = [self.join_deadline_ms, self.sync_deadline_ms]
+        deadlines += [member.session_deadline_ms for member in self.members]
+        deadlines += self.pending.values()
+        return [deadline_ms for deadline_ms in deadlines if deadline_ms is not None]
+
+    def _expire_pending(self, decision: GroupDecision, now_ms: int) -> None:
+        late = [member_id for member_id, deadline_ms in self.pending.items() if deadline_ms <= now_ms]
+        for member_id in late:
+            del self.pending[member_id]
+        if late:
+            self.maybe_complete_join(decision, now_ms)
+
+    def _expire_sessions(self, decision: GroupDecision, now_ms: int) -> None:
+        """Remove who has not been heard of; whose request waits here is heard of when it is answered."""
+        for member in list(self.members):
+            deadline_ms = member.session_deadline_ms
+            if deadline_ms is None or deadline_ms > now_ms or member.member_id not in self.members:
+                continue
+            is_waiting = member.member_id in self.joining or member.member_id in self.syncing
+            if is_waiting and not member.is_new:
+                member.session_deadline_ms = None
+                continue
+            self.remove_member(member, decision)
+            reason = f"member {member.member_id} was not heard of for {member.session_timeout_ms} ms"
+            if member.is_new:
+                reason = f"new member {member.member_id} waited too long for the others"
+            self.rebalance_or_complete(reason, decision, now_ms)
+            if decision.records:
+                return
+
+    def _expire_join(self, decision: GroupDecision, now_ms: int) -> None:
+        if self.join_deadline_ms is None or now_ms < self.join_deadline_ms:
+            return
+        assert self.state is ClassicState.PREPARING_REBALANCE
+        if not self._extend_initial_delay(now_ms):
+            self.complete_join(decision, now_ms)
+
+    def _expire_sync(self, decision: GroupDecision, now_ms: int) -> None:
+        if self.sync_deadline_ms is None or now_ms < self.sync_deadline_ms:
+            return
+        self.sync_deadline_ms = None
+        late = [self.members[member_id] for member_id in self.unsynced]
+        names = ", ".join(member.member_id for member in late)
+        for member in late:
+            self.remove_member(member, decision)
+        self.prepare_rebalance(f"members did not ask for their assignment in time: {names}", decision, now_ms)

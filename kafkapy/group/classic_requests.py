@@ -1,0 +1,176 @@
+"""Where a shard's requests and records meet its classic groups: validate, find or make the group, replay, describe."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.group.classic import ClassicGroup, Join
+from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.settings import GroupSettings
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_groups_response import DescribedGroup
+from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
+from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
+from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
+from kafkapy.protocol.primitives import Message
+from kafkapy.seams import Random
+
+REBALANCE_TIMEOUT_SINCE = 1
+"""The first JoinGroup with a rebalance time-out of its own (KIP-62)."""
+BATCHED_LEAVE_SINCE = 3
+"""The first LeaveGroup of several members (KIP-345)."""
+
+
+class ClassicGroups:
+    """The classic groups among a shard's groups."""
+
+    def __init__(
+        self,
+        groups: dict[str, Any],
+        settings: GroupSettings,
+        *,
+        random: Random,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`groups` is the shard's own map: groups of all kinds by id."""
+        self._groups = groups
+        self._settings = settings
+        self._random = random
+        self._wall_ms = wall_ms
+        self._now_ms = now_ms
+        self._is_loaded = False
+        self._made: dict[str, ClassicGroup] = {}
+        """Groups whose first record is decided but not replayed."""
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, version: int, client: Client, token: int, now_ms: int) -> GroupDecision:
+        """Decide JoinGroup. Raises ApiError; nothing has changed then."""
+        check_join(request, version, self._settings)
+        join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return group.join(join)
+        if group is not None and not group.is_empty:
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        replaced = list(group.tombstone_records()) if group is not None else []
+        return self._join_first(join, replaced)
+
+    def _join_first(self, join: Join, replaced: list[CoordinatorRecord]) -> GroupDecision:
+        """Make the group, written down as one that has no members yet; `replaced` deletes a group of another kind."""
+        group = self.make_simple(join.request.group_id)
+        decision = group.join(join)
+        assert not decision.records
+        assert not decision.replies
+        decision.records = [*replaced, group.creation_record()]
+        self._made[group.group_id] = group
+
+        def on_failed(code: int) -> list[Reply]:
+            del self._made[group.group_id]
+            return [Reply(join.token, ApiError(code))]
+
+        decision.on_failed = on_failed
+        return decision
+
+    def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
+        """Decide SyncGroup. Raises ApiError; nothing has changed then."""
+        check_group_id(request.group_id)
+        return self._find(request.group_id).sync(request, token, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
+        """Decide Heartbeat. Raises ApiError; nothing has changed then."""
+        check_group_id(request.group_id)
+        return self._find(request.group_id).heartbeat(request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:
+        """Decide LeaveGroup; the response has a code for each member, of any version. Raises ApiError."""
+        check_group_id(request.group_id)
+        identities = request.members if version >= BATCHED_LEAVE_SINCE else [MemberIdentity(request.member_id)]
+        try:
+            group = self._find(request.group_id)
+        except ApiError as error:
+            members = [MemberResponse(each.member_id, each.group_instance_id, error.code) for each in identities]
+            return GroupDecision(LeaveGroupResponse(members=members))
+        return group.leave(identities, now_ms)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """Return the group as DescribeGroups shows it. Raises GROUP_ID_NOT_FOUND for what is no classic group."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if not isinstance(group, ClassicGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return group.describe()
+
+    def on_time(self, group: ClassicGroup, now_ms: int) -> GroupDecision:
+        return group.on_time(now_ms)
+
+    def _find(self, group_id: str) -> ClassicGroup:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
+        return group
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def make_simple(self, group_id: str) -> ClassicGroup:
+        """Return a group without members, such as one that only has offsets."""
+        return ClassicGroup(group_id, self._settings, self._wall_ms)
+
+    def on_loaded(self, now_ms: int) -> None:
+        """The log has been replayed and requests begin."""
+        self._is_loaded = True
+        for group in self._groups.values():
+            if isinstance(group, ClassicGroup):
+                group.on_loaded(now_ms)
+
+    def replay(self, key: GroupMetadataKey, value: Message | None) -> None:
+        """Apply a GroupMetadata record: one that a group here has just decided, or any while the log is loaded."""
+        if value is None:
+            self._delete(key.group)
+            return
+        assert isinstance(value, GroupMetadataValue)
+        made = self._made.pop(key.group, None)
+        if made is not None:
+            self._groups[key.group] = made
+            return
+        group = self._groups.get(key.group)
+        if self._is_loaded and isinstance(group, ClassicGroup):
+            group.replay_metadata(value)
+            return
+        group = self._groups[key.group] = self.make_simple(key.group)
+        group.load_metadata(value)
+        if self._is_loaded:
+            group.on_loaded(self._now_ms())
+
+    def _delete(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            group.die()
+            del self._groups[group_id]
+
+
+def check_join(request: JoinGroupRequest, version: int, settings: GroupSettings) -> None:
+    """Raise for a request that no group could take; give one of version 0 its rebalance time-out."""
+    check_group_id(request.group_id)
+    config = settings.config
+    shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+        message = f"session.timeout.ms must be {shortest_ms} to {longest_ms}, not {request.session_timeout_ms}"
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, message)
+    if version < REBALANCE_TIMEOUT_SINCE:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise INVALID_GROUP_ID for the empty one, which only offsets of old may have."""
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)

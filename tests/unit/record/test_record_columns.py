@@ -1,0 +1,69 @@
+"""Records by columns, and records copied without being read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.record.batch import RecordBatch
+from kafkapy.record.builder import build_batch
+from kafkapy.record.columns import join_records, latest_timestamp_delta, record_columns, with_base_timestamp
+from kafkapy.record.errors import InvalidRecordsError
+
+BLOBS = st.one_of(st.none(), st.binary(max_size=300))
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 41), BLOBS, BLOBS, st.lists(st.tuples(st.text(max_size=3), BLOBS), max_size=3).map(tuple)
+    ),
+    min_size=1,
+    max_size=80,
+)
+
+
+def batch_of(records: list, **fields: object) -> RecordBatch:
+    return RecordBatch(build_batch(records, **fields))
+
+
+@given(RECORDS, st.data())
+def test_columns_say_what_records_say(records: list, data: st.DataObject) -> None:
+    deltas = sorted(data.draw(st.sets(st.integers(0, 1 << 30), min_size=len(records), max_size=len(records))))
+    batch = batch_of(records, offset_deltas=deltas)
+    columns = record_columns(batch.records_payload(), batch.record_count)
+    assert columns.offset_deltas == deltas
+    assert columns.keys == [key for _, key, _, _ in records]
+    assert columns.null_values == [at for at, (_, _, value, _) in enumerate(records) if value is None]
+
+
+@given(RECORDS, st.data())
+def test_joined_records_are_those_that_were_chosen(records: list, data: st.DataObject) -> None:
+    batch = batch_of(records)
+    payload = batch.records_payload()
+    columns = record_columns(payload, len(records))
+    indexes = sorted(data.draw(st.sets(st.integers(0, len(records) - 1), min_size=1)))
+    chosen = [records[at] for at in indexes]
+    joined = join_records(payload, columns.starts, indexes)
+    base_timestamp = records[0][0]
+    assert joined == batch_of([records[0], *chosen], offset_deltas=[0, *indexes]).records_payload()[columns.starts[1] :]
+    at_most = batch.max_timestamp - base_timestamp
+    latest = latest_timestamp_delta(payload, columns.starts, indexes, at_most=at_most)
+    assert latest == max(time for time, *_ in chosen) - base_timestamp
+    moved = with_base_timestamp(payload, columns.starts, indexes, moved_by_ms=12345)
+    wanted = batch_of(chosen, offset_deltas=indexes, delete_horizon_ms=base_timestamp + 12345).records_payload()
+    assert moved == wanted
+
+
+@given(st.binary(max_size=40), st.integers(0, 5))
+def test_garbage_is_refused(payload: bytes, record_count: int) -> None:
+    try:
+        columns = record_columns(payload, record_count)
+    except InvalidRecordsError:
+        return
+    assert columns.starts[-1] == len(payload)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_records_cut_short_are_refused(cut: int) -> None:
+    payload = batch_of([(0, b"key", b"value" * 5, ())] * 3).records_payload()
+    with pytest.raises(InvalidRecordsError):
+        record_columns(payload[:-cut], 3)
+    with pytest.raises(InvalidRecordsError):
+        record_columns(payload, 2)

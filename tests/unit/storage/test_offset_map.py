@@ -1,0 +1,51 @@
+"""The last offset of each key in bounded memory."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.storage.offset_map import ENTRY, CachedOffsets, OffsetIndexer, OffsetMap
+
+
+@given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 1 << 40)), max_size=200))
+def test_says_what_a_dict_says(puts: list[tuple[bytes, int]]) -> None:
+    offsets, wanted = OffsetMap(ENTRY.size * 300, load_factor=0.9), {}
+    for key, offset in puts:
+        offsets.put(key, offset)
+        wanted[key] = offset
+    assert {key: offsets.get(key) for key in wanted} == wanted
+    assert offsets.entry_count == len(wanted)
+    assert offsets.get(b"none such") == -1
+
+
+def test_the_first_offset_is_not_taken_for_an_empty_entry() -> None:
+    offsets = OffsetMap(1000, load_factor=0.9)
+    offsets.put(b"", 0)
+    offsets.put(b"", 0)
+    assert (offsets.get(b""), offsets.entry_count) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("buffer_bytes", "needed", "max_entries"), [(2400, None, 90), (2400, 10, 11), (2400, 1000, 90), (1, None, 1)]
+)
+def test_the_buffer_bounds_the_keys(buffer_bytes: int, needed: int | None, max_entries: int) -> None:
+    assert OffsetMap(buffer_bytes, load_factor=0.9, needed_entries=needed).max_entries == max_entries
+
+
+def test_an_indexer_stops_where_the_map_is_full() -> None:
+    offsets = OffsetMap(ENTRY.size * 10, load_factor=0.5)
+    indexer = OffsetIndexer(offsets)
+    assert not indexer.add([b"a", b"b", b"a"], [0, 1, 2])
+    assert not indexer.add([b"a", b"b"], [3, 4])
+    assert indexer.add([b"c", b"d", b"e", b"f"], [5, 6, 7, 8])
+    assert offsets.latest_offset == 7
+    assert [offsets.get(key) for key in (b"a", b"b", b"c", b"d", b"e", b"f")] == [3, 4, 5, 6, 7, -1]
+
+
+def test_cached_offsets_are_the_maps() -> None:
+    offsets = OffsetMap(1000, load_factor=0.9)
+    offsets.put(b"a", 7)
+    cached = CachedOffsets(offsets)
+    assert [cached[b"a"], cached[b"b"], cached[b"a"]] == [7, -1, 7]
+    cached.trim()
+    assert len(cached) == 2
