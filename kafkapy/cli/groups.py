@@ -1,4 +1,4 @@
-"""`kafkapy groups list|describe|reset|delete`."""
+"""`kafkapy groups list|describe|explain|reset|delete`."""
 
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from kafkapy.cli.group_offsets import NO_OFFSET, GroupOffsets, ResetTarget, pars
 from kafkapy.cli.output import print_json, print_table
 
 app = typer.Typer(
-    help="List, describe and delete consumer groups, and reset what they have read.", no_args_is_help=True
+    help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
 )
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -88,6 +88,21 @@ def describe(
             _print_group(group_facts, with_members=members)
     if status:
         raise typer.Exit(status)
+
+
+@app.command("explain")
+def explain_group(group_id: GroupId, as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER) -> None:
+    """Tell why a group last rebalanced, and what each member gained and lost (kafkapy brokers only)."""
+    from kafkapy.cli.group_explain import ExplainError, print_rebalances, rebalances_of
+
+    try:
+        rebalances = rebalances_of(bootstrap_server, group_id)
+    except ExplainError as error:
+        raise typer.Exit(fail(f"{group_id}: {error}")) from error
+    if as_json:
+        print_json(rebalances)
+    else:
+        print_rebalances(group_id, rebalances)
 
 
 @app.command()

@@ -110,6 +110,61 @@ def test_members_are_shown_with_what_they_read(run, server, group, protocol) -> 
     consumer.close()
 
 
+def consumer_of(server: str, group: str, topic: str, client_id: str, protocol: str):
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": server,
+            "group.id": group,
+            "client.id": client_id,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            **({} if protocol == "consumer" else {"heartbeat.interval.ms": 200}),
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def poll_until(consumers, counts: list[int]) -> None:
+    """Poll until each consumer has as many partitions as given."""
+    deadline = time.monotonic() + 40
+    while [len(consumer.assignment()) for consumer in consumers] != counts:
+        assert time.monotonic() < deadline
+        for consumer in consumers:
+            consumer.poll(0.05)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_rebalances_are_explained(run, server, group, protocol) -> None:
+    name = f"{group}-{protocol}"
+    first = consumer_of(server, name, group, "one", protocol)
+    poll_until([first], [2])
+    second = consumer_of(server, name, group, "two", protocol)
+    poll_until([first, second], [1, 1])
+    second.close()
+    poll_until([first], [2])
+    told = json.loads(run("explain", name, "--json").out)
+    joined, split, merged = told[0], told[1], told[-1]
+    both = [[group, 0], [group, 1]]
+    assert [(each["client"], each["has_joined"], each["gained"]) for each in joined["members"]] == [("one", True, both)]
+    changes = {each["client"]: (len(each["gained"]), len(each["lost"])) for each in split["members"]}
+    assert changes == {"one": (0, 1), "two": (1, 0)}
+    changes = {each["client"]: (len(each["gained"]), len(each["lost"])) for each in merged["members"]}
+    assert changes == {"one": (1, 0), "two": (0, 1)}
+    assert any("two" in reason for reason in split["reasons"])
+    assert any("two" in reason for reason in merged["reasons"])
+    assert all(each["ended_at_ms"] >= each["started_at_ms"] for each in told)
+    printed = run("explain", name).out
+    assert "because" in printed
+    assert f"{group}:0-1" in printed
+    first.close()
+
+
+def test_a_group_that_never_rebalanced_has_nothing_to_explain(run, group) -> None:
+    assert "has not rebalanced" in run("explain", group).out
+    assert json.loads(run("explain", group, "--json").out) == []
+
+
 @pytest.mark.parametrize(
     ("to", "after"),
     [
@@ -158,6 +213,7 @@ def test_a_group_is_deleted(run, group) -> None:
         (["reset", "g", "--topic", "t:x", "--to", "latest"], 2, "must read TOPIC"),
         (["list", "--state", "sleepy"], 2, "is none of:"),
         (["describe", "not-there"], 1, "not-there: "),
+        (["explain", "not-there"], 1, "Group not-there not found. (GROUP_ID_NOT_FOUND)"),
     ],
 )
 def test_what_cannot_be_done_is_said(run, arguments, status, message) -> None:

@@ -1,0 +1,95 @@
+"""`kafkapy groups explain`: asks a group's coordinator for its last rebalances (kafkapy.group.explain), prints them."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from kafkapy.cli.connection import Connection
+from kafkapy.cli.output import print_table
+from kafkapy.errors import ProtocolError
+from kafkapy.group.explain import EXPLAIN_TAG
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+
+GROUP_KEY_TYPE = 0
+COLUMNS = ("MEMBER", "CLIENT", "HOST", "CHANGE", "GAINED", "LOST")
+
+
+class ExplainError(Exception):
+    """Why there is no explanation, for the operator."""
+
+
+def rebalances_of(servers: str, group_id: str) -> list[dict[str, Any]]:
+    """Return what the group's coordinator tells. Raises ExplainError."""
+    try:
+        with Connection.to_any(servers) as first:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+            (found,) = first.call(request, 4).coordinators
+        _check(found.error_code, found.error_message)
+        with Connection(found.host, found.port) as coordinator:
+            asked = DescribeGroupsRequest(groups=[group_id], unknown_tagged_fields={EXPLAIN_TAG: b""})
+            (group,) = coordinator.call(asked, 6).groups
+    except OSError as error:
+        raise ExplainError(f"no broker answers at {servers}: {error.strerror or error}") from error
+    except ProtocolError as error:
+        raise ExplainError(f"what answers at {servers} is not understood: {error}") from error
+    told = (group.unknown_tagged_fields or {}).get(EXPLAIN_TAG)
+    if told is None:
+        _check(group.error_code, group.error_message)
+        raise ExplainError("the group's coordinator keeps no explanations: it is no kafkapy broker, or an older one")
+    rebalances: list[dict[str, Any]] = json.loads(told)
+    if not rebalances and group.error_code:
+        _check(group.error_code, group.error_message)
+    return rebalances
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        name = ErrorCode(code).name
+        raise ExplainError(f"{message} ({name})" if message else name)
+
+
+def print_rebalances(group_id: str, rebalances: list[dict[str, Any]]) -> None:
+    if not rebalances:
+        print(f"{group_id} has not rebalanced since its coordinator started.")
+    for rebalance in rebalances:
+        _print(rebalance)
+        print()
+
+
+def _print(rebalance: dict[str, Any]) -> None:
+    started_ms, ended_ms = rebalance["started_at_ms"], rebalance["ended_at_ms"]
+    when = datetime.fromtimestamp(started_ms / 1000).astimezone().isoformat(" ", "milliseconds")
+    if ended_ms is None:
+        print(f"{when}  goes on")
+    else:
+        print(f"{when}  generation {rebalance['generation']}, after {(ended_ms - started_ms) / 1000:.3f} s")
+    for reason in rebalance["reasons"]:
+        print(f"  because {reason}")
+    if rebalance["members"]:
+        print_table(COLUMNS, (_row(member) for member in rebalance["members"]))
+
+
+def _row(member: dict[str, Any]) -> tuple[str, ...]:
+    change = "joined" if member["has_joined"] else "left" if member["has_left"] else "stayed"
+    name = member["member"] if member["instance"] is None else f"{member['member']} ({member['instance']})"
+    return name, member["client"], member["host"], change, _partitions(member["gained"]), _partitions(member["lost"])
+
+
+def _partitions(partitions: list[list[Any]]) -> str:
+    """Return [topic, number]s as orders:0-2,5 payments:1."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(number)
+    return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in by_topic.items()) or "-"
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
