@@ -14,6 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command, rest = (given[0], given[1:]) if given else ("", [])
     match command:
         case "start":
+            if arguments is None:
+                _end_quietly_on_signals()
             from kafkapy.cli.start import main as start
 
             return start(rest)
@@ -38,6 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from kafkapy.cli.main import main as others
 
             return others(given)
+
+
+def _end_quietly_on_signals() -> None:
+    """Let SIGTERM and SIGINT end with exit status 0 what has not started yet; later the server stops in order."""
+    import signal
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: sys.exit(0))
 
 
 if __name__ == "__main__":

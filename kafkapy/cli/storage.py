@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Final
 
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.start import properties_of_file
@@ -13,6 +12,7 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.format import (
+    RELEASES,
     FormatError,
     FormatRequest,
     Voter,
@@ -22,14 +22,6 @@ from kafkapy.storage.format import (
 )
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import uuid_to_string
-
-RELEASES: Final = {
-    "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
-    "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
-    "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
-    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30,
-}  # fmt: skip
-"""Kafka's releases of metadata.version, by name."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -32,15 +32,21 @@ def embedded_properties(
 ) -> dict[str, str]:
     """Return the properties of an embedded node whose log directory is `data_dir`; `overrides` win.
 
-    Port 0 stands for a free one, and is what the controller listener has: nobody else needs to find it. A directory
-    whose quorum was formatted with static voters (kraft.version 0) needs them named in the configuration, too.
+    Port 0 stands for a free one, and is what the controller listener has: nobody else needs to find it, and listeners
+    given in `overrides` may leave it out. A directory whose quorum was formatted with static voters (kraft.version 0)
+    needs them named in the configuration, too.
     """
     quorum_key = "controller.quorum.voters" if has_static_voters else "controller.quorum.bootstrap.servers"
-    return {
+    controller = f"{CONTROLLER_LISTENER}://127.0.0.1:0"
+    properties = {
         **ONE_NODE_DEFAULTS,
         "node.id": str(node_id),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},{CONTROLLER_LISTENER}://127.0.0.1:0",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{controller}",
         quorum_key: f"{node_id}@127.0.0.1:0" if has_static_voters else "127.0.0.1:0",
         "log.dirs": data_dir,
         **(overrides or {}),
     }
+    names = [listener.partition("://")[0].strip() for listener in properties["listeners"].split(",")]
+    if properties["controller.listener.names"] == CONTROLLER_LISTENER and CONTROLLER_LISTENER not in names:
+        properties["listeners"] += f",{controller}"
+    return properties

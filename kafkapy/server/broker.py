@@ -18,7 +18,7 @@ from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
 from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import ApiError, ConfigError, StorageError
+from kafkapy.errors import ApiError, ConfigError, ProtocolError, StorageError
 from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
@@ -260,12 +260,18 @@ class BrokerServer:
                 raise
 
     def _bootstrap_records(self) -> list[Any]:
-        """Return what formatting left for an empty metadata log, or what it leaves by default."""
+        """Return what formatting left for an empty metadata log, or what it leaves by default. Raises StorageError."""
         path = f"{self.config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
         if not self._disk.exists(path):
             return list(default_bootstrap_records())
-        data_batches = (batch for batch in batches(self._disk.read_file(path)) if not batch.is_control)
-        return [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
+        try:
+            data_batches = (batch for batch in batches(self._disk.read_file(path)) if not batch.is_control)
+            records = [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
+        except (ApiError, ProtocolError) as error:
+            raise StorageError(self.config.metadata_log_dir, f"{path} is damaged: {error}") from error
+        if not records:
+            raise StorageError(self.config.metadata_log_dir, f"{path} is damaged: it holds no records")
+        return records
 
     def _load_logs(self) -> None:
         topics = self._controller.image.topics.by_name
@@ -340,6 +346,7 @@ class BrokerServer:
         self._io_pool.resize(config.node.num_io_threads)
 
     def _new_reactor(self) -> Reactor:
+        self._warn_of_missing_authorizer()
         self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
         services = Services(
             cluster_id=self.cluster_id,
@@ -374,6 +381,12 @@ class BrokerServer:
             clock=self._clock,
             io_pool=self._io_pool,
         )
+
+    def _warn_of_missing_authorizer(self) -> None:
+        """Never be open in silence where the configuration says otherwise."""
+        name = self.config.security.authorizer_class_name
+        if name:
+            logger.warning("authorizer.class.name=%s has no effect: any client that connects may do anything", name)
 
     def _bind(self) -> None:
         """Bind the clients' listeners. The controller's is not bound: a quorum of one has nobody to talk to."""

@@ -54,10 +54,10 @@ class Broker:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
         assert self._server is None, "this broker runs already"
         disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
-        config, _ = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
-        format_embedded(config, disk, random, clock)
-        server = BrokerServer(config, disk=disk, clock=clock, random=random)
         try:
+            config, _ = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
+            format_embedded(config, disk, random, clock)
+            server = BrokerServer(config, disk=disk, clock=clock, random=random)
             await server.start()
         except BaseException:
             self._clean_up()

@@ -204,6 +204,8 @@ class CleanerManager:
         """Take note of a pass that came to a bad end. error_number: of the system's error, 0 where there was none."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
+        if not self.is_current(cleaning):
+            return  # it was truncated or deleted under the pass, which read what was no longer there
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
             return  # retention took a segment away under the pass
         if error_number and error_number != errno.ENOENT:
@@ -213,7 +215,7 @@ class CleanerManager:
 
     def _has_all_segments(self, cleaning: Cleaning) -> bool:
         present = {id(segment) for segment in cleaning.log.segments}
-        return self.is_current(cleaning) and all(id(old) in present for old in cleaning.segments.values())
+        return all(id(old) in present for old in cleaning.segments.values())
 
     def helper_lost(self, cleaning: Cleaning, message: str) -> None:
         """Take note that the helper process died over a pass: tried again, but not for ever."""

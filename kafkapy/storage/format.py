@@ -28,6 +28,13 @@ METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 VOTERS_CHECKPOINT: Final = "00000000000000000000-0000000000.checkpoint"
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+RELEASES: Final = {
+    "3.3-IV3": 7, "3.4-IV0": 8, "3.5-IV0": 9, "3.5-IV1": 10, "3.5-IV2": 11, "3.6-IV0": 12, "3.6-IV1": 13,
+    "3.6-IV2": 14, "3.7-IV0": 15, "3.7-IV1": 16, "3.7-IV2": 17, "3.7-IV3": 18, "3.7-IV4": 19, "3.8-IV0": 20,
+    "3.9-IV0": 21, "4.0-IV0": 22, "4.0-IV1": 23, "4.0-IV2": 24, "4.0-IV3": 25, "4.1-IV0": 26, "4.1-IV1": 27,
+    "4.2-IV0": 28, "4.2-IV1": 29, "4.3-IV0": 30,
+}  # fmt: skip
+"""Kafka's releases of metadata.version, by name."""
 DEFAULT_SINCE: Final = {
     "group.version": 22,
     "transaction.version": 24,
@@ -274,7 +281,9 @@ def _format_directory(
     own_voter = None
     if path == config.metadata_log_dir and voters is not None:
         own_voter = next((voter for voter in voters if voter.node_id == config.node_id), None)
-    say(f"Formatting {_description(path, config, voters)} {path} with metadata.version {features[METADATA_VERSION]}.")
+    level = features[METADATA_VERSION]
+    release = next((name for name, of_name in RELEASES.items() if of_name == level), str(level))
+    say(f"Formatting {_description(path, config, voters)} {path} with metadata.version {release}.")
     disk.make_directory(path)
     now_ms = clock.wall_ms()
     disk.write_file_atomically(f"{path}/{BOOTSTRAP_CHECKPOINT}", bootstrap_checkpoint(features, now_ms=now_ms))

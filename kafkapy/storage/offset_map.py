@@ -5,9 +5,9 @@ its length. Two keys with the same MD5 would be one; Kafka takes the same chance
 the operating system backs only where it is touched; its size follows from what the dirty records could need at most,
 so that a small topic does not touch 128 MiB.
 
-Measured on CPython 3.11: put and get take about 0.6 us, 0.3 of it MD5. A dict of hashes would save 0.2 us and cost six
-times the memory a key, that is, six passes over a log where this takes one. Repeated keys do not come here at all:
-`OffsetIndexer` collects them first, `CachedOffsets` remembers what it was told.
+Measured on CPython 3.11 with 300,000 keys: put and get take about 1 us, 0.3 of it MD5. A dict of hashes would be faster
+and cost some six times the memory a key, that is, six passes over a log where this takes one. Repeated keys do not come
+here at all: `OffsetIndexer` collects them first, `CachedOffsets` remembers what it was told.
 """
 
 import struct

@@ -19,6 +19,8 @@ DAMAGED = {
     f"{METADATA}/quorum-state": b'{"data_version"',
     f"{METADATA}/quorum-state ": b"[]",
     f"{METADATA}/{0:020}-{0:010}.checkpoint": b"garbage",
+    "bootstrap.checkpoint": b"",
+    "bootstrap.checkpoint ": bytes(12) + b"\xff" * 20,
 }
 
 

@@ -33,8 +33,8 @@ def test_random_uuids_are_uuids(capsys) -> None:
 def test_format_then_info(properties, tmp_path, capsys) -> None:
     assert storage("format", "-t", CLUSTER_ID, "-c", properties, "--standalone") == 0
     assert capsys.readouterr().out == (
-        f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 30.\n"
-        f"Formatting data directory {tmp_path}/b with metadata.version 30.\n"
+        f"Formatting dynamic metadata voter directory {tmp_path}/a with metadata.version 4.3-IV0.\n"
+        f"Formatting data directory {tmp_path}/b with metadata.version 4.3-IV0.\n"
     )
     assert storage("info", "-c", properties) == 0
     output = capsys.readouterr().out
@@ -82,16 +82,16 @@ def test_format_refuses_in_one_line(properties, tmp_path, capsys, arguments, mes
 
 
 @pytest.mark.parametrize(
-    ("release", "level", "features"),
+    ("release", "name", "features"),
     [
-        ("3.9-IV0", 21, []),
-        ("4.0", 25, [b"group.version", b"transaction.version"]),
-        ("4.3", 30, [b"group.version", b"transaction.version", b"share.version", b"streams.version"]),
+        ("3.9-IV0", "3.9-IV0", []),
+        ("4.0", "4.0-IV3", [b"group.version", b"transaction.version"]),
+        ("4.3", "4.3-IV0", [b"group.version", b"transaction.version", b"share.version", b"streams.version"]),
     ],
 )
-def test_release_decides_which_features_are_on(properties, tmp_path, capsys, release, level, features) -> None:
+def test_release_decides_which_features_are_on(properties, tmp_path, capsys, release, name, features) -> None:
     assert storage("format", "-t", CLUSTER_ID, "-c", properties, "-s", "-r", release) == 0
-    assert f"with metadata.version {level}." in capsys.readouterr().out
+    assert f"with metadata.version {name}." in capsys.readouterr().out
     checkpoint = (tmp_path / "a/bootstrap.checkpoint").read_bytes()
     known = (b"group.version", b"transaction.version", b"share.version", b"streams.version")
     assert [name for name in known if name in checkpoint] == features
