@@ -36,7 +36,7 @@ def test_kafka_python_reads_what_it_wrote(bootstrap, topic, codec):
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
-    records = [record for record, _ in zip(consumer, range(100), strict=False)]
+    records = [record for _, record in zip(range(100), consumer, strict=False)]
     assert [(r.offset, r.key, r.value) for r in records] == [(n, b"%d" % n, b"value-%d" % n) for n in range(100)]
     assert consumer.end_offsets([partition]) == {partition: 100}
     assert consumer.beginning_offsets([partition]) == {partition: 0}
