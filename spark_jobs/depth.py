@@ -1,0 +1,170 @@
+"""Order-book messages: what they are, where they come from, how they look on a topic.
+
+On the topic `depth` a message is a JSON object keyed by its symbol, as Binance sends it. A delta is an event of the
+diff depth stream: e, E (ms), s, U and u (the first and the last update id that it covers), b and a (lists of [price,
+quantity], the new total at that price; 0 removes it); futures add pu, the u of the event before. A snapshot is the
+answer of /depth: lastUpdateId, bids, asks; futures add E.
+
+Prices and quantities are integers of 10^-8 here: exact, and cheap to add, compare and keep as state. What does not fit
+DECIMAL(18,8) is refused, never rounded.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+PLACES = 8
+UNITS = 10**PLACES
+LARGEST = 10**18 - 1
+"""DECIMAL(18,8) in units."""
+
+Level = tuple[int, int]
+"""(price, quantity) in units of 10^-8."""
+
+
+class BadDepth(Exception):
+    """A message that cannot be used; the text says why."""
+
+
+@dataclass(slots=True)
+class Delta:
+    """The changes of update ids first_update_id to last_update_id; previous_update_id is futures' pu, else None."""
+
+    symbol: str
+    time_ms: int
+    first_update_id: int
+    last_update_id: int
+    previous_update_id: int | None
+    bids: list[Level]
+    asks: list[Level]
+
+    def to_json(self) -> bytes:
+        fields: dict[str, object] = {"e": "depthUpdate", "E": self.time_ms, "s": self.symbol}
+        fields |= {"U": self.first_update_id, "u": self.last_update_id}
+        if self.previous_update_id is not None:
+            fields["pu"] = self.previous_update_id
+        fields |= {"b": _texts(self.bids), "a": _texts(self.asks)}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The whole book, or its best levels, as of last_update_id; time_ms is None where the exchange sent none."""
+
+    symbol: str
+    time_ms: int | None
+    last_update_id: int
+    bids: list[Level]
+    asks: list[Level]
+
+    def to_json(self) -> bytes:
+        fields: dict[str, object] = {"lastUpdateId": self.last_update_id}
+        if self.time_ms is not None:
+            fields["E"] = self.time_ms
+        fields |= {"bids": _texts(self.bids), "asks": _texts(self.asks)}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+DepthMessage = Delta | Snapshot
+
+
+def parse(value: bytes | None, symbol: str | None) -> DepthMessage:
+    """Read one record of the topic; `symbol` is its key. Raises BadDepth."""
+    if not symbol:
+        raise BadDepth("no key: the symbol is unknown")
+    try:
+        fields = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        raise BadDepth("not JSON") from None
+    if not isinstance(fields, dict):
+        raise BadDepth("not a JSON object")
+    if fields.get("s", symbol) != symbol:
+        raise BadDepth(f"symbol {fields['s']!r} under the key {symbol!r}")
+    return _snapshot(fields, symbol) if "lastUpdateId" in fields else _delta(fields, symbol)
+
+
+def _snapshot(fields: dict[str, Any], symbol: str) -> Snapshot:
+    time_ms = _whole(fields, "E") if "E" in fields else None
+    return Snapshot(symbol, time_ms, _whole(fields, "lastUpdateId"), _levels(fields, "bids"), _levels(fields, "asks"))
+
+
+def _delta(fields: dict[str, Any], symbol: str) -> Delta:
+    first, last = _whole(fields, "U"), _whole(fields, "u")
+    if first > last:
+        raise BadDepth(f"U {first} is above u {last}")
+    previous = _whole(fields, "pu") if "pu" in fields else None
+    return Delta(symbol, _whole(fields, "E"), first, last, previous, _levels(fields, "b"), _levels(fields, "a"))
+
+
+def _whole(fields: dict[str, Any], name: str) -> int:
+    number = fields.get(name)
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise BadDepth(f"{name} is {number!r}, not a whole number")
+    return number
+
+
+def _levels(fields: dict[str, Any], name: str) -> list[Level]:
+    levels = fields.get(name)
+    if not isinstance(levels, list):
+        raise BadDepth(f"{name} is not a list")
+    try:
+        return [(units(price), units(quantity)) for price, quantity, *_ in levels]
+    except (TypeError, ValueError):
+        raise BadDepth(f"{name} is not a list of [price, quantity]") from None
+
+
+def units(text: str) -> int:
+    """Return a decimal number as whole units of 10^-8. Raises BadDepth where that would lose a digit or overflow."""
+    if not isinstance(text, str):
+        raise BadDepth(f"{text!r} is not a number in a string")
+    whole, _, fraction = text.partition(".")
+    if not (whole.isdecimal() and whole.isascii()) or (fraction and not (fraction.isdecimal() and fraction.isascii())):
+        raise BadDepth(f"{text[:40]!r} is not a number, or is below zero")
+    fraction = fraction.rstrip("0")
+    if len(fraction) > PLACES or len(whole) > 30:
+        raise BadDepth(f"{text[:40]!r} does not fit DECIMAL(18,8)")
+    number = int(whole) * UNITS + int(fraction.ljust(PLACES, "0"))
+    if number > LARGEST:
+        raise BadDepth(f"{text[:40]!r} does not fit DECIMAL(18,8)")
+    return number
+
+
+def decimal_of(number: int) -> Decimal:
+    return Decimal(number).scaleb(-PLACES)
+
+
+def _texts(levels: list[Level]) -> list[list[str]]:
+    return [[f"{decimal_of(price):f}", f"{decimal_of(quantity):f}"] for price, quantity in levels]
+
+
+def read_depth_file(path: Path) -> Iterator[DepthMessage]:
+    """Yield the messages of a CSV file of Binance's futures depth data, rows of one update together.
+
+    Columns: symbol, timestamp (ms), first_update_id, last_update_id, side (b, a), update_type (snap, set), price, qty,
+    pu. Raises BadDepth naming the line.
+    """
+    with open(path, newline="") as lines:
+        rows = [(f"{path}:{number}", row) for number, row in enumerate(csv.reader(lines), 1)]
+    if rows and rows[0][1][:1] == ["symbol"]:
+        del rows[0]
+    for _, group in groupby(rows, key=lambda row: (row[1][:4], row[1][5:6])):
+        yield _message(list(group))
+
+
+def _message(rows: list[tuple[str, list[str]]]) -> DepthMessage:
+    sides: dict[str, list[Level]] = {"b": [], "a": []}
+    for where, row in rows:
+        try:
+            symbol, time_ms, first, last, side, kind, price, quantity, previous = row
+            sides[side].append((units(price), units(quantity)))
+            ids = int(time_ms), int(first), int(last), int(previous)
+        except (ValueError, KeyError, BadDepth):
+            raise BadDepth(f"{where}: not a row of depth data: {','.join(row)[:100]!r}") from None
+    if kind == "snap":
+        return Snapshot(symbol, ids[0], ids[2], sides["b"], sides["a"])
+    return Delta(symbol, *ids, sides["b"], sides["a"])

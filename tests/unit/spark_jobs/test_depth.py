@@ -1,0 +1,84 @@
+"""Order-book messages: Binance's JSON in and out, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.depth import BadDepth, Delta, Snapshot, parse, read_depth_file, units
+
+SPOT = (  # as in Binance's documentation of the diff depth stream
+    b'{"e":"depthUpdate","E":1672515782136,"s":"BNBBTC","U":157,"u":160,"b":[["0.0024","10"]],"a":[["0.0026","100"]]}'
+)
+SNAPSHOT = b'{"lastUpdateId":1027024,"bids":[["4.00000000","431.00000000"]],"asks":[["4.00000200","12.00000000"]]}'
+
+
+def test_reads_what_binance_sends() -> None:
+    assert parse(SPOT, "BNBBTC") == Delta(
+        "BNBBTC", 1672515782136, 157, 160, None, [(240_000, 1_000_000_000)], [(260_000, 10_000_000_000)]
+    )
+    assert parse(SNAPSHOT, "BNBBTC") == Snapshot(
+        "BNBBTC", None, 1027024, [(400_000_000, 43_100_000_000)], [(400_000_200, 1_200_000_000)]
+    )
+
+
+@pytest.mark.parametrize("message", [parse(SPOT, "BNBBTC"), parse(SNAPSHOT, "BNBBTC"), Delta("A", 1, 2, 3, 1, [], [])])
+def test_writes_what_it_reads(message: Delta | Snapshot) -> None:
+    assert parse(message.to_json(), message.symbol) == message
+
+
+def changed(**fields: object) -> bytes:
+    return json.dumps({**json.loads(SPOT), **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "reason"),
+    [
+        (SPOT, None, "no key"),
+        (None, "BNBBTC", "not JSON"),
+        (b"\xff\xfe", "BNBBTC", "not JSON"),
+        (b"[" * 100_000, "BNBBTC", "not JSON"),
+        (b"[]", "BNBBTC", "not a JSON object"),
+        (SPOT, "BTCUSDT", "symbol 'BNBBTC' under the key 'BTCUSDT'"),
+        (changed(U=None), "BNBBTC", "U is None"),
+        (changed(u=True), "BNBBTC", "u is True"),
+        (changed(U=161), "BNBBTC", "U 161 is above u 160"),
+        (changed(pu="1"), "BNBBTC", "pu is '1'"),
+        (changed(E=1 << 63), "BNBBTC", "E is 9223372036854775808"),
+        (changed(b={}), "BNBBTC", "b is not a list"),
+        (changed(a=[["1"]]), "BNBBTC", "a is not a list of"),
+        (changed(a=[7]), "BNBBTC", "a is not a list of"),
+        (changed(a=[[1.5, "2"]]), "BNBBTC", "1.5 is not a number in a string"),
+        (changed(a=[["-1", "2"]]), "BNBBTC", "'-1' is not a number, or is below zero"),
+        (changed(a=[["NaN", "2"]]), "BNBBTC", "'NaN' is not a number"),
+        (changed(a=[["1.123456789", "2"]]), "BNBBTC", "does not fit"),
+        (changed(a=[["10000000000", "2"]]), "BNBBTC", "does not fit"),
+    ],
+)
+def test_refuses_with_the_reason(value: bytes, key: str | None, reason: str) -> None:
+    with pytest.raises(BadDepth, match=re.escape(reason)):
+        parse(value, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("1.5", 150_000_000),
+        ("0.00000001", 1),
+        ("9999999999.99999999", 10**18 - 1),
+        ("1.5000000000", 150_000_000),
+    ],
+)
+def test_units_are_exact(text: str, expected: int) -> None:
+    assert units(text) == expected
+
+
+def test_depth_file_that_is_none_is_refused_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "depth.csv"
+    path.write_text(
+        "symbol,timestamp,first_update_id,last_update_id,side,update_type,price,qty,pu\nX,1,2,3,q,set,1,1,1\n"
+    )
+    with pytest.raises(BadDepth, match=r"depth\.csv:2: not a row of depth data"):
+        list(read_depth_file(path))
