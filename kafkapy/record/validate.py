@@ -3,10 +3,13 @@
 The rules are those of Kafka's LogValidator and of UnifiedLog's first look at a batch. A batch stays as it came but for
 fields of its header: base offset and partition leader epoch (outside the CRC), and, where the topic demands it, the
 timestamp type and max timestamp (a new CRC). It is written anew only when the topic's compression.type is not that of
-the batch, or when offset deltas within a compressed batch do not count 0, 1, 2 (old clients; Kafka repairs them, too).
+the batch; offset deltas that do not count 0, 1, 2 are made to then.
 
-Deviations: an uncompressed batch with such deltas is refused (Kafka stores it and its offsets lie); compressed bytes
-that do not inflate are INVALID_RECORD where Kafka says UNKNOWN_SERVER_ERROR; inflating is bounded (compression.py).
+Deviations: a batch that is kept and has other deltas is INVALID_RECORD (Kafka stores an uncompressed one, whose offsets
+then lie, and fails with UNKNOWN_SERVER_ERROR at a compressed one); so is one with a producer id and no epoch (Kafka
+stores it, or fails in that way where it writes it anew), and so are compressed bytes that do not inflate (Kafka:
+UNKNOWN_SERVER_ERROR). Inflating is bounded (compression.py). A batch that is refused as a whole gets a message, which
+Kafka gives for records only.
 """
 
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from kafkapy.record.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
     CREATE_TIME,
+    DELETE_HORIZON_FLAG,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_APPEND_TIME_FLAG,
@@ -39,16 +43,20 @@ from kafkapy.record.batch import (
 from kafkapy.record.builder import encode_records, seal
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE, ZSTD, compress, decompress
 from kafkapy.record.errors import (
+    INVALID_RECORD,
     INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE,
     CorruptRecordError,
     InvalidRecordsError,
     RecordTooLargeError,
 )
+from kafkapy.record.varint import read_varint, read_varlong
 from kafkapy.record.walk import Walk, walk_records
 from kafkapy.seams import ReadableBuffer
 
 MAX_INT64 = (1 << 63) - 1
+KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
+"""What a header that is patched keeps of its attributes; the bits that nobody uses stay where nothing is patched."""
 
 
 class AppendOrigin(Enum):
@@ -273,13 +281,17 @@ def _too_large(size_bytes: int, rules: ValidationRules) -> RecordTooLargeError:
 class _Append:
     """One batch on its way into the log."""
 
-    __slots__ = ("codec", "header", "payload", "rules", "view")
+    __slots__ = ("codec", "header", "is_append_time_claimed", "payload", "rules", "target", "view")
 
     def __init__(self, rules: ValidationRules, view: memoryview, header: BatchHeader) -> None:
         self.rules = rules
         self.header = header
         self.view = view[header.position : header.position + header.size_bytes]
         self.codec = header.attributes & CODEC_MASK
+        is_kept = self.codec == NONE and header.attributes & CONTROL_FLAG  # control records stay as they are
+        self.target = NONE if is_kept else rules.target_codec(self.codec)
+        self.is_append_time_claimed = header.attributes & LOG_APPEND_TIME_FLAG != 0
+        """By a producer, which may not: all records then have the header's max timestamp, whatever they say."""
         self.payload = b""
 
     def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
@@ -294,6 +306,8 @@ class _Append:
         else:
             max_timestamp = max(header.base_timestamp + walk.max_timestamp_delta, NO_TIMESTAMP)
             index_of_max = walk.index_of_max_timestamp
+            if self.is_append_time_claimed:
+                max_timestamp, index_of_max = header.max_timestamp, 0
         batch = self._stored(walk, base_offset, leader_epoch, max_timestamp)
         span = BatchSpan(
             position, len(batch), base_offset, base_offset + header.record_count - 1, max_timestamp,
@@ -337,8 +351,10 @@ class _Append:
         rules = self.rules
         base_timestamp = self.header.base_timestamp
         has_null_keys = rules.is_compacted and walk.null_key_count > 0
-        if rules.timestamp_type == LOG_APPEND_TIME:
-            has_wrong_times = self.header.attributes & LOG_APPEND_TIME_FLAG != 0
+        if self.is_append_time_claimed:
+            has_wrong_times = True
+        elif rules.timestamp_type == LOG_APPEND_TIME:
+            has_wrong_times = False
         else:
             has_wrong_times = (
                 base_timestamp + walk.min_timestamp_delta < now_ms - rules.timestamp_before_max_ms
@@ -346,7 +362,7 @@ class _Append:
             )
         if has_null_keys or has_wrong_times:
             self._refuse_records(now_ms)
-        if not walk.has_sequential_offsets and self.codec == NONE:
+        if not walk.has_sequential_offsets and self.target == self.codec:
             raise InvalidRecordsError(f"offset deltas of a batch for {rules.topic_partition} do not count from 0 on")
 
     def _refuse_records(self, now_ms: int) -> None:
@@ -354,85 +370,119 @@ class _Append:
         errors = list(self._record_errors(now_ms))
         if not errors:
             return  # only records without a timestamp were out of range
-        where = self.rules.topic_partition
-        code = INVALID_TIMESTAMP if any(code == INVALID_TIMESTAMP for _, code, _ in errors) else None
         record_errors = [(index, message) for index, _, message in errors]
-        if code is not None:
-            raise InvalidRecordsError(
-                f"records for {where} have invalid timestamps", code=code, record_errors=record_errors
-            )
-        raise InvalidRecordsError(f"{len(errors)} records for {where} are invalid", record_errors=record_errors)
+        if any(code == INVALID_TIMESTAMP for _, code, _ in errors):
+            message = "One or more records have been rejected due to invalid timestamp"
+            raise InvalidRecordsError(message, code=INVALID_TIMESTAMP, record_errors=record_errors)
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in record_errors[:3])
+        raise InvalidRecordsError(
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            record_errors=record_errors,
+        )
 
-    def _record_errors(self, now_ms: int) -> Iterator[tuple[int, int | None, str]]:
-        """Yield (index, code unless INVALID_RECORD, message)."""
+    def _record_errors(self, now_ms: int) -> Iterator[tuple[int, int, str]]:
+        """Yield (index, code, message)."""
         rules = self.rules
         earliest_ms, latest_ms = now_ms - rules.timestamp_before_max_ms, _latest_ms(rules, now_ms)
-        sets_append_time = self.header.attributes & LOG_APPEND_TIME_FLAG != 0
         for index, record in enumerate(self._records()):
             timestamp_ms = record.timestamp_ms
             if rules.is_compacted and record.key is None:
-                yield index, None, f"a record without a key for the compacted topic of {rules.topic_partition}"
-            elif rules.timestamp_type == LOG_APPEND_TIME:
-                if sets_append_time:
-                    yield index, INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime"
-            elif timestamp_ms != NO_TIMESTAMP and not earliest_ms <= timestamp_ms <= latest_ms:
-                message = f"timestamp {timestamp_ms} is out of range: [{earliest_ms}, {latest_ms}]"
+                message = (
+                    f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"
+                )
+                yield index, INVALID_RECORD, message
+            elif rules.timestamp_type == CREATE_TIME and timestamp_ms != NO_TIMESTAMP:
+                if not earliest_ms <= timestamp_ms <= latest_ms:
+                    message = (
+                        f"Timestamp {timestamp_ms} of message with offset {record.offset} is out of range. "
+                        f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
+                    )
+                    yield index, INVALID_TIMESTAMP, message
+            elif self.is_append_time_claimed:
+                message = (
+                    f"Invalid timestamp type in message with offset {record.offset}. "
+                    "Producer should not set timestamp type to LogAppendTime."
+                )
                 yield index, INVALID_TIMESTAMP, message
 
     def _records(self) -> Iterator[Record]:
-        """Yield the records with their own timestamps, from the payload that is inflated already."""
-        attributes = self.header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_FLAG)
-        return RecordBatch(self._with_header(0, self.header.leader_epoch, attributes, 0, self.payload)).records()
+        """Yield the records, from the payload that is inflated already."""
+        header = self.header
+        attributes = header.attributes & ~CODEC_MASK
+        return RecordBatch(
+            self._with_header(
+                0, header.leader_epoch, attributes, header.base_timestamp, header.max_timestamp, self.payload
+            )
+        ).records()
 
     def _with_header(
-        self, base_offset: int, leader_epoch: int, attributes: int, max_timestamp: int, payload: bytes | bytearray
+        self,
+        base_offset: int,
+        leader_epoch: int,
+        attributes: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        payload: bytes | bytearray,
     ) -> bytes:
         header = self.header
         return seal(
             BATCH_HEADER.pack(
                 base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload), leader_epoch, 2, 0, attributes,
-                header.last_offset - header.base_offset, header.base_timestamp, max_timestamp, header.producer_id,
+                header.last_offset - header.base_offset, base_timestamp, max_timestamp, header.producer_id,
                 header.producer_epoch, header.base_sequence, header.record_count,
             ),
             payload,
         )  # fmt: skip
 
     def _stored(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> ReadableBuffer:
-        """Return the batch as the log holds it: patched, or written anew where codec or offset deltas demand it."""
-        header = self.header
-        target = self.rules.target_codec(self.codec)
-        if self.codec == NONE and header.attributes & CONTROL_FLAG:
-            target = NONE  # control records stay as they are
-        attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
-        if self.rules.timestamp_type == LOG_APPEND_TIME:
-            attributes |= LOG_APPEND_TIME_FLAG
-        if target == self.codec and walk.has_sequential_offsets:
-            return self._patched(base_offset, leader_epoch, attributes, max_timestamp)
-        payload: bytes | bytearray = self.payload if walk.has_sequential_offsets else self._renumbered()
+        """Return the batch as the log holds it: patched, or written anew where the codec is another."""
+        if self.target == self.codec:
+            return self._patched(base_offset, leader_epoch, max_timestamp)
+        base_timestamp, payload = self._rewritten(walk)
         batch = self._with_header(
             base_offset,
             leader_epoch,
-            attributes & ~CODEC_MASK | target,
+            self.header.attributes & TRANSACTIONAL_FLAG | self._time_flag | self.target,
+            base_timestamp,
             max_timestamp,
-            compress(target, payload, self.rules.compression_level),
+            compress(self.target, payload, self.rules.compression_level),
         )
         if len(batch) > self.rules.max_message_bytes:
             raise _too_large(len(batch), self.rules)
         return batch
 
-    def _renumbered(self) -> bytearray:
+    def _rewritten(self, walk: Walk) -> tuple[int, bytes | bytearray]:
+        """Return (base timestamp, payload) as Kafka's builder has them: offsets from 0, times from the first record."""
+        base_timestamp = self.header.base_timestamp
+        if (
+            walk.has_sequential_offsets
+            and not self.is_append_time_claimed
+            and _first_timestamp_delta(self.payload) == 0
+        ):
+            return base_timestamp, self.payload
         records = [(record.timestamp_ms, record.key, record.value, record.headers) for record in self._records()]
-        return encode_records(records, range(len(records)), self.header.base_timestamp)
+        return records[0][0], encode_records(records, range(len(records)), records[0][0])
 
-    def _patched(self, base_offset: int, leader_epoch: int, attributes: int, max_timestamp: int) -> memoryview:
+    @property
+    def _time_flag(self) -> int:
+        return LOG_APPEND_TIME_FLAG if self.rules.timestamp_type == LOG_APPEND_TIME else 0
+
+    def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
+        header = self.header
         view[:8] = base_offset.to_bytes(8, "big")
         view[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
-        if attributes != self.header.attributes or max_timestamp != self.header.max_timestamp:
-            view[21:23] = (attributes & 0xFFFF).to_bytes(2, "big")
+        if header.attributes & LOG_APPEND_TIME_FLAG != self._time_flag or max_timestamp != header.max_timestamp:
+            view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self._time_flag).to_bytes(2, "big")
             view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)
             view[17:21] = crc32c(view[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
         return view
+
+
+def _first_timestamp_delta(payload: bytes) -> int:
+    _, body = read_varint(payload, 0)
+    return read_varlong(payload, body + 1)[0]
 
 
 def _latest_ms(rules: ValidationRules, now_ms: int) -> int:

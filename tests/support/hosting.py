@@ -45,12 +45,20 @@ def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> m
 class Hosting:
     """Node 1 of a cluster. Made inside a running SimLoop; `restart` loads the directory again."""
 
-    def __init__(self, loop: SimLoop, *, broker_count: int = 1, disk: SimDisk | None = None, **properties: str) -> None:
+    def __init__(
+        self,
+        loop: SimLoop,
+        *,
+        broker_count: int = 1,
+        disk: SimDisk | None = None,
+        now_ms: int = NOW_MS,
+        **properties: str,
+    ) -> None:
         self.loop = loop
         self.disk = disk if disk is not None else SimDisk()
         self.disk.make_directory("/data")
         self.config, _ = load({**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}})
-        self.clock = SimClock(loop, start_wall_ms=NOW_MS)
+        self.clock = SimClock(loop, start_wall_ms=now_ms)
         self.cluster = Cluster(broker_count)
         self.io_pool = SimIoPool(loop)
         self._load()

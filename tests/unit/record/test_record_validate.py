@@ -188,9 +188,10 @@ def test_unknown_codec_is_unsupported() -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_compressed_batch_with_wrong_offset_deltas_is_repaired_as_kafka_does(codec: int) -> None:
-    result = append(build_batch(RECORDS, offset_deltas=[0, 0, 2], compression=codec))
-    batch = stored(result)
+def test_wrong_offset_deltas_are_repaired_only_where_the_batch_is_written_anew(codec: int) -> None:
+    data = build_batch(RECORDS, offset_deltas=[0, 0, 2], compression=codec)
+    assert refusal(data).code == 87
+    batch = stored(append(data, replace(RULES, compression_type="uncompressed")))
     assert batch.is_valid()
     assert list(batch.records()) == [Record(100 + index, *record) for index, record in enumerate(RECORDS)]
 
