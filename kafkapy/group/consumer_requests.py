@@ -61,7 +61,8 @@ class ConsumerGroups:
     ) -> GroupDecision:
         """Decide ConsumerGroupHeartbeat. Raises ApiError with the codes of KIP-848; nothing has changed then."""
         check_heartbeat(request, version, self._settings)
-        group, records = self._find_or_make(request.group_id, may_make=request.member_epoch == JOIN_EPOCH)
+        noun = "Consumer group" if request.member_epoch >= JOIN_EPOCH else "Group"
+        group, records = self._find_or_make(request.group_id, may_make=request.member_epoch == JOIN_EPOCH, noun=noun)
         member_id = request.member_id or uuid_to_string(self._random.uuid())
         around = Surroundings(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
         self._history.begin_decision()
@@ -112,13 +113,18 @@ class ConsumerGroups:
     def make(self, group_id: str) -> ConsumerGroup:
         return ConsumerGroup(group_id, self._settings, self._hashes)
 
-    def _find_or_make(self, group_id: str, *, may_make: bool) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """Return the group, and what deletes an empty classic one of the same id. A new group is not in the map yet."""
+    def _find_or_make(
+        self, group_id: str, *, may_make: bool, noun: str = "Group"
+    ) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
+        """Return the group, and what deletes an empty classic one of the same id. A new group is not in the map yet.
+
+        `noun` begins the message that it was not found: Kafka has two.
+        """
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
         if group is None and not may_make:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
         if group is None:
             return self.make(group_id), []
         if may_make and group.is_empty:

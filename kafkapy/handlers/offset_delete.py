@@ -20,12 +20,15 @@ from kafkapy.security.authorizer import AclOperation, ResourceType
 async def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     if not services.authorizer.authorize(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        # Only commits and fetches still take the empty id, for simple consumers of old.
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
     refused = OffsetDeleteResponse()
     request.topics = _deletable(services, context, request.topics, refused)
     response: OffsetDeleteResponse = await services.groups.call(
         request.group_id, lambda shard, token, now_ms: shard.offsets.delete(request)
     )
-    response.topics += refused.topics
+    _merge(response, refused)
     return response
 
 
@@ -56,3 +59,14 @@ def _deletable(
 def _failed(topic: OffsetDeleteRequestTopic, code: int) -> OffsetDeleteResponseTopic:
     partitions = [OffsetDeleteResponsePartition(each.partition_index, code) for each in topic.partitions]
     return OffsetDeleteResponseTopic(topic.name, partitions)
+
+
+def _merge(response: OffsetDeleteResponse, refused: OffsetDeleteResponse) -> None:
+    """Add what was refused: one entry a topic, as in Kafka."""
+    by_topic = {topic.name: topic for topic in response.topics}
+    for topic in refused.topics:
+        present = by_topic.setdefault(topic.name, topic)
+        if present is topic:
+            response.topics.append(topic)
+        else:
+            present.partitions += topic.partitions

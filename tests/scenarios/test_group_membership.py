@@ -1,4 +1,4 @@
-"""Classic groups as a client's library sees them: joining, syncing, heartbeats, leaving; static members; every version."""
+"""Classic groups as a client sees them: joining, syncing, heartbeats, leaving; static members; every version."""
 
 import re
 from collections.abc import Callable

@@ -533,7 +533,7 @@ def test_unknown_group_is_described_as_not_found() -> None:
 
     assert (described.error_code, described.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
-        "Consumer group nobody not found.",
+        "Group nobody not found.",
     )
 
 
