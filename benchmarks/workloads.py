@@ -23,7 +23,7 @@ class Workload:
 
 
 def create_topic(server: Server, topic: str, partitions: int = 1) -> None:
-    from spark_jobs.feed import create_topic
+    from spark_jobs.topics import create_topic
 
     create_topic(server.bootstrap, topic, partitions)
 

@@ -4,6 +4,7 @@ Every bar is compared with a plain computation over the same trades, digit by di
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -11,14 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from spark_jobs.bars import Bar, bars_of, collect_bars, parse_trades, plain_bars
-from spark_jobs.feed import FeedError, create_topic, feed
-from spark_jobs.session import local_session
-from spark_jobs.trades import BadTrades, Trade, generate, read_agg_trades
+from spark_jobs.config import SparkConfig
+from spark_jobs.errors import JobError
+from spark_jobs.feed import FeedConfig, events
+from spark_jobs.feed import run as feed
+from spark_jobs.generator import Market
+from spark_jobs.session import start_session
+from spark_jobs.trades import Trade
 from tools.maven import ToolsMissing, require_java
 
 TOPIC = "trades"
@@ -51,7 +57,7 @@ def running_broker(data_dir: Path) -> Iterator[str]:
 
 def query(bootstrap: str, width: str) -> list[Bar]:
     """Read the whole topic through Spark's standard Kafka source and return its bars."""
-    spark = local_session("kafkapy demo")
+    spark = start_session(SparkConfig(bootstrap_servers=bootstrap), "kafkapy demo")
     try:
         source = (
             spark.read.format("kafka")
@@ -64,6 +70,10 @@ def query(bootstrap: str, width: str) -> list[Bar]:
         return collect_bars(bars_of(parse_trades(source), width))
     finally:
         spark.stop()
+
+
+def as_trade(fields: dict[str, Any]) -> Trade:
+    return Trade(**{name: value for name, value in fields.items() if name != "v"})
 
 
 def show(bars: list[Bar], width: str) -> None:
@@ -80,13 +90,13 @@ def show(bars: list[Bar], width: str) -> None:
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def run(trades: list[Trade], width: str) -> None:
+def run(source: dict[str, object], width: str) -> None:
     """Feed, query, compare, show. Raises DemoError where Spark's bars are not the plain ones."""
     with tempfile.TemporaryDirectory(prefix="kafkapy-demo-") as directory, running_broker(Path(directory)) as bootstrap:
-        create_topic(bootstrap, TOPIC, partitions=3)
+        config = FeedConfig(bootstrap_servers=bootstrap, trades_topic=TOPIC, quiet=True, **source)
+        trades = [as_trade(json.loads(event.value)) for event in events(config)]
         started = time.monotonic()
-        count = feed(bootstrap, TOPIC, trades)
-        print(f"fed {count} trades in {time.monotonic() - started:.1f} s", flush=True)
+        print(f"fed {feed(config)} trades in {time.monotonic() - started:.1f} s", flush=True)
         bars = query(bootstrap, width)
     expected = plain_bars(trades, WIDTHS_MS[width])
     if bars != expected:
@@ -103,9 +113,10 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         require_java()
-        trades = list(read_agg_trades(arguments.trades) if arguments.trades else generate(20_000))
-        run(trades, arguments.bar or ("1 hour" if arguments.trades else "1 minute"))
-    except (ToolsMissing, BadTrades, FeedError, DemoError, OSError) as error:
+        clean = Market(late=0, duplicates=0, malformed=0)
+        source = {"source": "csv", "file": arguments.trades} if arguments.trades else {"market": clean}
+        run(source, arguments.bar or ("1 hour" if arguments.trades else "1 minute"))
+    except (ToolsMissing, JobError, DemoError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,28 +1,136 @@
-"""A Spark session with the Kafka connector, quiet and sized for a laptop."""
+"""The Spark session of a job, and the life of a job around it.
 
+The connector is the one that fits the installed PySpark (connector.py). Under spark-submit master and jars are
+spark-submit's; else the job runs on local[*], bound to loopback.
+"""
+
+import logging
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from spark_jobs.config import SparkConfig, StreamConfig
 from spark_jobs.connector import jars
+from spark_jobs.errors import JobError
+from spark_jobs.failures import told
+from spark_jobs.signals import stop_on_signals
+from tools.maven import ToolsMissing, require_java
+
+log = logging.getLogger("spark_jobs")
+POLL_S = 0.1
+
+FIXED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What the jobs' results depend on, whatever the cluster's defaults are: an overflow is an error, never a null, and
+the types of sums and quotients are those that gold.py counts on."""
 
 
-def local_session(name: str, *, cores: str = "*", shuffle_partitions: int = 4) -> SparkSession:
-    """Return a session on local[cores], bound to loopback, with the connector's jars on its classpath."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
-    session: SparkSession = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName(name)
-        .config("spark.jars", ",".join(str(jar) for jar in jars()))
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(shuffle_partitions))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
-        .getOrCreate()
-    )
+def start_session(config: SparkConfig, name: str) -> SparkSession:
+    """Return the running session, or a new one with the connector on its classpath."""
+    builder = SparkSession.builder.appName(name)
+    if SparkSession.getActiveSession() is None:
+        _require_java()
+        for key, value in {**_launch_options(config), **config.spark}.items():
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    for key, value in FIXED.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
     return session
+
+
+@contextmanager
+def spark_session(config: SparkConfig, name: str) -> Iterator[SparkSession]:
+    """Hold a session for a job; stop it at the end if it was started here. Spark's failures become JobErrors."""
+    before = SparkSession.getActiveSession()
+    try:
+        session = start_session(config, name)
+        yield session
+    except (PySparkException, Py4JError) as error:
+        raise JobError(told(error, config)) from error
+    finally:
+        active = SparkSession.getActiveSession()
+        if before is None and active is not None:
+            active.stop()
+
+
+def stream_writer(rows: DataFrame, config: StreamConfig, name: str) -> DataStreamWriter:
+    """Return the writer of a query with its checkpoint and trigger."""
+    writer = rows.writeStream.queryName(name).option("checkpointLocation", config.checkpoint)
+    if config.available_now:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=config.trigger)
+
+
+def run_query(start: Callable[[], StreamingQuery], config: StreamConfig) -> StreamingQuery:
+    """Start a query and wait for its end. SIGINT and SIGTERM stop it after the running batch."""
+    with stop_on_signals() as stop:
+        query = start()
+        try:
+            while not query.awaitTermination(POLL_S):
+                if stop.is_set():
+                    stop_after_batch(query, config.stop_timeout_s)
+        finally:
+            if query.isActive:
+                query.stop()
+    return query
+
+
+def stop_after_batch(query: StreamingQuery, timeout_s: float) -> None:
+    """Stop a query between two batches; after the timeout wherever it is, and then the batch is done again."""
+    log.info("stopping after the running batch")
+    batch, end_s = _last_batch(query), time.monotonic() + timeout_s
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
+        if _last_batch(query) != batch:
+            break
+        time.sleep(POLL_S / 2)
+    query.stop()
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _launch_options(config: SparkConfig) -> dict[str, str]:
+    """Return what must be said before the JVM starts; nothing under spark-submit but its own."""
+    options = {"spark.sql.shuffle.partitions": str(config.shuffle_partitions)}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return options
+    options["spark.jars"] = ",".join(str(jar) for jar in _connector_jars())
+    options["spark.master"] = config.master or "local[*]"
+    if options["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
+    return options | {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
+    }
+
+
+def _require_java() -> None:
+    try:
+        require_java()
+    except ToolsMissing as missing:
+        raise JobError(str(missing)) from None
+
+
+def _connector_jars() -> list[Path]:
+    try:
+        return jars()
+    except (ToolsMissing, OSError) as missing:
+        raise JobError(f"Spark's Kafka connector is not here: {missing}") from None

@@ -8,11 +8,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.servers import ApacheKafka, Kafkapy, Server, java
 from tools.kafka import JAVA_LIBS, kcat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COMPAT_DIRECTORY = Path(__file__).parent
 
@@ -60,6 +64,22 @@ def java_tool() -> Callable[..., str]:
         return result.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One Spark session for all tests: to start one costs more than most of them."""
+    if shutil.which("java") is None:
+        pytest.skip("Java 17 is missing")
+    from spark_jobs.config import SparkConfig
+    from spark_jobs.connector import jars_directory
+    from spark_jobs.session import start_session
+
+    if not jars_directory().is_dir():
+        pytest.skip("Spark's Kafka connector is missing: run `make spark-jars`")
+    session = start_session(SparkConfig(bootstrap_servers="", master="local[2]", shuffle_partitions=2), "tests")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,40 +1,21 @@
-"""Spark's standard Kafka source and sink against a broker process, and the bars of the demo."""
+"""Spark's standard Kafka source and sink against a broker process."""
 
 import gzip
 import json
-import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from benchmarks.servers import Kafkapy
-from spark_jobs.bars import bars_of, collect_bars, parse_trades, plain_bars
-from spark_jobs.connector import jars_directory
-from spark_jobs.feed import create_topic, feed
-from spark_jobs.trades import generate, read_agg_trades
+from spark_jobs.topics import create_topic
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Java 17 is missing"),
-    pytest.mark.skipif(
-        not jars_directory().is_dir(), reason="Spark's Kafka connector is missing: run `make spark-jars`"
-    ),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 GOLDEN = Path(__file__).parent.parent / "golden"
-TRADES_FILE = Path(__file__).parents[3] / "shared" / "data" / "XRPETH-aggTrades-2019-10-11.csv.gz"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    from spark_jobs.session import local_session
-
-    session = local_session("kafkapy tests", cores="2", shuffle_partitions=2)
-    yield session
-    session.stop()
 
 
 def fill(bootstrap: str, topic: str, count: int, partitions: int = 2) -> None:
@@ -104,23 +85,6 @@ def test_stream_to_the_kafka_sink_resumes_at_its_checkpoint(spark, bootstrap, to
         assert producer.flush(30) == 0
         copy_what_is_there()
     assert values(read(spark, bootstrap, subscribe=target)) == list(range(100))
-
-
-def test_bars_of_generated_trades_equal_the_plain_ones(spark, bootstrap, topic):
-    trades = list(generate(5_000, seed=7))
-    create_topic(bootstrap, topic, 3)
-    feed(bootstrap, topic, trades)
-    bars = collect_bars(bars_of(parse_trades(read(spark, bootstrap, subscribe=topic)), "1 minute"))
-    assert bars == plain_bars(trades, 60_000)
-
-
-@pytest.mark.skipif(not TRADES_FILE.exists(), reason=f"{TRADES_FILE.name} is not beside the project")
-def test_bars_of_real_trades_equal_the_plain_ones(spark, bootstrap, topic):
-    trades = list(read_agg_trades(TRADES_FILE))
-    create_topic(bootstrap, topic, 1)
-    assert feed(bootstrap, topic, trades) == 12_477
-    bars = collect_bars(bars_of(parse_trades(read(spark, bootstrap, subscribe=topic)), "1 hour"))
-    assert bars == plain_bars(trades, 3_600_000)
 
 
 def test_read_committed_on_the_directory_of_apache_kafka(spark, tmp_path):

@@ -1,0 +1,79 @@
+"""`python -m spark_jobs JOB --config file.yaml`: the one way to start a job."""
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, get_type_hints
+
+import typer
+
+from spark_jobs.config import JobConfig, StreamConfig, describe, load_config
+from spark_jobs.errors import JobError
+
+JOBS = {
+    "feed": "put trades and order-book updates on topics: recorded ones, or a made-up market",
+    "bronze": "archive topics as they came, to Parquet",
+}
+"""Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""
+
+app = typer.Typer(
+    name="python -m spark_jobs",
+    help="Market data on Spark: trades on a topic become bars, books and an archive. `JOB --help` lists what a job "
+    "can be told.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of the job's keys (below)")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a key, over the file's")]
+Reset = Annotated[bool, typer.Option("--reset-output", help="remove checkpoint and output first, and start anew")]
+
+
+def config_model(job: str) -> type[JobConfig]:
+    """Return the model of a job's configuration: the type of run's first argument."""
+    run = importlib.import_module(f"spark_jobs.{job}").run
+    first = next(iter(inspect.signature(run).parameters))
+    model: type[JobConfig] = get_type_hints(run)[first]
+    return model
+
+
+def add_command(job: str, summary: str) -> None:
+    model = config_model(job)
+    run = importlib.import_module(f"spark_jobs.{job}").run
+    keys = "\n\n".join(
+        f"{key} ({kind}, {'required' if default == 'required' else f'default {default}'}): {text}"
+        for key, kind, default, text in describe(model)
+    )
+
+    def with_output(config: ConfigFile = None, sets: Overrides = None, reset_output: Reset = False) -> None:
+        run(load_config(model, config, sets or ()), reset_output=reset_output)
+
+    def without_output(config: ConfigFile = None, sets: Overrides = None) -> None:
+        run(load_config(model, config, sets or ()))
+
+    command = with_output if issubclass(model, StreamConfig) else without_output
+    app.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
+
+
+def main() -> int:
+    """Run a job; a failure is one line, exit 1 (SPARK_JOBS_TRACE=1: with its traceback)."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    for job, summary in JOBS.items():
+        add_command(job, summary)
+    try:
+        app()
+    except JobError as error:
+        if os.environ.get("SPARK_JOBS_TRACE"):
+            raise
+        print(f"spark_jobs: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""A job's checkpoint and its output belong together; what does not fit is refused before anything is read.
+
+A streaming query that starts without its checkpoint begins at batch 0 again. Over an output that is already there it
+would lose or repeat: Spark's file sink discards the batches that its own log knows, a Kafka sink appends. So a job
+whose checkpoint is missing while its output is not refuses to start, until --reset-output has removed both.
+"""
+
+import json
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import StreamConfig
+from spark_jobs.errors import JobError
+
+
+def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = False) -> None:
+    """Make sure that checkpoint and output fit together. Raises JobError that says what to do."""
+    checkpoint = Directory.at(spark, config.checkpoint)
+    output = Directory.at(spark, config.output) if config.output else None
+    if reset_output:
+        checkpoint.remove()
+        if output is not None:
+            output.remove()
+        return
+    if checkpoint.is_empty():
+        if output is not None and not output.is_empty():
+            raise JobError(
+                f"the checkpoint {config.checkpoint} is missing but its output {config.output} is not: bring the "
+                f"checkpoint back, or start with --reset-output, which removes the output and writes it anew"
+            )
+        return
+    check(checkpoint)
+
+
+def check(checkpoint: "Directory") -> None:
+    """Raise JobError where the checkpoint's own files cannot be read."""
+    problem = _problem(checkpoint)
+    if problem is not None:
+        raise JobError(
+            f"the checkpoint {checkpoint.path} is corrupt ({problem}): restore it, or start with --reset-output, "
+            f"which removes checkpoint and output and writes it anew"
+        )
+
+
+def _problem(checkpoint: "Directory") -> str | None:
+    metadata = checkpoint.text("metadata")
+    if metadata is None:
+        return "metadata is missing"
+    try:
+        json.loads(metadata)["id"]
+    except (ValueError, KeyError, TypeError):
+        return "metadata is not what Spark wrote"
+    offsets, commits = checkpoint.batches("offsets"), checkpoint.batches("commits")
+    if commits and (not offsets or max(commits) > max(offsets)):
+        return f"batch {max(commits)} was committed, its offsets are missing"
+    for batch_id in offsets[-2:]:
+        try:
+            parse_offsets(checkpoint.text(f"offsets/{batch_id}") or "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return f"offsets/{batch_id} is not what Spark wrote"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """A line of the offset log: where a batch ends, and the watermark when it was planned."""
+
+    ends: dict[str, dict[str, int]]
+    watermark_ms: int
+
+
+def parse_offsets(text: str) -> BatchOffsets:
+    """Parse a file of the checkpoint's offsets/: "v1", the batch's metadata, and a line per source."""
+    version, metadata, *sources = text.splitlines()
+    if version != "v1" or not sources:
+        raise ValueError(version)
+    ends = json.loads(sources[0]) if sources[0] != "-" else {}
+    return BatchOffsets(ends, int(json.loads(metadata)["batchWatermarkMs"]))
+
+
+def late_watermark_ms(spark: SparkSession, checkpoint: str, batch_id: int) -> int:
+    """Return the watermark before which a batch drops events as late: the one that the batch before it was planned at.
+
+    Spark holds late events against the watermark of the batch before, so that operators in a row agree (SPARK-42376).
+    """
+    if batch_id == 0:
+        return 0
+    text = Directory.at(spark, checkpoint).text(f"offsets/{batch_id - 1}")
+    if text is None:
+        raise JobError(f"the checkpoint {checkpoint} lacks offsets/{batch_id - 1}: start with --reset-output")
+    return parse_offsets(text).watermark_ms
+
+
+class Directory:
+    """A directory of any file system that Hadoop knows."""
+
+    def __init__(self, path: str, jvm_path: object, file_system: object, jvm: object) -> None:
+        self.path = path
+        self._path, self._fs, self._jvm = jvm_path, file_system, jvm
+
+    @classmethod
+    def at(cls, spark: SparkSession, path: str) -> "Directory":
+        jvm = spark._jvm
+        found = jvm.org.apache.hadoop.fs.Path(path)
+        return cls(path, found, found.getFileSystem(spark._jsc.hadoopConfiguration()), jvm)
+
+    def names(self, name: str = "") -> list[str]:
+        """Return the visible names in the directory, or in one inside it; none where it is not there."""
+        path = self._child(name)
+        if not self._fs.exists(path):
+            return []
+        names = [status.getPath().getName() for status in self._fs.listStatus(path)]
+        return [found for found in names if not found.startswith(".")]
+
+    def is_empty(self) -> bool:
+        return not self.names()
+
+    def batches(self, name: str) -> list[int]:
+        return sorted(int(found) for found in self.names(name) if found.isdigit())
+
+    def text(self, name: str) -> str | None:
+        """Return a file's text, None where it is not there."""
+        path = self._child(name)
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def remove(self) -> None:
+        self._fs.delete(self._path, True)
+
+    def _child(self, name: str) -> object:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path

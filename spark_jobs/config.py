@@ -1,0 +1,178 @@
+"""What a job can be told: one pydantic model per kind of job, read from a YAML file and `--set` overrides.
+
+Every key has a description; `python -m spark_jobs JOB --help` lists them all. Unknown keys are refused. A job's own
+model lives in the job's module and derives from one of these:
+
+    JobConfig      what a client of Kafka needs (feed)
+    SparkConfig    and what a Spark session needs (batch jobs: audit, replay, chart)
+    StreamConfig   and what a streaming query needs (bronze, silver, gold, live, book)
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spark_jobs.errors import JobError
+
+UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
+AVAILABLE_NOW = "available_now"
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of "10 seconds" and the like. Raises ValueError."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("a duration reads as '10 seconds': a number and milliseconds, seconds, minutes, hours or days")
+    return int(match[1]) * UNITS_MS[match[2]]
+
+
+def _duration(text: str) -> str:
+    duration_ms(text)
+    return text
+
+
+def _trigger(text: str) -> str:
+    return text if text == AVAILABLE_NOW else _duration(text)
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class JobConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: str = Field(description="host:port of the brokers, comma-separated")
+    kafka: dict[str, str] = Field(
+        default={},
+        description="options of the Kafka client (security.protocol, sasl.*, ssl.*, ...), passed on as they are: "
+        "Java client's names in Spark jobs (reader and writer alike), librdkafka's in feed",
+    )
+    metrics_port: int | None = Field(default=None, ge=0, le=65535, description="serve Prometheus metrics on this port")
+    metrics_host: str = Field(default="127.0.0.1", description="address that the metrics listen on")
+
+
+class SparkConfig(JobConfig):
+    master: str | None = Field(default=None, description="Spark's master; default spark-submit's, else local[*]")
+    spark: dict[str, str] = Field(default={}, description="options of the Spark session")
+    shuffle_partitions: int = Field(default=4, ge=1, description="tasks of a shuffle; fixed by the first checkpoint")
+
+
+class StreamConfig(SparkConfig):
+    """A query from topics to an output. Exactly one of topics and topic_pattern is given."""
+
+    topics: list[str] = Field(default=[], description="topics to read")
+    topic_pattern: str | None = Field(default=None, description="or: a Java regular expression of topics to read")
+    checkpoint: str = Field(description="directory (any Hadoop URL) that holds how far the job has come")
+    output: str | None = Field(default=None, description="directory (any Hadoop URL) of the Parquet files written")
+    trigger: Annotated[str, AfterValidator(_trigger)] = Field(
+        default="5 seconds",
+        description="a batch per duration ('0 seconds': back to back), or available_now: what is there, then end",
+    )
+    starting_offsets: str = Field(
+        default="earliest", description="where a new checkpoint begins: earliest, latest or JSON of Spark's form"
+    )
+    max_offsets_per_trigger: int | None = Field(default=None, ge=1, description="most records in a batch")
+    min_partitions: int | None = Field(default=None, ge=1, description="least Spark tasks of a read")
+    fail_on_data_loss: bool = Field(default=True, description="end when records were deleted before they were read")
+    isolation_level: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed", description="whether records of aborted and open transactions are left out"
+    )
+    stop_timeout_s: float = Field(default=60, ge=0, description="how long a stop waits for the running batch")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if bool(self.topics) == bool(self.topic_pattern):
+            raise ValueError("exactly one of topics and topic_pattern is needed")
+        return self
+
+    @property
+    def available_now(self) -> bool:
+        return self.trigger == AVAILABLE_NOW
+
+
+AnyConfig = TypeVar("AnyConfig", bound=JobConfig)
+
+
+def load_config(model: type[AnyConfig], path: Path | None, overrides: Iterable[str] = ()) -> AnyConfig:
+    """Read a job's YAML file, apply KEY=VALUE overrides (dots go into nested keys), and check it all.
+
+    Raises JobError naming the file and the key.
+    """
+    values = _read(path) if path is not None else {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise JobError(f"--set {override}: KEY=VALUE is expected")
+        try:
+            _put(values, key, yaml.safe_load(text))
+        except yaml.YAMLError:
+            raise JobError(f"--set {override}: the value is not YAML") from None
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_told(problem) for problem in error.errors())
+        raise JobError(f"{path or 'configuration'}: {problems}") from None
+
+
+def describe(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, str, str, str]]:
+    """Yield (key, type, default, description) of every key, nested models flattened with dots."""
+    for name, field in model.model_fields.items():
+        nested = [kind for kind in _kinds(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if nested:
+            yield from describe(nested[0], f"{prefix}{name}.")
+            continue
+        default = "required" if field.is_required() else str(field.get_default(call_default_factory=True))
+        yield prefix + name, _type_name(field.annotation), default, field.description or ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+    except OSError as error:
+        raise JobError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise JobError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise JobError(f"{path}: a mapping of keys to values is expected")
+    return values
+
+
+def _put(values: dict[str, Any], key: str, value: object) -> None:
+    """Set a nested key; the options of kafka and spark have dots in their own names."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        values[first] = value
+        return
+    inner = values.setdefault(first, {})
+    if not isinstance(inner, dict):
+        raise JobError(f"--set {key}: {first} has no keys")
+    if first in ("kafka", "spark"):
+        inner[rest] = value if isinstance(value, str) else json.dumps(value)
+    else:
+        _put(inner, rest, value)
+
+
+def _told(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    reason = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        reason = "no such key (see --help)"
+    return f"{key}: {reason}" if key else reason
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    return [annotation, *(kind for argument in getattr(annotation, "__args__", ()) for kind in _kinds(argument))]
+
+
+def _type_name(annotation: Any) -> str:
+    if getattr(annotation, "__origin__", None) is Literal:
+        return "|".join(str(value) for value in annotation.__args__)
+    if getattr(annotation, "__args__", None):
+        return str(annotation).replace("typing.", "").replace(" | None", "").replace("pathlib.", "")
+    return getattr(annotation, "__name__", str(annotation))

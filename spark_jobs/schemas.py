@@ -1,0 +1,135 @@
+"""Every event and row of the pipeline, versioned, in one place.
+
+On topics an event is a JSON object whose first key `v` is the version of its schema; prices and quantities are strings,
+because a double would lose digits. A change that an old reader would misread takes a new version: jobs refuse versions
+that they do not know.
+
+Decimals: price and quantity are DECIMAL(18,8); their product is DECIMAL(37,16), the sums DECIMAL(28,8) and
+DECIMAL(38,16): all exact. Quotients are rounded half up to 8 places.
+"""
+
+from dataclasses import dataclass
+
+PRICE = "DECIMAL(18,8)"
+VOLUME = "DECIMAL(28,8)"
+TURNOVER = "DECIMAL(38,16)"
+
+JSON_TYPES = {"STRING": "string", "LONG": "integer", "INT": "integer", "BOOLEAN": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    name: str
+    version: int
+    doc: str
+    columns: tuple[Column, ...]
+
+    def ddl(self) -> str:
+        """Return the columns as Spark types them."""
+        return ", ".join(f"{column.name} {column.type}" for column in self.columns)
+
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def as_strings(self) -> str:
+        """Return the DDL that reads every scalar as text: what is checked before it is cast."""
+        return "v STRING, " + ", ".join(
+            f"{column.name} {column.type if column.type.startswith('ARRAY') else 'STRING'}" for column in self.columns
+        )
+
+    def json_schema(self) -> dict[str, object]:
+        """Return the schema of an event on a topic in JSON Schema's form."""
+        properties: dict[str, object] = {"v": {"const": self.version}}
+        properties |= {column.name: {**_json_type(column.type), "description": column.doc} for column in self.columns}
+        return {
+            "$id": f"{self.name}.v{self.version}",
+            "description": self.doc,
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+        }
+
+
+def _json_type(sql_type: str) -> dict[str, object]:
+    if sql_type.startswith("ARRAY"):
+        return {"type": "array", "items": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}}
+    if sql_type.startswith("DECIMAL"):
+        scale = sql_type.rstrip(")").split(",")[1]
+        return {"type": "string", "pattern": rf"^-?[0-9]+(\.[0-9]{{1,{scale}}})?$"}
+    return {"type": JSON_TYPES[sql_type]}
+
+
+LEVELS = "ARRAY<ARRAY<STRING>>"
+
+TRADE = Schema(
+    "trade",
+    1,
+    "A trade, or an aggregate of trades of one order at one price; keyed by symbol",
+    (
+        Column("symbol", "STRING", "the market"),
+        Column("trade_id", "LONG", "unique and rising within a symbol"),
+        Column("price", PRICE, "above 0, at most 10 digits before the point and 8 after it"),
+        Column("quantity", PRICE, "above 0, in the base asset, digits as for price"),
+        Column("time_ms", "LONG", "event time at the exchange, ms since 1970 UTC"),
+        Column("is_buyer_maker", "BOOLEAN", "true when the seller was the aggressor"),
+    ),
+)
+
+DEPTH = Schema(
+    "depth",
+    1,
+    "A snapshot of an order book, or an update to it; keyed by symbol",
+    (
+        Column("symbol", "STRING", "the market"),
+        Column("type", "STRING", "snapshot: the levels are the book; delta: each level replaces its price's quantity"),
+        Column("time_ms", "LONG", "event time at the exchange, ms since 1970 UTC"),
+        Column("first_update_id", "LONG", "first sequence number that the event covers"),
+        Column("last_update_id", "LONG", "last sequence number that the event covers"),
+        Column("prev_update_id", "LONG", "last_update_id of the event before; -1 in a snapshot"),
+        Column("bids", LEVELS, "[price, quantity] pairs; quantity 0 removes the level"),
+        Column("asks", LEVELS, "[price, quantity] pairs; quantity 0 removes the level"),
+    ),
+)
+
+SILVER_TRADE = Schema(
+    "silver_trade",
+    1,
+    "A trade that was checked, typed and seen once; keyed by symbol|trade_id",
+    TRADE.columns,
+)
+
+BAR = Schema(
+    "bar",
+    1,
+    "OHLCV of a symbol over a width of event time; keyed by symbol|width|start_ms",
+    (
+        Column("symbol", "STRING", "the market"),
+        Column("width", "STRING", "1s, 1m or 1h"),
+        Column("start_ms", "LONG", "inclusive, ms since 1970 UTC"),
+        Column("end_ms", "LONG", "exclusive"),
+        Column("open", PRICE, "price of the first trade by (time, trade id)"),
+        Column("high", PRICE, "highest price"),
+        Column("low", PRICE, "lowest price"),
+        Column("close", PRICE, "price of the last trade by (time, trade id)"),
+        Column("volume", VOLUME, "sum of quantity, exact"),
+        Column("turnover", TURNOVER, "sum of price x quantity, exact"),
+        Column("vwap", PRICE, "turnover / volume, half up"),
+        Column("trades", "LONG", "number of trades"),
+        Column("buy_volume", VOLUME, "quantity of trades whose buyer was the aggressor"),
+        Column("sell_volume", VOLUME, "quantity of trades whose seller was the aggressor"),
+        Column("imbalance", PRICE, "(buy_volume - sell_volume) / volume, half up: -1 to 1"),
+        Column("open_trade_id", "LONG", "trade that opened the bar"),
+        Column("close_trade_id", "LONG", "trade that closed the bar"),
+    ),
+)
+
+SCHEMAS = {schema.name: schema for schema in (TRADE, DEPTH, SILVER_TRADE, BAR)}
+
+WIDTHS_MS = {"1s": 1_000, "1m": 60_000, "1h": 3_600_000}

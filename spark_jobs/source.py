@@ -1,0 +1,83 @@
+"""Where rows come from: topics by Spark's standard Kafka source, or the archive that bronze wrote.
+
+Both give the columns of the Kafka source: key, value, topic, partition, offset, timestamp, timestampType, headers.
+"""
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.config import JobConfig, StreamConfig
+
+POLL_RECORDS = "20000"
+"""Rows of a poll: Spark asks the broker for two offsets per poll, and the default of 500 makes that its main work."""
+
+ARCHIVE = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, date DATE"
+)
+
+
+def client_options(config: JobConfig) -> dict[str, str]:
+    """Return the options that reader and writer share: the brokers and what the configuration passes through."""
+    passed = {f"kafka.{key}": value for key, value in config.kafka.items()}
+    return {"kafka.bootstrap.servers": config.bootstrap_servers, **passed}
+
+
+def subscription(config: StreamConfig) -> dict[str, str]:
+    if config.topic_pattern:
+        return {"subscribePattern": config.topic_pattern}
+    return {"subscribe": ",".join(config.topics)}
+
+
+def read_topics(spark: SparkSession, config: StreamConfig) -> DataFrame:
+    """Return the stream of the configured topics."""
+    options = {
+        "kafka.max.poll.records": POLL_RECORDS,
+        "kafka.isolation.level": config.isolation_level,
+        **client_options(config),
+        **subscription(config),
+        "startingOffsets": config.starting_offsets,
+        "includeHeaders": "true",
+        "failOnDataLoss": str(config.fail_on_data_loss).lower(),
+    }
+    if config.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(config.max_offsets_per_trigger)
+    if config.min_partitions is not None:
+        options["minPartitions"] = str(config.min_partitions)
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def read_topics_once(
+    spark: SparkSession,
+    config: JobConfig,
+    topics: list[str],
+    *,
+    starting_offsets: str = "earliest",
+    ending_offsets: str = "latest",
+    isolation_level: str = "read_committed",
+    **options: str,
+) -> DataFrame:
+    """Return the rows of topics between given offsets, as a batch."""
+    given = {
+        "kafka.max.poll.records": POLL_RECORDS,
+        "kafka.isolation.level": isolation_level,
+        **client_options(config),
+        "subscribe": ",".join(topics),
+        "startingOffsets": starting_offsets,
+        "endingOffsets": ending_offsets,
+        "includeHeaders": "true",
+        **options,
+    }
+    return spark.read.format("kafka").options(**given).load()
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """Return the rows that bronze archived, as a batch."""
+    return spark.read.schema(ARCHIVE).parquet(path)
+
+
+def stream_archive(spark: SparkSession, path: str, max_files_per_trigger: int | None = None) -> DataFrame:
+    """Return the rows that bronze archived, as a stream."""
+    reader = spark.readStream.schema(ARCHIVE)
+    if max_files_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", str(max_files_per_trigger))
+    return reader.parquet(path)

@@ -1,0 +1,41 @@
+"""Makes topics, with the stock client."""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_jobs.errors import JobError
+
+TIMEOUT_S = 30.0
+
+
+def create_topics(
+    client: dict[str, Any],
+    topics: list[str],
+    partitions: int,
+    replication_factor: int = -1,
+    config: dict[str, str] | None = None,
+) -> None:
+    """Create the topics that are not there; `client` holds librdkafka's options.
+
+    Raises JobError when the broker refuses or does not answer.
+    """
+    admin = AdminClient(client)
+    wanted = [NewTopic(topic, partitions, replication_factor, config=config or {}) for topic in topics]
+    for topic, created in admin.create_topics(wanted, request_timeout=TIMEOUT_S).items():
+        try:
+            created.result(TIMEOUT_S + 5)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if error.args[0].code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                servers = client["bootstrap.servers"]
+                raise JobError(f"no broker answers at {servers}: is it running, is the address right?") from None
+            raise JobError(f"topic {topic} cannot be created: {error.args[0].str()}") from None
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> None:
+    """Create one topic; `config` has the keys of a topic with underscores for dots."""
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    create_topics({"bootstrap.servers": bootstrap}, [topic], partitions, config=settings)
