@@ -154,8 +154,7 @@ class ClassicGroup(ClassicJoin):
 
     def on_loaded(self, now_ms: int) -> None:
         """The group came from the log: sessions begin anew. Too many members rebalance, the first to come stay."""
-        for member in self.members:
-            self.renew_session(member, now_ms)
+        self.renew_sessions(now_ms)
         if len(self.members) > self.settings.config.group_max_size:
             self.prepare_rebalance("group.max.size is smaller than the group", GroupDecision(), now_ms)
 

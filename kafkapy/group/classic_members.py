@@ -120,9 +120,12 @@ class Roster:
         if self.leader_id not in candidates:
             self.leader_id = next(member_id for member_id in self._members if member_id in candidates)
 
+    def is_spoken_by_all(self, name: str) -> bool:
+        return self._speakers[name] == len(self._members)
+
     def has_common_protocol(self, names: Iterable[str]) -> bool:
         """Return whether all members speak one of these; the one who asks may be among them."""
-        return any(self._speakers[name] == len(self._members) for name in names)
+        return any(self.is_spoken_by_all(name) for name in names)
 
     def select_protocol(self) -> str:
         """Return the common protocol with the most votes; the first one voted for, when two have as many."""

@@ -209,6 +209,10 @@ class ClassicRebalance(ClassicGroupState):
     def renew_session(self, member: ClassicMember, now_ms: int) -> None:
         self.schedule_session(member, now_ms + member.session_timeout_ms)
 
+    def renew_sessions(self, now_ms: int) -> None:
+        for member in self.members:
+            self.renew_session(member, now_ms)
+
     def schedule_session(self, member: ClassicMember, deadline_ms: int) -> None:
         member.session_deadline_ms = deadline_ms
         self.note_deadline(deadline_ms)

@@ -5,6 +5,8 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic import ClassicGroup, Join
+from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
@@ -32,33 +34,38 @@ class ClassicGroups:
     def __init__(
         self,
         groups: dict[str, Any],
+        made: dict[str, Any],
+        consumer: ConsumerGroups,
         settings: GroupSettings,
         *,
         random: Random,
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map: groups of all kinds by id."""
+        """`groups` is the shard's own map: groups of all kinds by id; `made` those that are decided but not replayed.
+
+        `consumer` takes what members of this protocol ask of KIP-848 groups.
+        """
         self._groups = groups
+        self._made = made
+        self._consumer = consumer
         self._settings = settings
         self._random = random
         self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._is_loaded = False
-        self._made: dict[str, ClassicGroup] = {}
-        """Groups whose first record is decided but not replayed."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: int, now_ms: int) -> GroupDecision:
         """Decide JoinGroup. Raises ApiError; nothing has changed then."""
         check_join(request, version, self._settings)
-        join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
         group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._consumer.classic_join(group, request, version, client, now_ms)
+        join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
         if isinstance(group, ClassicGroup):
             return group.join(join)
-        if group is not None and not group.is_empty:
-            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         replaced = list(group.tombstone_records()) if group is not None else []
@@ -83,12 +90,18 @@ class ClassicGroups:
     def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
         """Decide SyncGroup. Raises ApiError; nothing has changed then."""
         check_group_id(request.group_id)
-        return self._find(request.group_id).sync(request, token, now_ms)
+        group = self._find(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.classic_sync(group, request, now_ms)
+        return group.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
         """Decide Heartbeat. Raises ApiError; nothing has changed then."""
         check_group_id(request.group_id)
-        return self._find(request.group_id).heartbeat(request, now_ms)
+        group = self._find(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.classic_heartbeat(request, now_ms)
+        return group.heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:
         """Decide LeaveGroup; the response has a code for each member, of any version. Raises ApiError."""
@@ -99,6 +112,8 @@ class ClassicGroups:
         except ApiError as error:
             members = [MemberResponse(each.member_id, each.group_instance_id, error.code) for each in identities]
             return GroupDecision(LeaveGroupResponse(members=members))
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.classic_leave(group, identities, now_ms)
         return group.leave(identities, now_ms)
 
     def describe(self, group_id: str) -> DescribedGroup:
@@ -113,9 +128,9 @@ class ClassicGroups:
     def on_time(self, group: ClassicGroup, now_ms: int) -> GroupDecision:
         return group.on_time(now_ms)
 
-    def _find(self, group_id: str) -> ClassicGroup:
-        group = self._groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+    def _find(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        group: ClassicGroup | ConsumerGroup | None = self._groups.get(group_id)
+        if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
         return group
 
@@ -140,6 +155,7 @@ class ClassicGroups:
         assert isinstance(value, GroupMetadataValue)
         made = self._made.pop(key.group, None)
         if made is not None:
+            assert isinstance(made, ClassicGroup)
             self._groups[key.group] = made
             return
         group = self._groups.get(key.group)

@@ -139,6 +139,17 @@ class ClassicGroupState:
         self._subscribed_topics = self._read_subscriptions()
         self.history = RebalanceHistory(self._shares())
 
+    def found(self, members: Iterable[ClassicMember], generation: int) -> None:
+        """Begin as a stable group of consumers, which have been assigned already (downgrade.py)."""
+        assert self.is_empty
+        for member in members:
+            self.members.add(member)
+        self.generation = generation
+        self.protocol_type = CONSUMER_PROTOCOL
+        self.protocol_name = self.members.select_protocol()
+        self.state = ClassicState.STABLE
+        self._subscribed_topics = self._read_subscriptions()
+
     def replay_metadata(self, value: GroupMetadataValue) -> None:
         """Apply the record that this group has just decided."""
         if not value.members:

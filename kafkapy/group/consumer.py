@@ -1,25 +1,30 @@
 """A KIP-848 consumer group: what requests and time make of it.
 
 Decide, append, replay: `heartbeat`, `on_time` and the others return records and leave what the log describes
-(consumer_state.py) as it is. What no record describes lives here and changes at once: session and rebalance deadlines,
-and which metadata the group was last compared with. It is lost with the leadership, as in Kafka: a member that the new
-coordinator finds in the log without a deadline gets a whole session from then on.
+(consumer_state.py) as it is. What no record describes lives here and changes at once: deadlines, and which metadata the
+group was last compared with. It is lost with the leadership, as in Kafka.
 
 A partition has one owner at any time: see reconcile.py. Source: KIP-848, and Apache Kafka 4.3.1 where it is silent.
+
+consumer_state.py      the group at rest: replay; consumer_members.py, consumer_records.py
+consumer_timers.py     until when it waits for its members
+consumer_update.py     the steps of a request: consumer_heartbeat.py, and consumer_join.py by the classic protocol
+consumer_classic.py    what else members of the classic protocol ask
+upgrade.py             a classic group becomes one of these; downgrade.py the other way
+consumer_requests.py   where a shard's requests and records meet its KIP-848 groups
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
-from kafkapy.group.consumer_heartbeat import (
-    REGEX_REFRESH_MIN_MS,
-    HeartbeatDecision,
-    Surroundings,
-    check_static_member,
-    unknown_member,
-)
-from kafkapy.group.consumer_members import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember, MemberState
+from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
+from kafkapy.group.consumer_checks import check_static_member, unknown_member
+from kafkapy.group.consumer_classic import ClassicMembers
+from kafkapy.group.consumer_heartbeat import REGEX_REFRESH_MIN_MS, HeartbeatDecision
+from kafkapy.group.consumer_join import ClassicJoinDecision
+from kafkapy.group.consumer_members import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer_records import (
     current_record,
     epoch_record,
@@ -27,10 +32,11 @@ from kafkapy.group.consumer_records import (
     member_tombstones,
     regex_tombstone,
 )
-from kafkapy.group.consumer_state import ConsumerGroupLog, GroupState
+from kafkapy.group.consumer_state import GroupState
+from kafkapy.group.consumer_update import Surroundings
 from kafkapy.group.decision import GroupDecision
+from kafkapy.group.downgrade import can_downgrade, downgrade
 from kafkapy.group.group import CheckPartition
-from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.subscriptions import MetadataHashes, Subscriptions
@@ -38,6 +44,9 @@ from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.leave_group_request import MemberIdentity
+from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from kafkapy.types import Uuid
 
 GROUP_TYPE: Final = "consumer"
@@ -45,22 +54,18 @@ PROTOCOL_TYPE: Final = "consumer"
 COMMIT_VERSION_OF_MEMBERS: Final = 9
 """The first OffsetCommit that knows STALE_MEMBER_EPOCH; older ones are refused to members of this protocol."""
 
-FENCE_RETRY_MS: Final = 500
-"""When an expired member is tried to be removed again, should its tombstones not have been written."""
 
-
-class ConsumerGroup(ConsumerGroupLog):
-    def __init__(self, group_id: str, settings: GroupSettings, hashes: MetadataHashes | None = None) -> None:
+class ConsumerGroup(ClassicMembers):
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        wall_ms: Callable[[], int],
+        hashes: MetadataHashes | None = None,
+    ) -> None:
         """`hashes` is what the groups of a shard share, so that a topic is hashed once for all of them."""
-        super().__init__(group_id)
-        self.settings = settings
+        super().__init__(group_id, settings, wall_ms)
         self.hashes = hashes or MetadataHashes()
-        self.history = RebalanceHistory()
-        self._sessions: dict[str, int] = {}
-        self._rebalances: dict[str, tuple[int, int]] = {}
-        """By member id: the epoch that a member has to leave, and until when."""
-        self._earliest_deadline_ms: int | None = None
-        """No deadline is earlier; 0 makes on_time look for members without one, None says that there is none."""
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._matched_topics: frozenset[str] | None = None
@@ -96,24 +101,69 @@ class ConsumerGroup(ConsumerGroupLog):
         The request is valid in itself (consumer_requests.py). Raises ApiError with the codes of KIP-848.
         """
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            return self._leave(request, around.image)
+            return self._leave(request, around)
         return HeartbeatDecision(self, request, member_id, around).decide()
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, image: MetadataImage) -> GroupDecision:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, around: Surroundings) -> GroupDecision:
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
-            member = self.members.get(request.member_id)
-            if member is None:
-                raise unknown_member(self.group_id, request.member_id)
+            member = self._known_member(request.member_id)
         else:
             existing = self.static_member(request.instance_id)
             member = check_static_member(existing, request.member_id, request.instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
                 return GroupDecision(response, [current_record(self.group_id, member.departed())])
-        return GroupDecision(response, self._fence([member], image))
+        decision = self._fence([member], around.image, around.now_ms)
+        decision.response = response
+        return decision
 
-    def _fence(self, members: list[ConsumerMember], image: MetadataImage) -> list[CoordinatorRecord]:
-        """Return what removes members: their tombstones, those of expressions nobody else has, and the next epoch."""
+    def classic_join(self, request: JoinGroupRequest, member_id: str, around: Surroundings) -> GroupDecision:
+        """Decide a JoinGroup; `member_id` is the request's own, or one made for it. Raises ApiError."""
+        return ClassicJoinDecision(self, request, member_id, around).decide()
+
+    def classic_leave(self, identities: Sequence[MemberIdentity], image: MetadataImage, now_ms: int) -> GroupDecision:
+        """Decide a LeaveGroup: each of these with its own code; an administrator may name any member."""
+        response = LeaveGroupResponse()
+        leaving: dict[str, ConsumerMember] = {}
+        for identity in identities:
+            code = ErrorCode.NONE.value
+            try:
+                member = self._leaving_member(identity)
+                leaving[member.member_id] = member
+            except ApiError as error:
+                code = error.code
+            response.members.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
+        decision = self._fence(list(leaving.values()), image, now_ms)
+        decision.response = response
+        return decision
+
+    def _leaving_member(self, identity: MemberIdentity) -> ConsumerMember:
+        instance_id = identity.group_instance_id
+        if instance_id is None:
+            return self._known_member(identity.member_id)
+        existing = self.static_member(instance_id)
+        member_id = identity.member_id or (existing.member_id if existing is not None else "")
+        return check_static_member(existing, member_id, instance_id)
+
+    def _fence(self, members: list[ConsumerMember], image: MetadataImage, now_ms: int) -> GroupDecision:
+        """Return what removes members. The group becomes a classic one where only such members are left (KIP-848)."""
+        if not members:
+            return GroupDecision()
+        leaving = {member.member_id for member in members}
+        staying = [member for member in self.members.values() if member.member_id not in leaving]
+        if can_downgrade(self.settings, staying):
+            return downgrade(
+                self,
+                [(member, self.targets.get(member.member_id, EMPTY_ASSIGNMENT)) for member in staying],
+                removed_ids=list(self.members),
+                rebalance_reason=f"Downgrade group {self.group_id} from consumer to classic for member leaving.",
+                image=image,
+                now_ms=now_ms,
+            )
+        return GroupDecision(records=self._removal_records(members, image))
+
+    def _removal_records(self, members: list[ConsumerMember], image: MetadataImage) -> list[CoordinatorRecord]:
+        """Return the members' tombstones, those of expressions that nobody else has, and the next epoch."""
         records: list[CoordinatorRecord] = []
         left = self.subscriptions.copy()
         for member in members:
@@ -126,76 +176,9 @@ class ConsumerGroup(ConsumerGroupLog):
 
     # Time
 
-    def deadline_ms(self) -> int | None:
-        """Return when on_time wants to be called (monotonic), None when nobody is in the group; may be early."""
-        return self._earliest_deadline_ms
-
     def on_time(self, now_ms: int, image: MetadataImage) -> GroupDecision:
-        """Remove the members whose session, or whose time to give partitions up, is over."""
-        if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
-            return GroupDecision()
-        self._forget_strangers()
-        for member in self.members.values():
-            self._give_deadlines(member, now_ms)
-        expired = [member for member in self.members.values() if self._has_expired(member, now_ms)]
-        records = self._fence(expired, image) if expired else []
-        for member in expired:
-            self._sessions[member.member_id] = now_ms + FENCE_RETRY_MS
-            self._rebalances.pop(member.member_id, None)
-        deadlines = [*self._sessions.values(), *(until_ms for _, until_ms in self._rebalances.values())]
-        self._earliest_deadline_ms = min(deadlines, default=None)
-        return GroupDecision(records=records)
-
-    def touch_session(self, member_id: str, now_ms: int) -> None:
-        """Let the member's session begin again: it has just been heard of."""
-        until_ms = now_ms + self.settings.consumer_session_timeout_ms(self.group_id)
-        self._wake_by(until_ms)
-        self._sessions[member_id] = until_ms
-
-    def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
-        """Give the member its rebalance timeout to leave the epoch that it is at."""
-        until_ms = now_ms + member.rebalance_timeout_ms
-        self._wake_by(until_ms)
-        self._rebalances[member.member_id] = member.member_epoch, until_ms
-
-    def stop_rebalance_timer(self, member_id: str) -> None:
-        self._rebalances.pop(member_id, None)
-
-    def _wake_by(self, deadline_ms: int) -> None:
-        earliest_ms = self._earliest_deadline_ms
-        self._earliest_deadline_ms = deadline_ms if earliest_ms is None else min(earliest_ms, deadline_ms)
-
-    def _forget_strangers(self) -> None:
-        """Drop deadlines of members that never came to be, or have left, and of epochs that members have left."""
-        self._sessions = {member_id: until for member_id, until in self._sessions.items() if member_id in self.members}
-        self._rebalances = {
-            member_id: (epoch, until_ms)
-            for member_id, (epoch, until_ms) in self._rebalances.items()
-            if (member := self.members.get(member_id)) is not None
-            and member.state is MemberState.UNREVOKED_PARTITIONS
-            and member.member_epoch == epoch
-        }
-
-    def _give_deadlines(self, member: ConsumerMember, now_ms: int) -> None:
-        """Start the timers that a member from the log has not had here yet."""
-        if member.member_id not in self._sessions:
-            self.touch_session(member.member_id, now_ms)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.member_id not in self._rebalances:
-            self.start_rebalance_timer(member, now_ms)
-
-    def _has_expired(self, member: ConsumerMember, now_ms: int) -> bool:
-        rebalance = self._rebalances.get(member.member_id)
-        return now_ms >= self._sessions[member.member_id] or (rebalance is not None and now_ms >= rebalance[1])
-
-    def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        super()._put(before, after)
-        if after.member_id not in self._sessions:
-            self._earliest_deadline_ms = 0
-
-    def _remove(self, member: ConsumerMember) -> None:
-        super()._remove(member)
-        self._sessions.pop(member.member_id, None)
-        self._rebalances.pop(member.member_id, None)
+        """Remove the members that are late (consumer_timers.py)."""
+        return self._fence(self._late_members(now_ms), image, now_ms)
 
     # Metadata
 

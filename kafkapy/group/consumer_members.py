@@ -68,6 +68,18 @@ class ConsumerMember:
     def uses_classic_protocol(self) -> bool:
         return self.classic_metadata is not None
 
+    @property
+    def classic_session_timeout_ms(self) -> int:
+        """What the member of the classic protocol asked for."""
+        assert self.classic_metadata is not None
+        return self.classic_metadata.session_timeout_ms
+
+    @property
+    def classic_protocols(self) -> tuple[tuple[str, bytes], ...]:
+        """Name and metadata of each protocol (assignor) that the member of the classic protocol speaks."""
+        assert self.classic_metadata is not None
+        return tuple((protocol.name, protocol.metadata) for protocol in self.classic_metadata.supported_protocols)
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 

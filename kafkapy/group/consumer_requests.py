@@ -8,20 +8,27 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
+from kafkapy.group.classic import ClassicGroup
+from kafkapy.group.classic_join import MEMBER_ID_REQUIRED_SINCE
 from kafkapy.group.consumer import ConsumerGroup, supported_assignors
-from kafkapy.group.consumer_heartbeat import Surroundings
 from kafkapy.group.consumer_history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer_state import CONSUMER_GROUP_KEYS
-from kafkapy.group.decision import Client, GroupDecision
+from kafkapy.group.consumer_update import Surroundings
+from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.group.subscriptions import MetadataHashes
+from kafkapy.group.upgrade import check_upgrade, upgrade
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import Assignment as DescribedAssignment
 from kafkapy.protocol.messages.consumer_group_describe_response import DescribedGroup, Member, TopicPartitions
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
+from kafkapy.protocol.messages.leave_group_request import MemberIdentity
+from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from kafkapy.protocol.primitives import Message
 from kafkapy.seams import Random
 from kafkapy.types import Uuid, uuid_to_string
@@ -36,14 +43,16 @@ class ConsumerGroups:
     def __init__(
         self,
         groups: dict[str, Any],
+        made: dict[str, Any],
         settings: GroupSettings,
         *,
         metadata: Callable[[], MetadataImage],
         random: Random,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map: groups of all kinds by id."""
+        """`groups` is the shard's own map: groups of all kinds by id; `made` those decided but not replayed."""
         self._groups = groups
+        self._made = made
         self._settings = settings
         self._metadata = metadata
         self._random = random
@@ -61,20 +70,88 @@ class ConsumerGroups:
     ) -> GroupDecision:
         """Decide ConsumerGroupHeartbeat. Raises ApiError with the codes of KIP-848; nothing has changed then."""
         check_heartbeat(request, version, self._settings)
-        noun = "Consumer group" if request.member_epoch >= JOIN_EPOCH else "Group"
-        group, records = self._find_or_make(request.group_id, may_make=request.member_epoch == JOIN_EPOCH, noun=noun)
-        member_id = request.member_id or uuid_to_string(self._random.uuid())
+        member_id = request.member_id or self._new_member_id()
         around = Surroundings(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
+        group = self._groups.get(request.group_id)
         self._history.begin_decision()
+        if isinstance(group, ConsumerGroup):
+            return self._keep_made(group.group_id, group.heartbeat(request, member_id, around))
+        if request.member_epoch != JOIN_EPOCH:
+            noun = "Consumer group" if request.member_epoch > JOIN_EPOCH else "Group"
+            raise _not_found(request.group_id, group, noun)
+        return self._first_heartbeat(group, request, member_id, around)
+
+    def _first_heartbeat(
+        self,
+        classic: ClassicGroup | None,
+        request: ConsumerGroupHeartbeatRequest,
+        member_id: str,
+        around: Surroundings,
+    ) -> GroupDecision:
+        """Make the group, of a classic one if there is one of that id; the first member joins."""
+        group = self.make(request.group_id)
+        records: list[CoordinatorRecord] = []
+        if classic is not None and classic.is_empty:
+            records += classic.tombstone_records()
+        elif classic is not None:
+            check_upgrade(classic, self._settings)
+            records += upgrade(classic, group, around.image, around.now_ms)
         decision = group.heartbeat(request, member_id, around)
         decision.records[:0] = records
+        decision.made = group
+        if classic is not None:
+            classic.refuse_all_waiting(ErrorCode.REBALANCE_IN_PROGRESS, decision)
+        return self._keep_made(group.group_id, decision, classic, around.now_ms)
+
+    def _keep_made(
+        self, group_id: str, decision: GroupDecision, classic: ClassicGroup | None = None, now_ms: int = 0
+    ) -> GroupDecision:
+        """Have replay put the group that the decision makes into the map. `classic` goes on where that fails."""
+        if decision.made is None:
+            return decision
+        self._made[group_id] = decision.made
+
+        def on_failed(code: int) -> list[Reply]:
+            del self._made[group_id]
+            if classic is not None:
+                classic.renew_sessions(now_ms)
+            return decision.replies
+
+        decision.on_failed = on_failed
         return decision
+
+    def _new_member_id(self) -> str:
+        return uuid_to_string(self._random.uuid())
+
+    # -- members of the classic protocol --------------------------------------------------------------------------
+
+    def classic_join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, version: int, client: Client, now_ms: int
+    ) -> GroupDecision:
+        """Decide a JoinGroup to a group that has members. Raises ApiError; nothing has changed then."""
+        member_id = request.member_id or self._new_member_id()
+        group.check_classic_join(request, member_id)
+        needs_id = not request.member_id and request.group_instance_id is None
+        if needs_id and version >= MEMBER_ID_REQUIRED_SINCE:
+            return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        self._history.begin_decision()
+        around = Surroundings(client, now_ms, self._wall_ms(), self._metadata())
+        return self._keep_made(group.group_id, group.classic_join(request, member_id, around))
+
+    def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:
+        return group.classic_sync(request, self._metadata(), now_ms)
+
+    def classic_leave(self, group: ConsumerGroup, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
+        self._history.begin_decision()
+        return self._keep_made(group.group_id, group.classic_leave(identities, self._metadata(), now_ms))
+
+    # -- the coordinator's own ------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> DescribedGroup:
         """Return the group as ConsumerGroupDescribe shows it; one that is none of these with GROUP_ID_NOT_FOUND."""
-        try:
-            group, _ = self._find_or_make(group_id, may_make=False)
-        except ApiError as error:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            error = _not_found(group_id, group)
             return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
         image = self._metadata()
         return DescribedGroup(
@@ -90,7 +167,7 @@ class ConsumerGroups:
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
         self._history.begin_decision(EXPIRED)
-        return group.on_time(now_ms, self._metadata())
+        return self._keep_made(group.group_id, group.on_time(now_ms, self._metadata()))
 
     def on_loaded(self) -> None:
         """The log has been replayed and requests begin."""
@@ -103,7 +180,8 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
-            group = self._groups[group_id] = self.make(group_id)
+            group = self._groups[group_id] = self._made.pop(group_id, None) or self.make(group_id)
+            assert isinstance(group, ConsumerGroup)
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)
@@ -111,25 +189,14 @@ class ConsumerGroups:
             del self._groups[group_id]
 
     def make(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._settings, self._hashes)
+        return ConsumerGroup(group_id, self._settings, self._wall_ms, self._hashes)
 
-    def _find_or_make(
-        self, group_id: str, *, may_make: bool, noun: str = "Group"
-    ) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """Return the group, and what deletes an empty classic one of the same id. A new group is not in the map yet.
 
-        `noun` begins the message that it was not found: Kafka has two.
-        """
-        group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group, []
-        if group is None and not may_make:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
-        if group is None:
-            return self.make(group_id), []
-        if may_make and group.is_empty:
-            return self.make(group_id), list(group.tombstone_records())
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+def _not_found(group_id: str, group: Any, noun: str = "Group") -> ApiError:
+    """`noun` begins the message that there is no such group: Kafka has two."""
+    if group is None:
+        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
 def is_consumer_group_record(key: Message) -> bool:

@@ -26,6 +26,9 @@ class GroupDecision:
     back, returns the replies that say so. Without it, `replies` and the request itself get that code. It must not
     rely on anything having changed: nothing was replayed.
 
+    made: the group that the records make, where it is there by now: with soft state that no record has. Replay of its
+    records puts it into the shard's map.
+
     is_atomic: all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be.
     """
 
@@ -33,6 +36,7 @@ class GroupDecision:
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     on_failed: Callable[[int], list[Reply]] | None = None
+    made: Any = None
     is_atomic: bool = True
 
 

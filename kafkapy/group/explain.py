@@ -16,7 +16,7 @@ import json
 from typing import Any, Final
 
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.classic_state import ClassicGroupState, assigned_partitions
+from kafkapy.group.classic_state import assigned_partitions
 from kafkapy.group.history import Decode, MemberChange, Rebalance
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import TopicPartition, uuid_to_string
@@ -29,7 +29,7 @@ def explain(group: Any, image: MetadataImage) -> bytes:
     """Return the JSON of the last rebalances of a group; None stands for one that is not there, and has none."""
     rebalances: list[dict[str, Any]] = []
     if group is not None:
-        decode = assigned_partitions if isinstance(group, ClassicGroupState) else _by_name(image)
+        decode = _decoder(image)
         rebalances = [_rebalance(each, decode) for each in group.history.rebalances]
     return json.dumps(rebalances, separators=(",", ":")).encode()
 
@@ -59,10 +59,15 @@ def _change(change: MemberChange) -> dict[str, Any]:
     }
 
 
-def _by_name(image: MetadataImage) -> Decode:
-    """Return what reads the assignment of a KIP-848 member; a topic that is gone goes by its id."""
+def _decoder(image: MetadataImage) -> Decode:
+    """Return what reads an assignment, of a classic member or of one by KIP-848: a group may have been both.
 
-    def decode(assignment: Assignment) -> set[TopicPartition]:
+    A topic that is gone goes by its id in the latter.
+    """
+
+    def decode(assignment: Assignment | bytes) -> set[TopicPartition]:
+        if isinstance(assignment, bytes):
+            return assigned_partitions(assignment)
         found: set[TopicPartition] = set()
         for topic_id, partitions in assignment.items():
             topic = image.topics.by_id.get(topic_id)

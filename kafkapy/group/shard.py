@@ -55,8 +55,11 @@ class GroupShard:
         self.groups: dict[str, Any] = {}
         """By id, of all kinds (Group)."""
         self.offsets = OffsetRequests(self.groups, settings, wall_ms=wall_ms)
-        self.classic = ClassicGroups(self.groups, settings, random=random, wall_ms=wall_ms, now_ms=now_ms)
-        self.consumer = ConsumerGroups(self.groups, settings, metadata=metadata, random=random, wall_ms=wall_ms)
+        made: dict[str, Any] = {}
+        self.consumer = ConsumerGroups(self.groups, made, settings, metadata=metadata, random=random, wall_ms=wall_ms)
+        self.classic = ClassicGroups(
+            self.groups, made, self.consumer, settings, random=random, wall_ms=wall_ms, now_ms=now_ms
+        )
         self._deadlines: list[tuple[int, str]] = []
         self._noted: dict[str, int] = {}
         """The earliest deadline in the heap of each group."""

@@ -7,10 +7,10 @@ from typing import Any
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer import ConsumerGroup
-from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings
+from kafkapy.group.shard import GroupShard
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -59,17 +59,18 @@ class GroupWorld:
 
     def restart(self) -> None:
         """Fail over: a fresh shard that knows what the log says and nothing else."""
-        self.groups: dict[str, Any] = {}
         settings = GroupSettings(lambda: self.config, lambda group_id: self.group_configs.get(group_id, {}))
-        self.consumer = ConsumerGroups(
-            self.groups,
+        self.shard = GroupShard(
             settings,
             metadata=lambda: self.image,
             random=self.random,
             wall_ms=lambda: WALL_START_MS + self.now_ms,
+            now_ms=lambda: self.now_ms,
         )
-        for entry in self.log:
-            self._replay(entry)
+        self.groups, self.consumer = self.shard.groups, self.shard.consumer
+        for offset, entry in enumerate(self.log):
+            self._replay(entry, offset)
+        self.shard.on_loaded(self.now_ms)
 
     def group(self, group_id: str = "g") -> ConsumerGroup:
         found = self.groups[group_id]
@@ -79,8 +80,8 @@ class GroupWorld:
     def commit(self, decision: GroupDecision) -> list[CoordinatorRecord]:
         for record in decision.records:
             _, key, value, _ = encode_record(record, WALL_START_MS + self.now_ms)
+            self._replay((key, value), len(self.log))
             self.log.append((key, value))
-            self._replay((key, value))
         return decision.records
 
     def pass_time(self, duration_ms: int) -> list[CoordinatorRecord]:
@@ -90,7 +91,7 @@ class GroupWorld:
         for group in list(self.groups.values()):
             deadline_ms = group.deadline_ms()
             if deadline_ms is not None and deadline_ms <= self.now_ms:
-                written += self.commit(self.consumer.on_time(group, self.now_ms))
+                written += self.commit(self.shard.on_time(group.group_id, self.now_ms))
         return written
 
     def send(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
@@ -99,10 +100,10 @@ class GroupWorld:
         assert isinstance(decision.response, ConsumerGroupHeartbeatResponse)
         return decision.response
 
-    def _replay(self, entry: LogEntry) -> None:
+    def _replay(self, entry: LogEntry, offset: int) -> None:
         record = decode_record(*entry)
         assert record is not None
-        self.consumer.replay(record.key, record.value)
+        self.shard.replay(record, offset)
 
 
 class FakeConsumer:

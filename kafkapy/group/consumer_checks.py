@@ -1,0 +1,68 @@
+"""Who may speak for a member of a KIP-848 group, with Kafka's messages word for word."""
+
+from kafkapy.errors import ApiError
+from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kafkapy.group.reconcile import Reported
+from kafkapy.protocol.error_code import ErrorCode
+
+
+def check_member_epoch(member: ConsumerMember, received_epoch: int, reported: Reported | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is where the group thinks it is.
+
+    One epoch behind is fine where what it owns is part of its assignment: the answer with the new epoch was lost.
+    """
+    if received_epoch in (JOIN_EPOCH, member.member_epoch):
+        return
+    is_ahead = received_epoch > member.member_epoch
+    if not is_ahead and received_epoch == member.previous_member_epoch and _has_all(member, reported):
+        return
+    raise ApiError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {'greater' if is_ahead else 'smaller'} member epoch ({received_epoch}) than "
+        f"the one known by the group coordinator ({member.member_epoch}). The member must abandon all its partitions "
+        "and rejoin.",
+    )
+
+
+def check_static_member(member: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return the static member when it is the one that asks; raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    if member is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    check_fenced(member, member_id, instance_id)
+    return member
+
+
+def check_fenced(member: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """Raise FENCED_INSTANCE_ID where another member has the instance id now."""
+    if member.member_id != member_id:
+        raise ApiError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+
+
+def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
+    """Raise UNRELEASED_INSTANCE_ID unless a member of this protocol may take the place of the static member.
+
+    It may once that one has left for a while; one that speaks the classic protocol is replaced at any time.
+    """
+    if existing.member_epoch == LEAVE_STATIC_EPOCH or existing.uses_classic_protocol:
+        return
+    raise ApiError(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Static member {member_id} with instance id {existing.instance_id} cannot join the group because "
+        f"the instance id is owned by {existing.member_id} member.",
+    )
+
+
+def unknown_member(group_id: str, member_id: str | None) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+
+
+def _has_all(member: ConsumerMember, reported: Reported | None) -> bool:
+    if reported is None:
+        return False
+    return all(
+        topic_id in member.assigned and partitions <= member.assigned[topic_id].keys()
+        for topic_id, partitions in reported.items()
+    )

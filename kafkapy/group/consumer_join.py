@@ -1,0 +1,128 @@
+"""A JoinGroup to a KIP-848 group that has members: one of the classic protocol comes, or joins again (KIP-848).
+
+It waits for nobody: the member is at once where its target lets it be, and is told by its heartbeats when to join
+again. It says what it owns in its subscription (version 1), and so revokes; members with an older one own nothing when
+they join, which is what eager assignors see to.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.group.consumer_checks import check_static_member
+from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.consumer_update import MemberUpdate, Surroundings
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.downgrade import can_downgrade, downgrade
+from kafkapy.group.embedded import by_topic_id, read_subscription
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
+from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from kafkapy.group.consumer import ConsumerGroup
+
+CONSUMER_PROTOCOL = "consumer"
+
+
+class ClassicJoinDecision(MemberUpdate):
+    def __init__(self, group: "ConsumerGroup", request: JoinGroupRequest, member_id: str, around: Surroundings) -> None:
+        """`member_id` is the request's own, or one made for it. Raises ApiError."""
+        subscription = _subscription(request)
+        super().__init__(group, around, by_topic_id(subscription.owned_partitions, around.image))
+        self._request = request
+        self._replaced = group.static_member(request.group_instance_id)
+        self._member = self._subscribe(member_id)
+        self._updated = self._with_request(self._member, subscription)
+
+    def decide(self) -> GroupDecision:
+        names_changed = self._write_metadata()
+        has_changed = self._update_regex() or names_changed
+        self._update_group_epoch(has_changed)
+        decision = self._downgrade(has_changed)
+        if decision is None:
+            target_epoch, target = self._update_target()
+            self._reconcile(target_epoch, target, has_changed)
+            decision = GroupDecision(records=self._records)
+            self._start_timers()
+        decision.response = JoinGroupResponse(
+            generation_id=self._updated.member_epoch,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol_name=self._request.protocols[0].name,
+            member_id=self._updated.member_id,
+        )
+        return decision
+
+    def _subscribe(self, member_id: str) -> ConsumerMember:
+        """Return the member as the group knows it, a new one, or one that takes a static member's place."""
+        instance_id = self._request.group_instance_id
+        if instance_id is None:
+            return self._group.members.get(member_id, ConsumerMember(member_id))
+        if self._request.member_id:
+            return check_static_member(self._replaced, member_id, instance_id)
+        if self._replaced is None:
+            return ConsumerMember(member_id)
+        return self._replace_static(self._replaced, member_id)
+
+    def _with_request(self, member: ConsumerMember, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+        request, client = self._request, self._around.client
+        protocols = [ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols]
+        updated = replace(
+            member,
+            instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            rebalance_timeout_ms=(
+                member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+            ),
+            subscribed_topic_names=frozenset(subscription.topics),
+            subscribed_topic_regex="",
+            client_id=client.client_id,
+            client_host=client.client_host,
+            classic_metadata=ClassicMemberMetadata(request.session_timeout_ms, protocols),
+        )
+        return member if updated == member else updated
+
+    def _downgrade(self, has_subscription_changed: bool) -> GroupDecision | None:
+        """Return what makes this a classic group, where the last member of the consumer protocol is replaced."""
+        group, replaced = self._group, self._replaced
+        if replaced is None or replaced.uses_classic_protocol:
+            return None
+        others = [member for member in group.members.values() if member is not replaced]
+        if not can_downgrade(group.settings, [*others, self._updated]):
+            return None
+        rebalances = group.assignment_epoch < self._group_epoch
+        target = group.target_of(self._updated)
+        if not rebalances:
+            self._reconcile(group.assignment_epoch, target, has_subscription_changed)
+        reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
+        decision = downgrade(
+            group,
+            [*((member, group.targets.get(member.member_id, {})) for member in others), (self._updated, target)],
+            removed_ids=[*(member.member_id for member in others), self._updated.member_id],
+            rebalance_reason=reason if rebalances else None,
+            image=self._around.image,
+            now_ms=self._around.now_ms,
+        )
+        decision.records[:0] = self._records
+        return decision
+
+    def _start_timers(self) -> None:
+        self._group.note_join(
+            self._updated.member_id,
+            self._around.now_ms,
+            session_timeout_ms=self._request.session_timeout_ms,
+            rebalance_timeout_ms=self._request.rebalance_timeout_ms,
+        )
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """Return what the member subscribes to: the same in all of its protocols."""
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except ProtocolError as error:
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "Malformed embedded consumer protocol in subscription deserialization.",
+        ) from error

@@ -1,0 +1,142 @@
+"""Until when a KIP-848 group waits for its members: soft state, lost with the leadership.
+
+Every member has a session. A member of the consumer protocol that has to revoke partitions has its rebalance time-out
+to leave its epoch. A member of the classic protocol has the same time to join once it was told to, and to ask for its
+assignment once it has joined; its session is as long as it asked for. Who is late is removed.
+
+A member that a new coordinator finds in the log gets a whole session of this group's (also where it speaks the classic
+protocol, until it is heard of), and its time to revoke anew, as in Apache Kafka.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.group.consumer_members import ConsumerMember, MemberState
+from kafkapy.group.consumer_state import ConsumerGroupLog
+from kafkapy.group.history import RebalanceHistory
+from kafkapy.group.settings import GroupSettings
+
+FENCE_RETRY_MS: Final = 500
+"""When an expired member is tried to be removed again, should its tombstones not have been written."""
+
+
+class ConsumerTimers(ConsumerGroupLog):
+    def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
+        super().__init__(group_id)
+        self.settings = settings
+        self.wall_ms = wall_ms
+        self.history = RebalanceHistory()
+        self._sessions: dict[str, int] = {}
+        self._rebalances: dict[str, tuple[int, int]] = {}
+        """By member id: the epoch that a member has to leave, and until when."""
+        self._joins: dict[str, int] = {}
+        self._syncs: dict[str, int] = {}
+        self._earliest_deadline_ms: int | None = None
+        """No deadline is earlier; 0 makes on_time look for members without one, None says that there is none."""
+
+    def deadline_ms(self) -> int | None:
+        """Return when to look for late members (monotonic), None when nobody is in the group; may be early."""
+        return self._earliest_deadline_ms
+
+    # -- starting and stopping ------------------------------------------------------------------------------------
+
+    def touch_session(self, member_id: str, now_ms: int, timeout_ms: int | None = None) -> None:
+        """Let the member's session begin again: it has just been heard of."""
+        if timeout_ms is None:
+            timeout_ms = self.settings.consumer_session_timeout_ms(self.group_id)
+        self._sessions[member_id] = self._noted(now_ms + timeout_ms)
+
+    def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
+        """Give the member its rebalance timeout to leave the epoch that it is at."""
+        until_ms = self._noted(now_ms + member.rebalance_timeout_ms)
+        self._rebalances[member.member_id] = member.member_epoch, until_ms
+
+    def stop_rebalance_timer(self, member_id: str) -> None:
+        self._rebalances.pop(member_id, None)
+
+    def expect_join(self, member: ConsumerMember, now_ms: int) -> None:
+        """The member hears that it has to join again; only the first time counts."""
+        if member.member_id not in self._joins:
+            self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
+
+    def note_join(self, member_id: str, now_ms: int, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+        """The member has joined, and is to ask for its assignment."""
+        self._joins.pop(member_id, None)
+        self.touch_session(member_id, now_ms, session_timeout_ms)
+        self._syncs[member_id] = self._noted(now_ms + rebalance_timeout_ms)
+
+    def note_sync(self, member: ConsumerMember, now_ms: int) -> None:
+        """The member has asked for its assignment."""
+        self._syncs.pop(member.member_id, None)
+        self.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
+
+    def _noted(self, deadline_ms: int) -> int:
+        earliest_ms = self._earliest_deadline_ms
+        self._earliest_deadline_ms = deadline_ms if earliest_ms is None else min(earliest_ms, deadline_ms)
+        return deadline_ms
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def _late_members(self, now_ms: int) -> list[ConsumerMember]:
+        """Return who is late. They count as late again soon, should their removal not be written."""
+        if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
+            return []
+        self._forget_strangers()
+        for member in self.members.values():
+            self._give_deadlines(member, now_ms)
+        late = [member for member in self.members.values() if self._is_late(member, now_ms)]
+        for member in late:
+            self._forget_deadlines(member.member_id)
+            self._sessions[member.member_id] = now_ms + FENCE_RETRY_MS
+        deadlines = [*self._sessions.values(), *self._joins.values(), *self._syncs.values()]
+        deadlines += [until_ms for _, until_ms in self._rebalances.values()]
+        self._earliest_deadline_ms = min(deadlines, default=None)
+        return late
+
+    def _forget_strangers(self) -> None:
+        """Drop deadlines of members that never came to be, or have left, and of what members have done meanwhile."""
+        members = self.members
+        self._sessions = {member_id: until for member_id, until in self._sessions.items() if member_id in members}
+        self._rebalances = {
+            member_id: (epoch, until_ms)
+            for member_id, (epoch, until_ms) in self._rebalances.items()
+            if (member := members.get(member_id)) is not None
+            and member.state is MemberState.UNREVOKED_PARTITIONS
+            and member.member_epoch == epoch
+        }
+        self._joins = {member_id: until for member_id, until in self._joins.items() if self._is_classic(member_id)}
+        self._syncs = {member_id: until for member_id, until in self._syncs.items() if self._is_classic(member_id)}
+
+    def _is_classic(self, member_id: str) -> bool:
+        member = self.members.get(member_id)
+        return member is not None and member.uses_classic_protocol
+
+    def _give_deadlines(self, member: ConsumerMember, now_ms: int) -> None:
+        """Start the timers of a member from the log, which has none here yet."""
+        if member.member_id in self._sessions:
+            return
+        self.touch_session(member.member_id, now_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.start_rebalance_timer(member, now_ms)
+
+    def _is_late(self, member: ConsumerMember, now_ms: int) -> bool:
+        member_id = member.member_id
+        rebalance = self._rebalances.get(member_id)
+        deadlines = (self._sessions.get(member_id), self._joins.get(member_id), self._syncs.get(member_id))
+        is_late = any(deadline_ms is not None and now_ms >= deadline_ms for deadline_ms in deadlines)
+        return is_late or (rebalance is not None and now_ms >= rebalance[1])
+
+    def _forget_deadlines(self, member_id: str) -> None:
+        for deadlines in (self._sessions, self._rebalances, self._joins, self._syncs):
+            deadlines.pop(member_id, None)  # type: ignore[attr-defined]
+
+    # -- members --------------------------------------------------------------------------------------------------
+
+    def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
+        super()._put(before, after)
+        if after.member_id not in self._sessions:
+            self._earliest_deadline_ms = 0
+
+    def _remove(self, member: ConsumerMember) -> None:
+        super()._remove(member)
+        self._forget_deadlines(member.member_id)

@@ -1,0 +1,181 @@
+"""What a member's request makes of a KIP-848 group: membership, subscription, target assignment, reconciliation.
+
+The steps of a ConsumerGroupHeartbeat (consumer_heartbeat.py) and of a JoinGroup by a member of the classic protocol
+(consumer_join.py), which take them in this order. Each reads the group as the log has it and adds records; nothing of
+the group changes here but soft state (deadlines, which metadata was looked at). The records' order is Apache Kafka's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkapy.group.assignors import ASSIGNORS
+from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
+from kafkapy.group.consumer_members import ConsumerMember, MemberState
+from kafkapy.group.consumer_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    partition_metadata_tombstone,
+    regex_tombstone,
+    target_epoch_record,
+    target_record,
+)
+from kafkapy.group.decision import Client
+from kafkapy.group.reconcile import Reported, Target, reconcile
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.subscriptions import Subscriptions, compile_regex, topic_ids
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.group.consumer import ConsumerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a decision may look at beyond the group: who asks, both clocks, the cluster's metadata."""
+
+    client: Client
+    now_ms: int
+    """Monotonic: deadlines."""
+    wall_ms: int
+    """What goes into records."""
+    image: MetadataImage
+    may_describe: Callable[[str], bool] = field(default=lambda topic: True)
+    """Whether the asking member may see a topic that its regular expression matches."""
+
+
+class MemberUpdate:
+    """A request under way. `_member` is where the member comes from, `_updated` what becomes of it."""
+
+    _member: ConsumerMember
+    _updated: ConsumerMember
+
+    def __init__(self, group: "ConsumerGroup", around: Surroundings, reported: Reported | None) -> None:
+        """`reported` is what the member says that it owns, None where it says nothing."""
+        self._group = group
+        self._around = around
+        self._reported = reported
+        self._records: list[CoordinatorRecord] = []
+        self._subscriptions: Subscriptions = group.subscriptions
+        self._group_epoch = group.group_epoch
+
+    # -- membership -----------------------------------------------------------------------------------------------
+
+    def _replace_static(self, existing: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Give the place of a static member, with all it had, to the one that joins."""
+        group_id = self._group.group_id
+        member = existing.renamed(member_id)
+        target = self._group.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
+        self._records += member_tombstones(group_id, existing.member_id)
+        self._records += [
+            member_record(group_id, member),
+            target_record(group_id, member_id, target),
+            current_record(group_id, member),
+        ]
+        return member
+
+    # -- subscription ---------------------------------------------------------------------------------------------
+
+    def _write_metadata(self) -> bool:
+        """Write the member where it is new or changed; return whether its topic names changed."""
+        member, updated = self._member, self._updated
+        if updated is member and member.member_id in self._group.members:
+            return False
+        if updated is not member or not self._records:
+            self._records.append(member_record(self._group.group_id, updated))
+        return updated.subscribed_topic_names != member.subscribed_topic_names
+
+    def _update_regex(self) -> bool:
+        """Return whether the member's expression changed; count its subscription in."""
+        group, updated = self._group, self._updated
+        old_regex, new_regex = self._member.subscribed_topic_regex, updated.subscribed_topic_regex
+        has_changed = old_regex != new_regex
+        if updated is not self._member or not self._is_known(self._member):
+            self._subscriptions = group.subscriptions_with(self._replaced_member(), updated)
+        subscriptions = self._subscriptions
+        if has_changed and new_regex and new_regex not in group.subscriptions.regexes:
+            compile_regex(new_regex)
+        if has_changed and old_regex in group.subscriptions.resolved and old_regex not in subscriptions.regexes:
+            self._records.append(regex_tombstone(group.group_id, old_regex))
+        return has_changed
+
+    def _replaced_member(self) -> ConsumerMember | None:
+        """Return the member that the subscriptions still count and that `updated` stands in for."""
+        if self._is_known(self._member):
+            return self._member
+        return self._group.static_member(self._updated.instance_id)
+
+    def _is_known(self, member: ConsumerMember) -> bool:
+        return member.member_id in self._group.members
+
+    # -- assignment -----------------------------------------------------------------------------------------------
+
+    def _update_group_epoch(self, must_bump: bool) -> None:
+        """Raise the group's epoch where its subscription changed, or the metadata of what it subscribes to did."""
+        group, image = self._group, self._around.image
+        if not must_bump and not group.has_metadata_expired(image):
+            return
+        metadata_hash = group.hashes.of(self._subscriptions.topics(), image)
+        if must_bump or metadata_hash != group.metadata_hash:
+            self._group_epoch += 1
+            self._records.append(epoch_record(group.group_id, self._group_epoch, metadata_hash))
+        group.metadata_checked(image, self._group_epoch)
+        if group.has_partition_metadata_record:
+            self._records.append(partition_metadata_tombstone(group.group_id))
+
+    def _update_target(self) -> tuple[int, Assignment]:
+        """Return the target epoch and the member's target, computed anew where the group has moved on."""
+        group, around = self._group, self._around
+        if group.assignment_epoch >= self._group_epoch or not group.may_assign(around.wall_ms):
+            return group.assignment_epoch, group.target_of(self._updated)
+        spec = self._spec()
+        assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self._updated)](spec)
+        for member_id in spec.members:
+            target = assignment.get(member_id, EMPTY_ASSIGNMENT)
+            if group.targets.get(member_id) != target:
+                self._records.append(target_record(group.group_id, member_id, target))
+        self._records.append(target_epoch_record(group.group_id, self._group_epoch, around.wall_ms))
+        return self._group_epoch, assignment.get(self._updated.member_id, EMPTY_ASSIGNMENT)
+
+    def _spec(self) -> GroupSpec:
+        group, image, updated = self._group, self._around.image, self._updated
+        members = {**group.members, updated.member_id: updated}
+        replaced = self._replaced_member()
+        if replaced is not None and replaced.member_id != updated.member_id:
+            del members[replaced.member_id]
+        ids_of: dict[tuple[frozenset[str], str], frozenset[Uuid]] = {}
+        specs: dict[str, MemberSpec] = {}
+        for member_id, member in members.items():
+            subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+            ids = ids_of.get(subscription)
+            if ids is None:
+                ids = ids_of[subscription] = topic_ids(self._subscriptions.topics_of(*subscription), image)
+            target = group.target_of(updated) if member is updated else group.targets.get(member_id, EMPTY_ASSIGNMENT)
+            specs[member_id] = MemberSpec(ids, member.instance_id, target)
+        counts = {
+            topic_id: len(topic.partitions)
+            for topic_id in frozenset().union(*ids_of.values())
+            if (topic := image.topics.by_id.get(topic_id)) is not None
+        }
+        return GroupSpec(specs, counts, self._subscriptions.is_homogeneous(len(members)))
+
+    def _reconcile(self, target_epoch: int, target: Assignment, has_subscription_changed: bool) -> None:
+        group, before = self._group, self._updated
+        if not has_subscription_changed and before.is_reconciled_to(target_epoch):
+            return
+        topics = self._subscriptions.topics_of(before.subscribed_topic_names, before.subscribed_topic_regex)
+        goal = Target(target_epoch, target, topic_ids(topics, self._around.image), has_subscription_changed)
+        after = reconcile(before, goal, self._reported, group.is_owned)
+        if after is before:
+            return
+        self._updated = after
+        self._records.append(current_record(group.group_id, after))
+        if after.uses_classic_protocol:
+            return  # it has its time-outs to join and to sync (consumer_timers.py)
+        if after.state is MemberState.UNREVOKED_PARTITIONS:
+            group.start_rebalance_timer(after, self._around.now_ms)
+        else:
+            group.stop_rebalance_timer(after.member_id)

@@ -1,0 +1,102 @@
+"""A KIP-848 group becomes a classic one: its last member of the consumer protocol goes, those of the classic one stay.
+
+The group's records are removed and those of the classic group written, in one batch. Everyone keeps the target
+assignment, as the classic group's; its generation is the group's epoch. The members then rebalance by themselves,
+unless a static member has merely come back, speaking the classic protocol.
+
+group.consumer.migration.policy says which ways are open. Source: KIP-848, KIP-1101 and Apache Kafka 4.3.1.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from kafkapy.errors import ProtocolError
+from kafkapy.group.assignors.spec import Assignment
+from kafkapy.group.classic import ClassicGroup
+from kafkapy.group.classic_members import ClassicMember
+from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.consumer_records import group_tombstones
+from kafkapy.group.consumer_timers import ConsumerTimers
+from kafkapy.group.decision import GroupDecision
+from kafkapy.group.embedded import read_version, write_assignment
+from kafkapy.group.settings import GroupSettings
+from kafkapy.metadata.image import MetadataImage
+
+DISABLED: Final = "disabled"
+UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
+DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
+
+MembersWithTargets: TypeAlias = Sequence[tuple[ConsumerMember, Assignment]]
+
+
+def migration_policy(settings: GroupSettings) -> str:
+    return settings.config.group_consumer_migration_policy.lower()
+
+
+def can_downgrade(settings: GroupSettings, members: Sequence[ConsumerMember]) -> bool:
+    """Whether a group may go on as a classic one of these members.
+
+    One whose metadata cannot be read is let in nowhere else: the group stays what it is. Apache Kafka fails there, and
+    keeps failing.
+    """
+    return (
+        bool(members)
+        and all(member.uses_classic_protocol for member in members)
+        and migration_policy(settings) in DOWNGRADES
+        and len(members) <= settings.config.group_max_size
+        and all(_is_readable(metadata) for member in members for _, metadata in member.classic_protocols)
+    )
+
+
+def _is_readable(metadata: bytes) -> bool:
+    try:
+        return read_version(metadata) >= 0
+    except ProtocolError:
+        return False
+
+
+def downgrade(
+    group: ConsumerTimers,
+    members: MembersWithTargets,
+    *,
+    removed_ids: list[str],
+    rebalance_reason: str | None,
+    image: MetadataImage,
+    now_ms: int,
+) -> GroupDecision:
+    """Return the records of the conversion, and the group that they make, without a response.
+
+    `members` are those that stay, in the order in which they come into the classic group; `removed_ids` are
+    those whose records are there by now. `rebalance_reason` None: the members have all they are to have.
+    """
+    classic = _classic_group(group, members, image)
+    regexes = list(group.subscriptions.resolved)
+    records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.metadata_record()]
+    decision = GroupDecision(records=records, made=classic)
+    classic.renew_sessions(now_ms)
+    if rebalance_reason is not None:
+        classic.prepare_rebalance(rebalance_reason, decision, now_ms)
+    return decision
+
+
+def _classic_group(group: ConsumerTimers, members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
+    classic = ClassicGroup(group.group_id, group.settings, group.wall_ms)
+    classic.history = group.history
+    classic.found([_classic_member(member) for member, _ in members], group.group_epoch)
+    for member, target in members:
+        converted = classic.members[member.member_id]
+        version = read_version(converted.metadata(classic.protocol_name))
+        converted.assignment = write_assignment(target, image, version)
+    return classic
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic_session_timeout_ms,
+        protocols=member.classic_protocols,
+    )

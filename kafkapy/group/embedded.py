@@ -1,0 +1,69 @@
+"""What consumers of the classic protocol carry in JoinGroup and SyncGroup: subscriptions and assignments.
+
+Both begin with their version (int16); a later version than the last one known here is read as that one.
+
+    0001 00000001 0003 666f6f ffffffff 00000000     subscription, version 1: topic "foo", no user data, owns nothing
+
+Source: ConsumerProtocolSubscription and ConsumerProtocolAssignment; Apache Kafka's ConsumerProtocol.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from kafkapy.errors import ProtocolError
+from kafkapy.group.assignors.spec import Assignment
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafkapy.protocol.messages.consumer_protocol_assignment import TopicPartition as AssignedTopic
+from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kafkapy.protocol.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
+from kafkapy.protocol.primitives import Writer
+from kafkapy.types import Uuid
+
+_VERSION: Final = Struct(">h")
+
+
+def read_version(data: bytes) -> int:
+    """Return the version that a subscription or an assignment begins with. Raises ProtocolError."""
+    if len(data) < _VERSION.size:
+        raise ProtocolError("Buffer underflow while parsing consumer protocol's header")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Raises ProtocolError."""
+    version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
+    return ConsumerProtocolSubscription.read(metadata, _VERSION.size, version)[0]
+
+
+def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
+    """Raises ProtocolError."""
+    version = min(read_version(assignment), ConsumerProtocolAssignment.MAX_VERSION)
+    return ConsumerProtocolAssignment.read(assignment, _VERSION.size, version)[0]
+
+
+def write_assignment(assignment: Assignment, image: MetadataImage, version: int) -> bytes:
+    """Return the assignment as a client reads it; topics that no longer exist are left out. Raises ProtocolError."""
+    if version < ConsumerProtocolAssignment.MIN_VERSION:
+        raise ProtocolError(f"Unsupported assignment version: {version}")
+    version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
+    topics = [
+        AssignedTopic(topic.name, sorted(partitions))
+        for topic_id, partitions in sorted(assignment.items())
+        if (topic := image.topics.by_id.get(topic_id)) is not None
+    ]
+    out = Writer()
+    out += _VERSION.pack(version)
+    ConsumerProtocolAssignment(topics).write(out, version)
+    return bytes(out)
+
+
+def by_topic_id(topics: Iterable[AssignedTopic | OwnedTopic], image: MetadataImage) -> dict[Uuid, frozenset[int]]:
+    """Return the partitions of the topics that exist."""
+    return {
+        found.topic_id: frozenset(topic.partitions)
+        for topic in topics
+        if topic.partitions and (found := image.topics.by_name.get(topic.topic)) is not None
+    }

@@ -1,0 +1,125 @@
+"""A classic group of consumers becomes a KIP-848 group: a member of the consumer protocol joins it.
+
+The group's record is removed and those of the KIP-848 group written, with whatever the joining member changes, in one
+batch. Everyone keeps the assignment of the last generation, as its own and as its target, at an epoch equal to the
+generation. Who waits for a rebalance of the classic group is told to join again. Source: KIP-848, Apache Kafka 4.3.1.
+"""
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
+from kafkapy.group.classic import ClassicGroup
+from kafkapy.group.classic_members import ClassicMember
+from kafkapy.group.classic_state import CONSUMER_PROTOCOL
+from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.consumer_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from kafkapy.group.downgrade import UPGRADES, MembersWithTargets, migration_policy
+from kafkapy.group.embedded import by_topic_id, read_assignment, read_subscription
+from kafkapy.group.records import CoordinatorRecord
+from kafkapy.group.settings import GroupSettings
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
+
+NEVER_ASSIGNED_AT_MS = 0
+"""When the target of a converted group was computed: nobody knows, so the next one may come at once."""
+
+
+def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
+    """Raise GROUP_ID_NOT_FOUND unless the group may become a KIP-848 group."""
+    if migration_policy(settings) not in UPGRADES:
+        raise _refused(group, "online upgrade is disabled.")
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        raise _refused(group, "the group does not use the consumer embedded protocol.")
+    if len(group.members) > settings.config.group_consumer_max_size:
+        raise _refused(group, "the group size exceeds the consumer group maximum size.")
+
+
+def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, now_ms: int) -> list[CoordinatorRecord]:
+    """Make `group`, a new one, what `classic` is; return the records that do so to the log. Raises ApiError."""
+    members = _members(classic, image)
+    records = _records(classic, group, members, image)
+    group.history = classic.history
+    for record in records:
+        group.replay(record.key, record.value)
+    for member, _ in members:
+        group.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
+    return [*classic.tombstone_records(), *records]
+
+
+def _records(
+    classic: ClassicGroup, group: ConsumerGroup, members: MembersWithTargets, image: MetadataImage
+) -> list[CoordinatorRecord]:
+    group_id, epoch = classic.group_id, classic.generation
+    topics = frozenset().union(*(member.subscribed_topic_names for member, _ in members))
+    return [
+        *(member_record(group_id, member) for member, _ in members),
+        epoch_record(group_id, epoch, group.hashes.of(topics, image)),
+        *(target_record(group_id, member.member_id, assignment) for member, assignment in members),
+        target_epoch_record(group_id, epoch, NEVER_ASSIGNED_AT_MS),
+        *(current_record(group_id, member) for member, _ in members),
+    ]
+
+
+def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
+    """Return the members with what they have been assigned.
+
+    In the first rebalance of a group no protocol is chosen yet: it is the one that would be by now. Apache Kafka fails
+    with UNKNOWN_SERVER_ERROR there, which ends the client that joins.
+    """
+    protocol_name = classic.protocol_name
+    if protocol_name is None or not classic.members.is_spoken_by_all(protocol_name):
+        protocol_name = classic.members.select_protocol()
+    try:
+        return [_member(classic, member, protocol_name, image) for member in classic.members]
+    except ProtocolError as error:
+        raise _refused(classic, "the embedded consumer protocol is malformed.") from error
+
+
+def _member(
+    classic: ClassicGroup, member: ClassicMember, protocol_name: str, image: MetadataImage
+) -> tuple[ConsumerMember, Assignment]:
+    subscription = read_subscription(member.metadata(protocol_name))
+    assignment = _assignment_of(classic, member, image)
+    epoch = classic.generation
+    converted = ConsumerMember(
+        member.member_id,
+        member_epoch=epoch,
+        previous_member_epoch=epoch,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=frozenset(subscription.topics),
+        assigned={topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in assignment.items()},
+        classic_metadata=ClassicMemberMetadata(
+            member.session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in member.protocols]
+        ),
+    )
+    return converted, assignment
+
+
+def _assignment_of(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> Assignment:
+    """Return what a member was assigned; nothing where it has just joined. Raises ApiError, ProtocolError."""
+    if not member.assignment:
+        return EMPTY_ASSIGNMENT
+    decoded = read_assignment(member.assignment)
+    if decoded.user_data:
+        raise _refused(
+            classic,
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+            "assignor before re-attempting the upgrade.",
+        )
+    return by_topic_id(decoded.assigned_partitions, image)
+
+
+def _refused(group: ClassicGroup, reason: str) -> ApiError:
+    message = f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}"
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
