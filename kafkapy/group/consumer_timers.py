@@ -128,7 +128,7 @@ class ConsumerTimers(ConsumerGroupLog):
 
     def _forget_deadlines(self, member_id: str) -> None:
         for deadlines in (self._sessions, self._rebalances, self._joins, self._syncs):
-            deadlines.pop(member_id, None)  # type: ignore[attr-defined]
+            deadlines.pop(member_id, None)
 
     # -- members --------------------------------------------------------------------------------------------------
 
