@@ -1,85 +1,153 @@
-"""`make bench`: both servers under every load, alternating, reported as medians and ratios.
+"""`make bench`: both servers under every load, alternating, reported as medians, ratios and their spread.
 
-Both run all the time, each round gives one of them the load first; figures of a round are compared within it. Results
-are printed as a table and written to .tools/bench/results.json.
+All loads run on one pair of servers (those that need TLS or three nodes on pairs of their own), both of them running
+all the time, so that the JVM is as warm as it gets; the rounds of a load alternate between them (A B, B A, ...), and a
+ratio compares the two measurements of one round. The table is printed; it, all
+figures and a chart are written to .tools/bench/ as results.md, results.json and results.html.
 """
 
 import argparse
 import json
+import os
 import platform
-import statistics
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server
-from benchmarks.workloads import WORKLOADS, Figures, Workload, is_higher_better
+from benchmarks import consume, features, growth, latency, produce, report, rest, spark_read
+from benchmarks.chart import chart
+from benchmarks.clusters import new_pair
+from benchmarks.report import Results
+from benchmarks.servers import Server
+from benchmarks.workload import SERVERS, Figures, Workload
 from tools.kafka import JAVA_LIBS
 
-RESULTS = JAVA_LIBS.parents[1] / "bench" / "results.json"
+DIRECTORY = JAVA_LIBS.parents[1] / "bench"
+MODULES = (produce, consume, latency, spark_read, growth, features, rest)
+WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
+
+ROUNDS, SCALE = 5, 1.0
+QUICK_ROUNDS, QUICK_SCALE = 2, 0.1
 
 
-def run_workload(workload: Workload, rounds: int, scale: float) -> dict[str, list[Figures]]:
-    """Return the figures of each round by server; fresh servers and directories, alternating, one at a time."""
-    figures: dict[str, list[Figures]] = {"kafkapy": [], "Apache Kafka": []}
+def chosen(only: str | None, is_quick: bool) -> list[Workload]:
+    """Return the loads whose family, or part of whose name, is among `only` (comma-separated); all without it."""
+    asked = [word.strip() for word in only.split(",")] if only else []
+    found = [
+        workload
+        for workload in WORKLOADS
+        if (any(word == workload.family or word in workload.name for word in asked) if asked else True)
+        and (workload.is_quick or not is_quick or workload.name in asked)
+    ]
+    if not found:
+        families = ", ".join(dict.fromkeys(workload.family for workload in WORKLOADS))
+        raise SystemExit(f"no load is called {only!r}; families: {families}")
+    return found
+
+
+def run_all(workloads: list[Workload], rounds: int, scale: float) -> Results:
+    results: Results = {}
+    by_servers = sorted(workloads, key=lambda workload: SERVERS.index(workload.servers))
+    for servers, group in groupby(by_servers, key=lambda workload: workload.servers):
+        with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory, ExitStack() as running:
+            pair = new_pair(servers, Path(directory))
+            why_not = _start(pair, running)
+            for workload in group:
+                print(f"{workload.name}", flush=True)
+                reason = why_not or workload.missing(pair[0])
+                if reason is not None:
+                    print(f"  not yet: {reason}", flush=True)
+                    results[workload.name] = {"family": workload.family, "not_yet": reason}
+                    continue
+                results[workload.name] = {"family": workload.family, **run_workload(workload, pair, rounds, scale)}
+    return results
+
+
+def _start(pair: list[Server], running: ExitStack) -> str | None:
+    """Start both; return why kafkapy does not, where this configuration is not served yet."""
+    try:
+        for server in pair:
+            running.enter_context(server)
+    except RuntimeError as error:
+        if server is not pair[0]:
+            raise
+        return str(error).strip().splitlines()[-1]
+    return None
+
+
+def run_workload(workload: Workload, pair: list[Server], rounds: int, scale: float) -> dict[str, Any]:
+    """Return the figures of each round by server."""
+    base = "".join(letter if letter.isalnum() else "-" for letter in workload.name)
+    numbers = iter(range(1_000_000))
+    figures: dict[str, list[Figures]] = {server.name: [] for server in pair}
+
+    def measure(server: Server) -> Figures:
+        topic = base if workload.prepare else f"{base}-{next(numbers)}"
+        result = workload.run(server, topic, scale)
+        print(f"  {server.name:13} " + "  ".join(f"{name}={value:.4g}" for name, value in result.items()), flush=True)
+        return result
+
+    for server in pair:
+        if workload.prepare:
+            workload.prepare(server, base, scale)
+    for server in pair:
+        if workload.warms_up:
+            measure(server)
+    for server in _turns(pair, min(rounds, workload.rounds or rounds)):
+        figures[server.name].append(measure(server))
+    if workload.prepare:
+        from benchmarks.topics import delete_topic
+
+        for server in pair:
+            delete_topic(server, base)
+    return {"figures": figures}
+
+
+def _turns(pair: list[Server], rounds: int) -> Iterator[Server]:
     for number in range(rounds):
-        kinds: list[type[Kafkapy] | type[ApacheKafka]] = [Kafkapy, ApacheKafka]
-        for kind in kinds if number % 2 == 0 else reversed(kinds):
-            with (
-                tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory,
-                kind(Path(directory) / "data") as server,
-            ):
-                figures[server.name].append(measure(workload, server, scale))
-    return figures
+        yield from pair if number % 2 == 0 else reversed(pair)
 
 
-def measure(workload: Workload, server: Server, scale: float) -> Figures:
-    """Run the load twice and count the second: a warm JIT and warm caches on both sides."""
-    if workload.name != "start and rest":
-        workload.run(server, "warm-up", scale / 4)
-    result = workload.run(server, "measured", scale)
-    result["peak_memory_mb"] = server.memory_mb("VmHWM")
-    print(f"  {server.name:13} " + "  ".join(f"{name}={value:.4g}" for name, value in result.items()), flush=True)
-    return result
-
-
-def summary(results: dict[str, dict[str, list[Figures]]]) -> Table:
-    table = Table(title="kafkapy beside Apache Kafka 4.3.1: medians; a ratio above 1 is in kafkapy's favour")
-    for column in ("load", "figure"):
-        table.add_column(column)
-    for column in ("kafkapy", "Apache Kafka", "ratio", "spread of the ratio"):
-        table.add_column(column, justify="right")
-    for workload, figures in results.items():
-        for name in figures["kafkapy"][0]:
-            pairs = [(a[name], b[name]) for a, b in zip(figures["kafkapy"], figures["Apache Kafka"], strict=True)]
-            ratios = sorted((a / b if is_higher_better(name) else b / a) if a and b else float("nan") for a, b in pairs)
-            ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-            cells = [f"{ours:.4g}", f"{theirs:.4g}", f"{statistics.median(ratios):.2f}"]
-            table.add_row(workload, name, *cells, f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
-    return table
+def machine() -> dict[str, Any]:
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": model[0].split(":")[1].strip() if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(pages / (1 << 30)),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one tenth of the load, two rounds: under ten minutes")
-    parser.add_argument("--rounds", type=int, help="rounds of each load (4; quick: 2)")
-    parser.add_argument("--only", help="run the loads whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the load, two rounds: at most ten minutes")
+    parser.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS}; quick: {QUICK_ROUNDS})")
+    parser.add_argument("--only", help="families or parts of names, comma-separated")
     arguments = parser.parse_args()
-    rounds = arguments.rounds or (2 if arguments.quick else 4)
-    scale = 0.1 if arguments.quick else 1.0
-    results = {}
-    for workload in WORKLOADS:
-        if arguments.only and arguments.only not in workload.name:
-            continue
-        print(workload.name, flush=True)
-        results[workload.name] = run_workload(workload, rounds, scale)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.release()}
-    RESULTS.write_text(json.dumps({"machine": machine, "rounds": rounds, "scale": scale, "results": results}, indent=1))
-    Console(width=None if sys.stdout.isatty() else 150).print(summary(results))
+    rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
+    scale = QUICK_SCALE if arguments.quick else SCALE
+    about = {**machine(), "rounds": rounds, "scale": scale}
+    started = time.monotonic()
+    results = run_all(chosen(arguments.only, arguments.quick), rounds, scale)
+    about["minutes"] = round((time.monotonic() - started) / 60, 1)
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    (DIRECTORY / "results.json").write_text(json.dumps({"machine": about, "results": results}, indent=1))
+    (DIRECTORY / "results.md").write_text(report.markdown(results, about))
+    (DIRECTORY / "results.html").write_text(chart(results, about))
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(report.table(results))
+    console.print(report.goals_table(results))
+    print(f"{about['minutes']} minutes; written to {DIRECTORY}/results.md, .json and .html")
     return 0
 
 

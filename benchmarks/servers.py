@@ -1,10 +1,10 @@
 """The two servers of every comparison, started and measured the same way.
 
-Both run one node (broker and controller) on loopback with an empty data directory of their own; what they cost is read
-from /proc: CPU seconds of the process (all its threads), resident memory now and at its peak.
+Both run one node (broker and controller) on loopback with an empty data directory of their own. What they cost is asked
+of the kernel: CPU seconds of the process with all its threads, and of the processes that it started; resident memory
+now and at its peak.
 """
 
-import os
 import signal
 import socket
 import subprocess
@@ -30,7 +30,6 @@ STOCK_JVM = [
 """What Kafka's own start script passes (KAFKA_JVM_PERFORMANCE_OPTS)."""
 
 CLUSTER_ID = "a2Fma2FweS1iZW5jaG1hcA"
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def java(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:
@@ -53,6 +52,11 @@ class Server:
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     ready_after_s: float = 0.0
+    client_settings: dict[str, str] = field(default_factory=dict)
+    """What librdkafka needs to connect, besides the address."""
+    java_settings: dict[str, str] = field(default_factory=dict)
+    """What Java's clients need."""
+    _launched_at: float = 0.0
 
     @property
     def bootstrap(self) -> str:
@@ -66,24 +70,30 @@ class Server:
 
     def start(self, timeout_s: float = 60) -> Self:
         """Start and wait until the port answers; the log is in DIRECTORY.log."""
-        started = time.monotonic()
+        self.launch()
+        self.wait_until_ready(timeout_s)
+        return self
+
+    def launch(self) -> None:
+        self._launched_at = time.monotonic()
         with open(f"{self.directory}.log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
+
+    def wait_until_ready(self, timeout_s: float) -> None:
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 break
             except OSError:
-                self._check_alive(started, timeout_s)
+                self._check_alive(timeout_s)
                 time.sleep(0.005)
-        self.ready_after_s = time.monotonic() - started
-        return self
+        self.ready_after_s = time.monotonic() - self._launched_at
 
-    def _check_alive(self, started: float, timeout_s: float) -> None:
+    def _check_alive(self, timeout_s: float) -> None:
         assert self.process is not None
-        if self.process.poll() is not None or time.monotonic() - started > timeout_s:
+        if self.process.poll() is not None or time.monotonic() - self._launched_at > timeout_s:
             log = Path(f"{self.directory}.log").read_text(errors="replace")[-2000:]
             self.stop()
             raise RuntimeError(f"{self.name} did not start:\n{log}")
@@ -111,18 +121,41 @@ class Server:
         self.stop()
 
     def cpu_s(self) -> float:
-        """CPU seconds that the process has used so far."""
-        assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+        """CPU seconds that the process, and those it started, have used so far."""
+        return sum(_cpu_s(pid) for pid in self._pids())
 
     def memory_mb(self, what: str = "VmRSS") -> float:
         """Resident memory in MB; what="VmHWM" for its peak."""
+        return sum(_memory_mb(pid, what) for pid in self._pids())
+
+    def forget_peak(self) -> None:
+        """Let the peak of the memory begin anew."""
+        for pid in self._pids():
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def _pids(self) -> list[int]:
         assert self.process is not None
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(what + ":"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError(f"no {what} in /proc status")
+        return _with_children(self.process.pid)
+
+
+def _with_children(pid: int) -> list[int]:
+    found = [pid]
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            found += _with_children(int(child))
+    return found
+
+
+def _cpu_s(pid: int) -> float:
+    """Ask the process's CPU clock (clock_getcpuclockid), which counts nanoseconds where /proc counts hundredths."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def _memory_mb(pid: int, what: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(what + ":"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"no {what} in /proc/{pid}/status")
 
 
 class ApacheKafka(Server):
@@ -154,10 +187,12 @@ class ApacheKafka(Server):
             "group.initial.rebalance.delay.ms": "0",
             **self.properties,
         }
+        settings = {key: value for key, value in settings.items() if value}
         self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if (self.directory / "meta.properties").exists():
             return
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--standalone", "--ignore-formatted"]
+        quorum = [] if "controller.quorum.voters" in self.properties else ["--standalone"]
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_file), *quorum, "--ignore-formatted"]
         subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def command(self) -> list[str]:
@@ -166,13 +201,30 @@ class ApacheKafka(Server):
 
 
 class Kafkapy(Server):
-    """kafkapy as `kafkapy start` runs it."""
+    """kafkapy as `kafkapy start` runs it; with process.roles among the properties, as a server.properties has it."""
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
         super().__init__("kafkapy", directory)
         self.properties = properties or {}
 
+    @property
+    def properties_file(self) -> Path:
+        return Path(f"{self.directory}.properties")
+
+    def prepare(self) -> None:
+        if "process.roles" not in self.properties:
+            return
+        settings = {**self.properties, "log.dirs": str(self.directory)}
+        self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        arguments = ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--ignore-formatted"]
+        result = subprocess.run([sys.executable, "-m", "kafkapy", *arguments], capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"{self.name} does not format its directory:\n{result.stdout}{result.stderr}")
+
     def command(self) -> list[str]:
+        if "process.roles" in self.properties:
+            return [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
         settings = [part for key, value in self.properties.items() for part in ("--set", f"{key}={value}")]
-        arguments = ["start", "--port", str(self.port), "--data-dir", str(self.directory), *settings]
+        port = [] if "listeners" in self.properties else ["--port", str(self.port)]
+        arguments = ["start", *port, "--data-dir", str(self.directory), *settings]
         return [sys.executable, "-m", "kafkapy", *arguments]

@@ -1,0 +1,78 @@
+"""Growth: what a request, or a MiB, costs the broker when there is a hundred or a thousand times more of everything.
+
+`growth` is the dearest of the larger steps over the first one: 1 is flat, less is cheaper as it grows.
+"""
+
+from benchmarks.servers import Server
+from benchmarks.topics import create_topic, delete_topic
+from benchmarks.wire import Pipe, end_offsets, new_batch, produce_frame, run_pipes
+from benchmarks.workload import Cost, Figures, Workload
+
+CONNECTIONS = 10
+DEPTH = 5
+
+
+def partitions(server: Server, topic: str, scale: float) -> Figures:
+    """Requests of one record, each to the next of 10 to 10,000 partitions (quick: 1,000)."""
+    requests = int(100_000 * scale)
+    figures = {}
+    batch = new_batch(1, 100)
+    for count in (10, 1_000) if scale < 1 else (10, 1_000, 10_000):
+        name = f"{topic}-{count}"
+        create_topic(server, name, count)
+        frames = [produce_frame(name, partition, batch) for partition in range(count)]
+        pipes = [Pipe(server, frames[number::CONNECTIONS], DEPTH) for number in range(CONNECTIONS)]
+        figures[f"cpu_us_per_request_{count}"] = _cpu_us(server, pipes, requests)
+        assert end_offsets(server, name, count) == requests + count + CONNECTIONS, "not all that was sent is there"
+        delete_topic(server, name)
+    return _with_growth(figures)
+
+
+def connections(server: Server, topic: str, scale: float) -> Figures:
+    """Requests of one record over 10 to 2,000 connections, one under way on each."""
+    requests = int(100_000 * scale)
+    figures = {}
+    batch = new_batch(1, 100)
+    create_topic(server, topic, 10)
+    for count in (10, 200, 2_000):
+        frames = [produce_frame(topic, partition, batch) for partition in range(10)]
+        pipes = [Pipe(server, [frames[number % 10]], 1) for number in range(count)]
+        figures[f"cpu_us_per_request_{count}"] = _cpu_us(server, pipes, requests)
+    delete_topic(server, topic)
+    return _with_growth(figures)
+
+
+def batch_bytes(server: Server, topic: str, scale: float) -> Figures:
+    """Batches of 1 KiB to 1 MiB, with records of 1 KiB at most."""
+    figures = {}
+    create_topic(server, topic)
+    for size, kib in ((1_000, 1), (16_000, 16), (64_000, 64), (256_000, 256), (1_000_000, 1024)):
+        batch = new_batch(max(1, size // 1_000), 940)
+        requests = int(min(1_000_000_000 * scale, 40_000 * len(batch)) / len(batch))
+        pipe = Pipe(server, [produce_frame(topic, 0, batch)], DEPTH)
+        cpu_us = _cpu_us(server, [pipe], requests)
+        figures[f"cpu_us_per_mib_{kib}k"] = cpu_us / len(batch) * (1 << 20)
+    delete_topic(server, topic)
+    return _with_growth(figures)
+
+
+def _cpu_us(server: Server, pipes: list[Pipe], requests: int) -> float:
+    """Return the broker's CPU microseconds per request; the connections are closed then."""
+    run_pipes(pipes, len(pipes))
+    with Cost(server) as cost:
+        run_pipes(pipes, requests)
+    for pipe in pipes:
+        pipe.connection.close()
+    return cost.cpu_s / requests * 1e6
+
+
+def _with_growth(figures: Figures) -> Figures:
+    first, *others = figures.values()
+    return {**figures, "growth": max(others) / first}
+
+
+WORKLOADS = [
+    Workload("growth of partitions", partitions, family="growth", warms_up=False),
+    Workload("growth of connections", connections, family="growth", warms_up=False),
+    Workload("growth of batches", batch_bytes, family="growth", warms_up=False),
+]

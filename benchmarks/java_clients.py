@@ -1,0 +1,61 @@
+"""Apache Kafka's own load tools, and what they say."""
+
+import re
+import subprocess
+
+from benchmarks.servers import Server, java
+from benchmarks.workload import Cost, Figures
+
+PRODUCED = re.compile(
+    r"(\d+) records sent, ([\d.]+) records/sec .*, ([\d.]+) ms avg latency, .* (\d+) ms 50th, .* (\d+) ms 99th"
+)
+
+
+def produce(
+    server: Server, topic: str, *, records: int, record_bytes: int, acks: str = "all", options: tuple[str, ...] = (),
+    **settings: str,
+) -> Figures:  # fmt: skip
+    """ProducerPerformance as fast as it goes; `settings` are the producer's keys with underscores."""
+    load = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"]
+    properties = {
+        "bootstrap.servers": server.bootstrap,
+        "acks": acks,
+        "enable.idempotence": str(acks == "all").lower(),
+        **server.java_settings,
+        **{key.replace("_", "."): value for key, value in settings.items()},
+    }
+    props = [f"{key}={value}" for key, value in properties.items()]
+    with Cost(server) as cost:
+        said = _run("org.apache.kafka.tools.ProducerPerformance", *load, *options, "--producer-props", *props)
+    found = PRODUCED.findall(said)
+    assert found, f"ProducerPerformance said:\n{said}"
+    sent, per_s, _, p50_ms, p99_ms = found[-1]
+    assert int(sent) == records, f"{sent} of {records} records were sent"
+    figures = cost.figures(records=records, size_bytes=records * record_bytes, seconds=records / float(per_s))
+    return {**figures, "p50_ms": float(p50_ms), "p99_ms": float(p99_ms)}
+
+
+def consume(server: Server, topic: str, *, records: int, size_bytes: int) -> Figures:
+    """ConsumerPerformance reads a topic from its beginning; the time in which it joins its group is left out."""
+    arguments = ["--topic", topic, "--num-records", str(records), "--timeout", "60000", "--hide-header"]
+    properties = [
+        part for key, value in server.java_settings.items() for part in ("--command-property", f"{key}={value}")
+    ]
+    with Cost(server) as cost:
+        said = _run(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            "--bootstrap-server",
+            server.bootstrap,
+            *arguments,
+            *properties,
+        )
+    columns = [column.strip() for column in said.strip().splitlines()[-1].split(",")]
+    assert len(columns) == 10, f"ConsumerPerformance said:\n{said}"
+    assert int(columns[4]) >= records, f"{columns[4]} of {records} records were read"
+    return cost.figures(records=records, size_bytes=size_bytes, seconds=int(columns[7]) / 1000)
+
+
+def _run(main_class: str, *arguments: str) -> str:
+    result = subprocess.run(java(main_class, *arguments), capture_output=True, text=True, timeout=1800)
+    assert result.returncode == 0, f"{main_class} failed:\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
+    return result.stdout

@@ -1,0 +1,39 @@
+"""Topics for the loads, made and removed by librdkafka's admin client."""
+
+import time
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.servers import Server
+
+
+def create_topic(
+    server: Server, topic: str, partitions: int = 1, *, replicas: int = 1, config: dict[str, str] | None = None
+) -> None:
+    """Create a topic and wait until all its partitions have leaders."""
+    admin = _admin(server)
+    new = NewTopic(topic, partitions, replicas, config=config or {})
+    admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(130)
+    until = time.monotonic() + 120
+    while True:
+        found = admin.list_topics(timeout=30).topics.get(topic)
+        leaders = [partition.leader for partition in found.partitions.values()] if found else []
+        if len(leaders) == partitions and min(leaders) >= 0:
+            return
+        assert time.monotonic() < until, f"topic {topic} has no leaders"
+        time.sleep(0.05)
+
+
+def delete_topic(server: Server, topic: str) -> None:
+    """Delete a topic where there is one."""
+    admin = _admin(server)
+    try:
+        admin.delete_topics([topic])[topic].result(60)
+    except KafkaException as error:
+        if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+            raise
+
+
+def _admin(server: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4, **server.client_settings})

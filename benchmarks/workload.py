@@ -1,0 +1,80 @@
+"""What a load is, and what it costs the broker.
+
+A figure's name ends in its unit. Of figures in `_per_s` the larger is better, of all others the smaller.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from benchmarks.servers import Server
+
+Figures = dict[str, float]
+
+PLAIN = "plain"
+TLS = "TLS"
+THREE_NODES = "three nodes"
+SERVERS = (PLAIN, TLS, THREE_NODES)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A load that runs against one server with a client that is the same for both.
+
+    `run(server, topic, scale)` is one measurement; the topic's name is its own, and nothing is created. With `prepare`
+    the topic's name is the same in all of a server's measurements, and `prepare` makes it, once, uncounted.
+    """
+
+    name: str
+    run: Callable[[Server, str, float], Figures]
+    prepare: Callable[[Server, str, float], None] | None = None
+    family: str = ""
+    """`ONLY=` selects by it, or by a part of the name."""
+    is_quick: bool = True
+    """Whether QUICK=1 runs it."""
+    warms_up: bool = True
+    """Whether a first measurement is thrown away: a warm JIT and warm caches on both sides."""
+    servers: str = PLAIN
+    rounds: int | None = None
+    """For a load so long that it takes fewer rounds than the others."""
+    missing: Callable[[Server], str | None] = lambda server: None
+    """Says why a server cannot do this yet."""
+
+
+class Cost:
+    """What a server spends from `with` to its end: CPU seconds, wall seconds, its peak memory."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.cpu_s = self.seconds = self.peak_memory_mb = 0.0
+
+    def __enter__(self) -> Self:
+        self._server.forget_peak()
+        self._cpu_before, self._started = self._server.cpu_s(), time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return
+        self.seconds = time.monotonic() - self._started
+        self.cpu_s = self._server.cpu_s() - self._cpu_before
+        self.peak_memory_mb = self._server.memory_mb("VmHWM")
+
+    def figures(self, *, records: int, size_bytes: int, seconds: float | None = None) -> Figures:
+        """Return throughput and costs; `seconds` are the client's own where it knows them better (a JVM's start)."""
+        seconds = seconds or self.seconds
+        return {
+            "records_per_s": records / seconds,
+            "mb_per_s": size_bytes / 1e6 / seconds,
+            "broker_cpu_s_per_gb": self.cpu_s / (size_bytes / 1e9),
+            "broker_cpu_s_per_million": self.cpu_s / (records / 1e6),
+            "peak_memory_mb": self.peak_memory_mb,
+        }
+
+
+def is_higher_better(figure: str) -> bool:
+    return figure.endswith("_per_s")

@@ -1,0 +1,53 @@
+"""The benchmark's report: which way a ratio goes, what is held against which goal, what is not run yet."""
+
+import pytest
+
+from benchmarks.chart import chart
+from benchmarks.report import held_against_goals, markdown, rows
+from benchmarks.run import WORKLOADS, chosen
+
+ABOUT = {
+    "processor": "a processor", "cores": 2, "memory_gib": 8, "system": "Linux", "python": "3.11", "rounds": 2, "scale": 1,
+    "minutes": 1,
+}  # fmt: skip
+RESULTS = {
+    "produce <a>": {
+        "family": "produce",
+        "figures": {
+            "kafkapy": [{"records_per_s": 300.0, "p99_ms": 4.0}, {"records_per_s": 200.0, "p99_ms": 2.0}],
+            "Apache Kafka": [{"records_per_s": 100.0, "p99_ms": 2.0}, {"records_per_s": 200.0, "p99_ms": 2.0}],
+        },
+    },
+    "over TLS": {"family": "tls", "not_yet": "no TLS"},
+}
+
+
+def test_a_ratio_above_one_is_in_our_favour_and_compares_within_a_round():
+    found = {row.figure: (row.ours, row.theirs, row.ratio, row.lowest, row.highest) for row in rows(RESULTS)}
+    assert found == {"records_per_s": (250.0, 150.0, 2.0, 1.0, 3.0), "p99_ms": (3.0, 2.0, 0.75, 0.5, 1.0)}
+
+
+def test_a_goal_is_held_against_the_figures_of_its_families():
+    (held,) = held_against_goals(RESULTS)
+    row, goal, found, is_met = held
+    assert (row.figure, goal, found, is_met) == ("records_per_s", "ratio of at least 1.25", "2.00", True)
+
+
+def test_what_is_not_run_says_so_in_every_report():
+    assert "* over TLS: not yet (no TLS)." in markdown(RESULTS, ABOUT)
+    assert "over TLS: not yet (no TLS)" in chart(RESULTS, ABOUT)
+
+
+def test_the_chart_escapes_names():
+    assert "produce &lt;a&gt;" in chart(RESULTS, ABOUT)
+
+
+def test_loads_are_chosen_by_family_or_part_of_the_name():
+    assert {load.family for load in chosen("latency,growth", is_quick=True)} == {"latency", "growth"}
+    assert [load.name for load in chosen("kill -9", is_quick=False)] == ["recovery after kill -9"]
+    with pytest.raises(SystemExit, match="families: produce"):
+        chosen("nothing", is_quick=False)
+
+
+def test_no_two_loads_share_a_name():
+    assert len({load.name for load in WORKLOADS}) == len(WORKLOADS)
