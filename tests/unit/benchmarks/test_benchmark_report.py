@@ -7,9 +7,15 @@ from benchmarks.report import held_against_goals, markdown, rows
 from benchmarks.run import WORKLOADS, chosen
 
 ABOUT = {
-    "processor": "a processor", "cores": 2, "memory_gib": 8, "system": "Linux", "python": "3.11", "rounds": 2, "scale": 1,
+    "processor": "a processor",
+    "cores": 2,
+    "memory_gib": 8,
+    "system": "Linux",
+    "python": "3.11",
+    "rounds": 2,
+    "scale": 1,
     "minutes": 1,
-}  # fmt: skip
+}
 RESULTS = {
     "produce <a>": {
         "family": "produce",
