@@ -1,9 +1,10 @@
 """What a handler is given: the services of the broker, and the request's own context."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.errors import ProtocolError
+from kafkapy.handlers.encoded_answers import EncodedAnswers
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.security.authorizer import Authorizer
 
@@ -98,3 +99,4 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"
+    encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)

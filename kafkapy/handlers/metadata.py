@@ -20,6 +20,7 @@ from kafkapy.handlers.cluster_view import (
     random_alive_broker,
 )
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,22 +35,52 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import ZERO_UUID, Uuid
 
 
-async def handle(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def handle(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | EncodedAnswer:
     try:
         _check(context, request)
     except ApiError as error:
         return _failed(request, ErrorCode(error.code))
     image = services.metadata.image
+    controller_id = random_alive_broker(image.cluster, services.random)
+    if not _is_shared(services, context, request, image):
+        return _respond(services, context, request, image, controller_id)
+    return services.encoded_answers.get(
+        image,
+        context.api_version,
+        (context.listener_name, controller_id),
+        lambda: _respond(services, context, request, image, controller_id),
+    )
+
+
+def _is_shared(services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage) -> bool:
+    """Whether all who ask this on the same listener are answered the same: for all topics, and nothing of their own."""
+    return (
+        _is_for_all(context, request)
+        and not request.include_cluster_authorized_operations
+        and not request.include_topic_authorized_operations
+        and not _authorized(services, context, image.topics.by_name)[1]
+    )
+
+
+def _respond(
+    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, controller_id: int
+) -> MetadataResponse:
     view = ClusterView(image.cluster, context.listener_name)
     response = MetadataResponse(
         brokers=_brokers(view, context.listener_name),
         cluster_id=services.cluster_id,
-        controller_id=random_alive_broker(image.cluster, services.random),
+        controller_id=controller_id,
         topics=_topics(services, context, request, image, view),
     )
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _cluster_operations(services, context)
     return response
+
+
+def _is_for_all(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
 def _check(context: RequestContext, request: MetadataRequest) -> None:
@@ -81,7 +112,7 @@ def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBrok
 def _topics(
     services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, view: ClusterView
 ) -> list[MetadataResponseTopic]:
-    is_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    is_all = _is_for_all(context, request)
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
     unknown: list[MetadataResponseTopic] = []
     if is_all:

@@ -6,7 +6,9 @@ from typing import Any
 
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
+from kafkapy.handlers.encoded_answers import EncodedAnswer, EncodedAnswers
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.messages.metadata_response import MetadataResponse
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
@@ -64,6 +66,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         authorizer=authorizer or Deny(),
         metadata=controller,
         controller=controller,
+        encoded_answers=EncodedAnswers(),
     )
 
 
@@ -84,4 +87,6 @@ def answer(coroutine: Any) -> Any:
 
 def on_wire(response: Any, api_version: int) -> Any:
     """Return the response as a client reads it: what cannot be encoded at its version fails here."""
+    if isinstance(response, EncodedAnswer):
+        return MetadataResponse.decode(response.body, api_version)
     return type(response).decode(response.encode(api_version), api_version)

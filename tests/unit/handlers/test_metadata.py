@@ -223,3 +223,51 @@ def test_who_may_not_create_is_told_so() -> None:
 
     assert errors_of(response) == {"new": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert "new" not in cluster.image.topics.by_name
+
+
+# -- answers that are kept as bytes
+
+
+def test_the_answer_for_all_topics_is_made_once_for_all_who_ask() -> None:
+    running = services(cluster_with("a", "b"))
+
+    first, again = (answer(metadata.handle(running, context(13), MetadataRequest(topics=None))) for _ in range(2))
+
+    assert first is again
+    assert names_of(on_wire(first, 13)) == ["a", "b"]
+
+
+def test_a_kept_answer_goes_with_the_topics_and_brokers_that_it_tells_of() -> None:
+    cluster = cluster_with("a")
+    running = services(cluster)
+
+    def told() -> Any:
+        return on_wire(answer(metadata.handle(running, context(13), MetadataRequest(topics=None))), 13)
+
+    assert names_of(told()) == ["a"]
+    more = CreatableTopic(name="b", num_partitions=1, replication_factor=1)
+    cluster.commit(cluster.controller.topics.decide_create(CreateTopicsRequest(topics=[more])))
+    assert names_of(told()) == ["a", "b"]
+    cluster.start_broker(2)
+    assert [broker.node_id for broker in told().brokers] == [1, 2]
+
+
+def test_a_kept_answer_is_not_for_who_may_not_see_all_of_it() -> None:
+    running = services(cluster_with("open", "secret"))
+    told = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
+    assert names_of(on_wire(told, 13)) == ["open", "secret"]
+
+    running.authorizer = Deny((AclOperation.DESCRIBE, "secret"))
+    told = answer(metadata.handle(running, context(13), MetadataRequest(topics=None)))
+    assert names_of(on_wire(told, 13)) == ["open"]
+
+
+def test_kept_answers_differ_by_version_and_listener() -> None:
+    running = services(cluster_with("a"))
+
+    def told(version: int, listener_name: str) -> Any:
+        return answer(metadata.handle(running, context(version, listener_name), MetadataRequest(topics=None)))
+
+    assert on_wire(told(13, "PLAINTEXT"), 13).brokers
+    assert on_wire(told(7, "PLAINTEXT"), 7).brokers
+    assert not on_wire(told(13, "ELSEWHERE"), 13).brokers
