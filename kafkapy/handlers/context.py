@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.coordinator import GroupCoordinator
+    from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
     from kafkapy.seams import Clock, IoPool, Random
@@ -37,6 +38,7 @@ class Connection(Protocol):
     software_name: str
     software_version: str
     throttle_ms: int
+    is_held: bool
 
 
 class RequestContext:
@@ -90,6 +92,7 @@ class Services:
     clock: "Clock"
     random: "Random"
     io_pool: "IoPool"
+    heavy_work: "HeavyWork"
     authorizer: Authorizer
     metadata: MetadataView
     controller: "ControllerRuntime"

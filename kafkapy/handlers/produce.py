@@ -31,7 +31,7 @@ from kafkapy.protocol.messages.produce_response import (
 from kafkapy.record.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, TRANSACTIONAL_FLAG
 from kafkapy.record.compression import ZSTD
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.replication.replica_manager import NO_ACKS
+from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
@@ -43,7 +43,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """Who may write to internal topics, as in Apache Kafka."""
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-_BATCH_START: Final = Struct(">8xi4xB4xH")
+_BATCH_START: Final = Struct(">8xi4xb4xH")
 """Of a batch's header: length, magic, attributes."""
 
 # Shared by all answers that leave them at their defaults. They are replaced, never written to.
@@ -58,21 +58,45 @@ async def handle(services: Services, context: RequestContext, request: ProduceRe
     elif request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
     if plan.appends:
-        await _append(services, plan.appends, request)
+        await _append(services, context, plan.appends, request)
     if request.acks == NO_ACKS:
         plan.close_on_error()
         return None
     return plan.finish()
 
 
-async def _append(services: Services, appends: list[PartitionAppend], request: ProduceRequest) -> None:
+async def _append(
+    services: Services, context: RequestContext, appends: list[PartitionAppend], request: ProduceRequest
+) -> None:
     """Append, and wait for replicas only where acks=-1 and they do not have it yet."""
     manager = services.replica_manager
     if manager.append_records(appends, required_acks=request.acks):
         return
+    heavy = [append for append in appends if append.needed is not None]
+    if heavy:
+        await _append_heavy(services, context, heavy, request.acks)
+        if request.acks != ALL_ACKS or all(append.is_settled() for append in appends):
+            return
     future, on_done = completion()
     manager.wait_for_replicas(appends, timeout_ms=request.timeout_ms, on_done=on_done)
     await future
+
+
+async def _append_heavy(services: Services, context: RequestContext, appends: list[PartitionAppend], acks: int) -> None:
+    """Have workers check what is large (compressed or of very many records), then append it.
+
+    The connection starts nothing meanwhile, so that its batches are appended in their order.
+    """
+    context.connection.is_held = True
+    manager = services.replica_manager
+    for append in appends:
+        assert append.needed is not None
+        try:
+            append.checked = await services.heavy_work.run(append.needed.check)
+        except ApiError as error:
+            manager.refuse_append(append, error)
+        else:
+            manager.append_records([append], required_acks=acks)
 
 
 class _Plan:
@@ -188,13 +212,15 @@ def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memor
     """Return a partition's one batch (what is cut short behind it left out) and its attributes.
 
     Raises ApiError: INVALID_RECORD without a batch, with more than one, or with another magic than 2;
-    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for a length that cannot be.
+    UNSUPPORTED_COMPRESSION_TYPE for zstd before v7; CORRUPT_MESSAGE for a length or a magic that cannot be.
     """
     if records is None or len(records) < HEADER_BYTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition must have a record batch, and has none")
     length, magic, attributes = _BATCH_START.unpack_from(records)
     if length < MIN_MESSAGE_BYTES:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch with length {length}")
+    if not 0 <= magic <= 2:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of magic {magic}")
     if magic != 2:
         raise ApiError(ErrorCode.INVALID_RECORD, f"a record batch of magic {magic}, which must be 2")
     if attributes & CODEC_MASK == ZSTD and version < ZSTD_FROM:

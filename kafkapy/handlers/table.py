@@ -61,6 +61,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(47, "offset_delete"),
         _row(55, "describe_quorum"),
         _row(60, "describe_cluster"),
+        _row(61, "describe_producers"),
         _row(68, "consumer_group_heartbeat"),
         _row(69, "consumer_group_describe"),
         _row(74, "list_config_resources"),

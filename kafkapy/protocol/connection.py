@@ -76,6 +76,8 @@ class ConnectionInfo:
     is_authenticated: bool = True
     """False on SASL listeners until the handshake has succeeded; the SASL handlers set it."""
     sasl_state: Any = None
+    is_held: bool = False
+    """Set by a handler that is about to wait: until it is answered no further request is started; then False again."""
     throttle_ms: int = 0
     """Set by a handler: once its answer is on its way, the connection is muted for so long (KIP-219); then 0 again."""
     close_after_answer: bool = False
@@ -109,7 +111,7 @@ class Connection:
         "_ready",
         "_tail",
         "head_sent",
-        "is_muted",
+        "mute_count",
         "output",
         "output_bytes",
         "started_count",
@@ -130,7 +132,7 @@ class Connection:
         self._answered_count = 0
         self._last_sequence = -1
         self.started_count = 0
-        self.is_muted = False
+        self.mute_count = 0
         self.output: deque[ReadableBuffer | FileRegion] = deque()
         self.output_bytes = 0
         self.head_sent = 0
@@ -155,7 +157,7 @@ class Connection:
     def can_start(self) -> bool:
         """True where the next request may start: if it has not arrived (next_frame gave None), receive."""
         return not (
-            self.is_muted
+            self.mute_count
             or self.started_count - self._answered_count >= self._max_in_flight
             or self.output_bytes >= self._max_output_bytes
             or self._last_sequence >= 0
@@ -204,7 +206,7 @@ class Connection:
         if (
             self.started_count - self._answered_count >= self._max_in_flight
             or self.output_bytes >= self._max_output_bytes
-            or self.is_muted
+            or self.mute_count
             or self._last_sequence >= 0
         ):
             return None

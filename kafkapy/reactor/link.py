@@ -221,6 +221,8 @@ class Link:
                 api_key=_api_key(frame),
             )
             self._processor.suspended.add(suspended)
+            if self.info.is_held:
+                self._hold(suspended)
             suspended.wait_for(awaited)
 
     def _make_room(self) -> bool:
@@ -268,6 +270,8 @@ class Link:
             self._break(suspended.api_key, error)
 
     def _let_go(self, suspended: Suspended) -> None:
+        if suspended.holds:
+            self._machine.mute_count -= 1
         self._processor.suspended.discard(suspended)
         self._processor.release(suspended.frame_bytes)
 
@@ -289,13 +293,18 @@ class Link:
     def _mute(self, throttle_ms: int) -> None:
         """Start nothing for a while; the answer that says so is already on its way (KIP-219)."""
         self.info.throttle_ms = 0
-        if not self._machine.is_muted:
-            self._machine.is_muted = True
-            self._loop.call_later(throttle_ms / 1000, self._unmute)
+        self._machine.mute_count += 1
+        self._loop.call_later(throttle_ms / 1000, self._unmute)
 
     def _unmute(self) -> None:
-        self._machine.is_muted = False
+        self._machine.mute_count -= 1
         self.resume()
+
+    def _hold(self, suspended: Suspended) -> None:
+        """Start nothing until the handler is done: what it appends must stand before what comes behind it."""
+        self.info.is_held = False
+        suspended.holds = True
+        self._machine.mute_count += 1
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

@@ -24,7 +24,7 @@ class Owner(Protocol):
 class Suspended:
     """One waiting request: its coroutine, its place in the order of answers, its frame's size and api key."""
 
-    __slots__ = ("_coroutine", "_is_cancelled", "_loop", "_owner", "api_key", "frame_bytes", "sequence")
+    __slots__ = ("_coroutine", "_is_cancelled", "_loop", "_owner", "api_key", "frame_bytes", "holds", "sequence")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Suspended:
         self.sequence = sequence
         self.frame_bytes = frame_bytes
         self.api_key = api_key
+        self.holds = False
 
     def wait_for(self, awaited: Any) -> None:
         """Continue once what the coroutine yielded is done; other things than futures and None are its mistake."""

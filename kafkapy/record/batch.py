@@ -317,6 +317,13 @@ def increment_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & MAX_INT32
 
 
+def last_sequence(header: BatchHeader) -> int:
+    """Return the sequence number of a batch's last record, NO_SEQUENCE where it has none."""
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return increment_sequence(header.base_sequence, header.last_offset - header.base_offset)
+
+
 def batch_at(data: ReadableBuffer, position: int = 0) -> RecordBatch:
     """Return the view of the batch (magic 2) or message (magic 0, 1) at `position`. Raises CorruptRecordError."""
     if len(data) - position <= MAGIC_POSITION:

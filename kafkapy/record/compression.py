@@ -7,7 +7,9 @@
     4 zstd     frames of RFC 8878, one after the other
 
 Inflating is bounded: nothing is allocated from a length that the input claims without its being checked against
-max_bytes and against what input of that size can hold. Codecs are imported when first used.
+max_bytes and against what input of that size can hold, and streams of very many parts are refused. What is large is
+inflated and copied a MiB at a time, so that a worker at it keeps no other thread from running for long. Codecs are
+imported when first used.
 """
 
 import zlib
@@ -34,6 +36,12 @@ MAX_DECOMPRESSED_BYTES = 104_857_600
 A deviation: Kafka has no bound, and a batch of a few KiB can fill its heap.
 """
 
+MAX_PARTS = 4096
+"""How many members, frames or streams may follow each other: each costs its own call, and no client writes many."""
+
+MAX_ZSTD_BLOCKS = 65_536
+"""In a frame; a block costs three bytes at least, and makes 128 KiB at most."""
+
 LZ4_DEFAULT_LEVEL = 9
 """Kafka's default for lz4; it stands for the fast compressor, every other level for the high one."""
 
@@ -44,6 +52,8 @@ _SNAPPY_MAX_RATIO = 22  # a copy element of 3 bytes makes 64
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK_BYTES = 128 * 1024
+_CHUNK_BYTES = 1 << 20
+_GZIP_INPUT_BYTES = 1 << 16  # zlib copies what it leaves of its input, at each call and behind each member
 _ZSTD_WINDOW_BYTES = 1 << 27  # the largest window that libzstd decodes unless told otherwise
 
 
@@ -66,7 +76,13 @@ def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: 
 
 
 def decompress(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> bytes:
-    """Return what `data` inflates to.
+    """Return what `data` inflates to, as `inflate` does."""
+    inflated = inflate(codec, data, magic, max_bytes)
+    return inflated if isinstance(inflated, bytes) else bytes(inflated)
+
+
+def inflate(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> bytes | bytearray:
+    """Return what `data` inflates to: a bytearray where it is large, which spares the copy of it as a whole.
 
     Raises RecordTooLargeError before it would exceed max_bytes, CorruptRecordError when it is not what the codec
     writes, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
@@ -92,25 +108,62 @@ def _too_large(max_bytes: int) -> RecordTooLargeError:
     return RecordTooLargeError(f"the records inflate to more than {max_bytes} bytes")
 
 
-def _decompress_gzip(data: ReadableBuffer, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    inflated_bytes = 0
-    rest: ReadableBuffer = data
-    while True:
-        decompressor = zlib.decompressobj(31)
-        try:
-            part = decompressor.decompress(rest, max_bytes - inflated_bytes + 1)
-        except zlib.error as error:
-            raise CorruptRecordError(f"gzip: {error}") from error
-        parts.append(part)
-        inflated_bytes += len(part)
-        if inflated_bytes > max_bytes:
-            raise _too_large(max_bytes)
-        if not decompressor.eof:
-            raise CorruptRecordError("gzip: the stream is cut short")
-        rest = decompressor.unused_data
-        if rest[:2] != b"\x1f\x8b":  # Java's reader, too, takes what is no further member as the end
-            return b"".join(parts) if len(parts) > 1 else part
+class _Inflated:
+    """Parts that follow each other, within max_bytes in all."""
+
+    __slots__ = ("_first", "_joined", "_max_bytes", "left_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.left_bytes = max_bytes
+        self._first = b""
+        self._joined: bytearray | None = None
+
+    def add(self, part: bytes) -> None:
+        """Raises RecordTooLargeError."""
+        self.left_bytes -= len(part)
+        if self.left_bytes < 0:
+            raise _too_large(self._max_bytes)
+        if self._joined is not None:
+            self._joined += part
+        elif not self._first:
+            self._first = part
+        elif part:
+            self._joined = bytearray(self._first)
+            self._joined += part
+
+    def whole(self) -> bytes | bytearray:
+        return self._first if self._joined is None else self._joined
+
+
+def _decompress_gzip(data: ReadableBuffer, max_bytes: int) -> bytes | bytearray:
+    view = memoryview(data)
+    inflated = _Inflated(max_bytes)
+    position = 0
+    for _ in range(MAX_PARTS):
+        position = _inflate_member(view, position, inflated)
+        is_followed = bytes(view[position : position + 2]) == b"\x1f\x8b"
+        if not is_followed:  # Java's reader, too, takes what is no further member as the end
+            return inflated.whole()
+    raise CorruptRecordError(f"gzip: more than {MAX_PARTS} members")
+
+
+def _inflate_member(view: memoryview, position: int, inflated: _Inflated) -> int:
+    """Return the position behind a member."""
+    decompressor = zlib.decompressobj(31)
+    try:
+        while not decompressor.eof:
+            rest: ReadableBuffer = decompressor.unconsumed_tail
+            if not rest:
+                rest = view[position : position + _GZIP_INPUT_BYTES]
+                position += len(rest)
+            part = decompressor.decompress(rest, min(_CHUNK_BYTES, inflated.left_bytes + 1))
+            if not rest and not part:
+                raise CorruptRecordError("gzip: the stream is cut short")
+            inflated.add(part)
+    except zlib.error as error:
+        raise CorruptRecordError(f"gzip: {error}") from error
+    return position - len(decompressor.unused_data)
 
 
 def _compress_snappy(data: ReadableBuffer) -> bytes:
@@ -125,11 +178,10 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
+def _decompress_snappy(data: bytes, max_bytes: int) -> bytes | bytearray:
     if data[:8] != _XERIAL_MAGIC:
         return _inflate_snappy_block(data, max_bytes)
-    parts: list[bytes] = []
-    inflated_bytes = 0
+    inflated = _Inflated(max_bytes)
     position = 16
     while position < len(data):
         block_bytes = int.from_bytes(data[position : position + 4], "big")
@@ -139,13 +191,11 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
         position += 4
         if block_bytes > len(data) - position:
             raise CorruptRecordError(f"snappy: a block of {block_bytes} bytes in {len(data) - position} bytes")
-        part = _inflate_snappy_block(data[position : position + block_bytes], max_bytes - inflated_bytes)
-        parts.append(part)
-        inflated_bytes += len(part)
+        inflated.add(_inflate_snappy_block(data[position : position + block_bytes], inflated.left_bytes))
         position += block_bytes
     if position > len(data):
         raise CorruptRecordError("snappy: the stream is cut short")
-    return b"".join(parts)
+    return inflated.whole()
 
 
 def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
@@ -183,27 +233,22 @@ def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
     return frame[:6] + _lz4_checksum(frame[:6]) + frame[7:]
 
 
-def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes:
+def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes | bytearray:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
-    inflated_bytes = 0
-    chunk_bytes = max(65536, 4 * len(data))
+    inflated = _Inflated(max_bytes)
+    chunk_bytes = min(max(65536, 4 * len(data)), _CHUNK_BYTES)
     rest = _check_lz4_header(data, magic)
     try:
         while not decompressor.eof:
-            part = decompressor.decompress(rest, min(chunk_bytes, max_bytes - inflated_bytes + 1))
+            inflated.add(decompressor.decompress(rest, min(chunk_bytes, inflated.left_bytes + 1)))
             rest = b""
-            parts.append(part)
-            inflated_bytes += len(part)
-            if inflated_bytes > max_bytes:
-                raise _too_large(max_bytes)
             if decompressor.needs_input and not decompressor.eof:
                 raise CorruptRecordError("lz4: the frame is cut short")
     except (RuntimeError, ValueError) as error:
         raise CorruptRecordError(f"lz4: {error}") from error
-    return b"".join(parts)
+    return inflated.whole()
 
 
 def _check_lz4_header(data: bytes, magic: int) -> bytes:
@@ -244,29 +289,28 @@ def _rotate_left(value: int, count: int) -> int:
     return (value << count | value >> (32 - count)) & 0xFFFFFFFF
 
 
-def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
+def _decompress_zstd(data: bytes, max_bytes: int) -> bytes | bytearray:
     import zstandard
 
-    inflate = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompress
-    parts: list[bytes] = []
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+    inflated = _Inflated(max_bytes)
     position = 0
-    while position < len(data) or not parts:
+    for _ in range(MAX_PARTS):
         end, most_bytes, is_exact = _zstd_frame_bounds(data, position)
-        if is_exact and most_bytes > max_bytes:
+        left_bytes = inflated.left_bytes
+        if is_exact and most_bytes > left_bytes:
             raise _too_large(max_bytes)
         if most_bytes > 0:
             try:
-                part = inflate(data[position:end], max_output_size=min(most_bytes, max_bytes))
+                inflated.add(decompressor.decompress(data[position:end], max_output_size=min(most_bytes, left_bytes)))
             except zstandard.ZstdError as error:
-                if most_bytes > max_bytes:
+                if most_bytes > left_bytes:
                     raise _too_large(max_bytes) from error
                 raise CorruptRecordError(f"zstd: {error}") from error
-            parts.append(part)
-            max_bytes -= len(part)
-        else:
-            parts.append(b"")
         position = end
-    return b"".join(parts) if len(parts) > 1 else parts[0]
+        if position >= len(data):
+            return inflated.whole()
+    raise CorruptRecordError(f"zstd: more than {MAX_PARTS} frames")
 
 
 def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
@@ -298,9 +342,12 @@ def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
 
 def _walk_zstd_blocks(data: bytes, position: int) -> tuple[int, int]:
     """Return (the position behind the last block, the most bytes that the blocks make)."""
-    most_bytes = 0
+    most_bytes = block_count = 0
     is_last = 0
     while not is_last:
+        block_count += 1
+        if block_count > MAX_ZSTD_BLOCKS:
+            raise CorruptRecordError(f"zstd: more than {MAX_ZSTD_BLOCKS} blocks")
         if position + 3 > len(data):
             raise CorruptRecordError("zstd: a frame is cut short")
         header = int.from_bytes(data[position : position + 3], "little")

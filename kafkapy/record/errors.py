@@ -3,7 +3,7 @@
 The codes are those of kafkapy.protocol.error_code, written as numbers because this package must stay light to import.
 """
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, KafkapyError
 
 CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10
@@ -41,3 +41,10 @@ class InvalidRecordsError(RecordsError):
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors if record_errors is not None else []
+
+
+class TooHeavyError(KafkapyError):
+    """Not a failure: checking the batch would keep the event loop for too long, so a worker is to do it.
+
+    Raised before anything of the batch was changed.
+    """

@@ -4,8 +4,12 @@
 ValueError for too many bytes: callers, who know what they were reading, turn both into their error.
 """
 
+from typing import TypeAlias
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+Payload: TypeAlias = bytes | bytearray
+
+
+def read_varint(data: Payload, position: int) -> tuple[int, int]:
     """Read a zigzag int32. Bits beyond the 32nd are dropped, as Kafka does."""
     value = data[position]
     position += 1
@@ -20,7 +24,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: Payload, position: int) -> tuple[int, int]:
     """Read a zigzag int64. Bits beyond the 64th are dropped, as Kafka does."""
     value = data[position]
     position += 1
@@ -35,7 +39,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def _read_unsigned(data: bytes, position: int, value: int, last_shift: int) -> tuple[int, int]:
+def _read_unsigned(data: Payload, position: int, value: int, last_shift: int) -> tuple[int, int]:
     for shift in range(7, last_shift + 1, 7):
         byte = data[position]
         position += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkapy.record.errors import InvalidRecordsError
-from kafkapy.record.varint import read_varint, read_varlong
+from kafkapy.record.varint import Payload, read_varint, read_varlong
 
 
 class Walk(NamedTuple):
@@ -29,13 +29,20 @@ class Walk(NamedTuple):
     """Whether the offset deltas are 0, 1, 2, ..."""
 
 
-def walk_records(payload: bytes, record_count: int) -> Walk:
-    """Walk the records of an uncompressed payload. Raises InvalidRecordsError unless it holds record_count, no more."""
+def walk_records(payload: Payload, record_count: int, pause: Callable[[], None] | None = None) -> Walk:
+    """Walk the records of an uncompressed payload. Raises InvalidRecordsError unless it holds record_count, no more.
+
+    pause() is called after every few thousand records, so that a worker can let other threads run.
+    """
     try:
-        walk = _walk_fast(payload, record_count)
+        walk = _walk_fast(payload, record_count, pause)
     except (IndexError, InvalidRecordsError):  # it may have lost its way in a shape that it does not know
         walk = None
-    return walk if walk is not None else _walk_with_care(payload, record_count)
+    return walk if walk is not None else _walk_with_care(payload, record_count, pause)
+
+
+_PAUSE_AFTER = 2048
+"""Records between two pauses: half a millisecond, two where they are walked with care."""
 
 
 _WRONG = 1 << 40
@@ -49,7 +56,7 @@ _SECOND_OF_TWO = [byte << 6 if 0 < byte < 0x80 else _WRONG for byte in range(256
 """By the two bytes of a longer length, the same as a sum."""
 
 
-def _walk_fast(data: bytes, record_count: int) -> Walk | None:
+def _walk_fast(data: Payload, record_count: int, pause: Callable[[], None] | None = None) -> Walk | None:
     """Walk records of the usual shape; None or an error where one has another, good or bad.
 
     On CPython 3.11 a subscript costs 15 ns and shifting a varint together 35, so lengths come out of tables, the
@@ -59,10 +66,13 @@ def _walk_fast(data: bytes, record_count: int) -> Walk | None:
     odd ones are negative.
     """
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
-    position = null_keys = index_of_max = first_index = 0
+    position = null_keys = index_of_max = first_index = pause_at = 0
     last_raw = max_raw = min_raw = -1
     shape_tries = 2 if record_count >= _LEAST_RUN else 0
     while first_index < record_count:
+        if pause is not None and first_index >= pause_at:
+            pause_at += _PAUSE_AFTER
+            pause()
         if shape_tries:
             in_this_round = min(record_count - first_index, _MOST_IN_RUN if first_index else 64)
             try:
@@ -167,7 +177,7 @@ _OFFSET_HIGH = b"".join(64 * bytes((high,)) for high in range(128))
 """By an offset delta below 8192: the first byte of its varint, and the second (from 64 on)."""
 
 
-def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[int, int, int, int] | None:
+def _same_shape(data: Payload, start: int, count: int, first_index: int) -> tuple[int, int, int, int] | None:
     """Check `count` records from index first_index on, which share their structure but for timestamp and offset.
 
     Returns (where they end, how many keys are null, the largest timestamp delta as zigzag, its index), None where they
@@ -207,7 +217,7 @@ def _same_shape(data: bytes, start: int, count: int, first_index: int) -> tuple[
     return start + stride * count, count if key_length < 0 else 0, times[0], times[1]
 
 
-def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
+def _latest_of_run(data: Payload, at: int, time_bytes: int, span: int, stride: int) -> tuple[int, int] | None:
     """Return (the largest timestamp delta as zigzag, its index), None where one is negative or of another length."""
     first = data[at : at + span : stride]
     if first.translate(None, _EVEN_BYTES):
@@ -225,13 +235,13 @@ def _latest_of_run(data: bytes, at: int, time_bytes: int, span: int, stride: int
     return latest, raws.index(latest)
 
 
-def _raw_timestamp(data: bytes, position: int) -> tuple[int, int]:
+def _raw_timestamp(data: Payload, position: int) -> tuple[int, int]:
     """Return a timestamp delta as it is written (zigzag) and the position of its last byte."""
     delta, end = _read(read_varlong, data, position)
     return (delta << 1 if delta >= 0 else (-delta << 1) - 1), end - 1
 
 
-def _skip_headers(data: bytes, position: int) -> int:
+def _skip_headers(data: Payload, position: int) -> int:
     """Return the position behind a header count and its headers. Lengths of one byte, not null, are the fast case."""
     count, position = _read(read_varint, data, position)
     if not 0 <= count <= len(data) - position:
@@ -254,11 +264,13 @@ def _skip_headers(data: bytes, position: int) -> int:
     return position
 
 
-def _walk_with_care(data: bytes, record_count: int) -> Walk:
+def _walk_with_care(data: Payload, record_count: int, pause: Callable[[], None] | None = None) -> Walk:
     position = null_keys = index_of_max = 0
     deltas: list[int] = []
     is_sequential = True
     for index in range(record_count):
+        if pause is not None and not index % _PAUSE_AFTER:
+            pause()
         timestamp_delta, offset_delta, has_key, position = _walk_one(data, position, index)
         if not deltas:
             deltas = [timestamp_delta, timestamp_delta]
@@ -275,7 +287,7 @@ def _walk_with_care(data: bytes, record_count: int) -> Walk:
     return Walk(most, index_of_max, min(least, 0), null_keys, is_sequential)
 
 
-def _walk_one(data: bytes, start: int, index: int) -> tuple[int, int, bool, int]:
+def _walk_one(data: Payload, start: int, index: int) -> tuple[int, int, bool, int]:
     """Return (timestamp delta, offset delta, whether there is a key, where the record ends)."""
     length, body = _read(read_varint, data, start)
     end = body + length
@@ -295,7 +307,7 @@ def _walk_one(data: bytes, start: int, index: int) -> tuple[int, int, bool, int]
     return timestamp_delta, offset_delta, key_length >= 0, end
 
 
-def _read(read: Callable[[bytes, int], tuple[int, int]], data: bytes, position: int) -> tuple[int, int]:
+def _read(read: Callable[[Payload, int], tuple[int, int]], data: Payload, position: int) -> tuple[int, int]:
     try:
         return read(data, position)
     except IndexError as error:

@@ -8,7 +8,9 @@ from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
+    from kafkapy.record.append_rules import ValidatedRecords
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.errors import NeedsWorker
 
 REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -16,10 +18,11 @@ REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 class PartitionAppend:
     """Records for one partition, and the part of the answer that their fate is written to.
 
-    required_offset: where the append ended, -1 where it failed or has not been made.
+    required_offset: where the append ended, -1 where it failed or has not been made. needed: what a worker has to do
+    before it can be made; checked: what that brought.
     """
 
-    __slots__ = ("partition", "records", "required_offset", "response")
+    __slots__ = ("checked", "needed", "partition", "records", "required_offset", "response")
 
     def __init__(
         self,
@@ -31,6 +34,8 @@ class PartitionAppend:
         self.records = records
         self.response = response
         self.required_offset = -1
+        self.needed: NeedsWorker | None = None
+        self.checked: ValidatedRecords | None = None
 
     def is_settled(self) -> bool:
         """Return whether the answer stands: it failed, or the replicas have it (or never will, which is an error)."""

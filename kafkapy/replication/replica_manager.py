@@ -23,6 +23,7 @@ from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
 from kafkapy.replication.hosted import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role
 from kafkapy.seams import Clock
+from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
@@ -127,14 +128,16 @@ class ReplicaManager:
     ) -> bool:
         """Append to the partitions led here, filling in each one's response.
 
-        Returns whether the responses stand; with acks=-1 they may have to `wait_for_replicas`.
+        Returns whether the responses stand. Else some appends have work `needed` of a worker: once that is `checked`,
+        they come here again; or, with acks=-1, they have to `wait_for_replicas`.
         """
         now_ms = self._clock.wall_ms()
-        for append in appends:
-            self._append(append, required_acks, origin, now_ms)
-        if required_acks != ALL_ACKS:
-            return True
         is_done = True
+        for append in appends:
+            if self._append(append, required_acks, origin, now_ms):
+                is_done = False
+        if required_acks != ALL_ACKS:
+            return is_done
         for append in appends:
             if not append.is_settled():
                 is_done = False
@@ -157,24 +160,31 @@ class ReplicaManager:
         now_ms = self._clock.monotonic_ms()
         self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
-    def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> None:
+    def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> bool:
+        """Return whether a worker is needed first."""
         partition, response = append.partition, append.response
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
             _refuse(response, partition.check_leader() or KAFKA_STORAGE_ERROR, None)
-            return
+            return False
         if required_acks == ALL_ACKS and partition.is_under_min_isr:
             response.log_start_offset = log.log_start_offset
             message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
             _refuse(response, NOT_ENOUGH_REPLICAS, message)
-            return
+            return False
         try:
-            result = log.append_as_leader(
-                append.records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
-            )
+            if append.checked is None:
+                result = log.append_as_leader(
+                    append.records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
+                )
+            else:
+                result = log.append_checked(append.checked, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        except NeedsWorker as needed:
+            append.needed = needed
+            return True
         except (ApiError, StorageError, AssertionError) as error:
-            self._refuse_append(append, error)
-            return
+            self.refuse_append(append, error)
+            return False
         response.base_offset = result.first_offset
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
@@ -183,8 +193,10 @@ class ReplicaManager:
             self.complete_waiting(partition)
         elif self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
+        return False
 
-    def _refuse_append(self, append: PartitionAppend, error: Exception) -> None:
+    def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
+        """Answer an append that is not made: an ApiError, a StorageError, or a broken invariant."""
         partition, response = append.partition, append.response
         if isinstance(error, ApiError):
             if error.code not in CODES_WITHOUT_LOG_START and partition.log is not None:

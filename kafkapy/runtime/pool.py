@@ -2,11 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafkapy.seams import IoPool
 
 T = TypeVar("T")
+
+HEAVY_AT_ONCE: Final = 2
+"""How much heavy work is done at a time: each may take some hundred MB of memory, and a processor."""
+
+
+class HeavyWork:
+    """Work of the pool that is large enough to be bounded: HEAVY_AT_ONCE at a time, the others wait in their order."""
+
+    def __init__(self, io_pool: IoPool) -> None:
+        self._io_pool = io_pool
+        self._turns = asyncio.Semaphore(HEAVY_AT_ONCE)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run a call on a worker when its turn comes; return what it returns, or raise what it raises."""
+        async with self._turns:
+            return await run_in_pool(self._io_pool, call)
 
 
 async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:

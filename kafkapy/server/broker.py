@@ -50,6 +50,7 @@ from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_maintenance import LogMaintenance
+from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
@@ -356,6 +357,7 @@ class BrokerServer:
             clock=self._clock,
             random=self._random,
             io_pool=self._io_pool,
+            heavy_work=HeavyWork(self._io_pool),
             authorizer=AllowAll(),
             metadata=self._controller,
             controller=self._controller,

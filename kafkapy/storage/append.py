@@ -1,18 +1,27 @@
 """What an append is: its rules by topic and origin, its result, and what producer state takes of its batches."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
-from kafkapy.record.validate import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
+from kafkapy.record.validate import (
+    AppendOrigin,
+    BatchSpan,
+    ValidatedRecords,
+    ValidationRules,
+    validate_and_assign,
+)
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.producer_replay import read_marker
 from kafkapy.storage.producer_state import BatchMetadata, ProducerBatch
 from kafkapy.types import TopicPartition
 
 NO_TIMESTAMP: Final = -1
+GIVE_WAY_S: Final = 0.0001
+"""A worker's pause within long work in Python: a sleep of no length does not hand the interpreter over."""
 
 
 @dataclass(slots=True)
@@ -54,6 +63,18 @@ def _level(config: LogConfig) -> int | None:
         "zstd": config.compression_zstd_level,
     }
     return levels.get(config.compression_type)
+
+
+def check_apart(records: ReadableBuffer, rules: ValidationRules, now_ms: int) -> ValidatedRecords:
+    """Check a batch on a worker, before its place in the log is known. Blocks for long; raises as validate_and_assign.
+
+    The loop goes on meanwhile: inflating is done without the interpreter, and walking the records gives way to it.
+    """
+    return validate_and_assign(records, rules, next_offset=0, leader_epoch=0, now_ms=now_ms, pause=_give_way)
+
+
+def _give_way() -> None:
+    time.sleep(GIVE_WAY_S)
 
 
 def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendResult:

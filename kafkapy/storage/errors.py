@@ -5,10 +5,14 @@ import the codec.
 """
 
 import errno
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import KafkapyError
 from kafkapy.seams import File
+
+if TYPE_CHECKING:
+    from kafkapy.record.append_rules import ValidatedRecords
 
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT_MESSAGE: Final = 2
@@ -23,6 +27,17 @@ INVALID_RECORD: Final = 87
 INCONSISTENT_TOPIC_ID: Final = 103
 
 WARM_CHUNK_BYTES: Final = 1 << 20
+
+
+class NeedsWorker(KafkapyError):
+    """An append whose records take too long to check for the event loop: run `check` in the IoPool, append its result.
+
+    Not a failure. `check` raises what the append would have raised, and returns what Log.append_checked takes.
+    """
+
+    def __init__(self, check: "Callable[[], ValidatedRecords]") -> None:
+        super().__init__()
+        self.check = check
 
 
 class NeedsWarming(KafkapyError):

@@ -20,16 +20,25 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError, StorageError
-from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, validate_and_assign
+from kafkapy.record.errors import TooHeavyError
+from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
 from kafkapy.seams import Disk, ReadableBuffer
 from kafkapy.storage import checkpoint
-from kafkapy.storage.append import NO_TIMESTAMP, AppendResult, duplicate_result, producer_batches, rules_for
+from kafkapy.storage.append import (
+    NO_TIMESTAMP,
+    AppendResult,
+    check_apart,
+    duplicate_result,
+    producer_batches,
+    rules_for,
+)
 from kafkapy.storage.errors import (
     INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
     RECORD_LIST_TOO_LARGE,
     CheckpointError,
+    NeedsWorker,
 )
 from kafkapy.storage.flush import Flush
 from kafkapy.storage.local_log import LocalLog
@@ -246,13 +255,37 @@ class Log:
 
         verification: proof for the first batch of a transaction (`start_verification`). transaction_version: of the
         markers that a COORDINATOR writes. A duplicate of one of the producer's last batches appends nothing.
+        Raises NeedsWorker for a CLIENT's batch that takes long to check; then comes append_checked.
         """
         self.log_dir.check_online()
         self._now_ms = now_ms
-        validated = validate_and_assign(
-            records, self._rules[origin], next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
-        )
+        rules = self._rules[origin]
+        try:
+            validated = validate_and_assign(
+                records,
+                rules,
+                next_offset=self.log_end_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                is_on_loop=origin is AppendOrigin.CLIENT,
+            )
+        except TooHeavyError:
+            raise NeedsWorker(lambda: check_apart(records, rules, now_ms)) from None
         return self._append(validated, origin, now_ms, verification, transaction_version)
+
+    def append_checked(
+        self,
+        checked: ValidatedRecords,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        verification: VerificationGuard | None = None,
+    ) -> AppendResult:
+        """Append what NeedsWorker.check returned, as append_as_leader does."""
+        self.log_dir.check_online()
+        self._now_ms = now_ms
+        validated = place(checked, next_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        return self._append(validated, AppendOrigin.CLIENT, now_ms, verification, 0)
 
     def append_as_follower(self, records: ReadableBuffer, now_ms: int, *, leader_epoch: int = -1) -> AppendResult:
         """Write batches as the leader wrote them, offsets and epochs kept; a batch that is cut short is left out.

@@ -57,6 +57,23 @@ def test_console_producer_and_consumer(java_tool, bootstrap, topic):
     assert java_tool(f"{TOOLS}.GetOffsetShell", *asked, "--time", "earliest").strip() == f"{topic}:0:0"
 
 
+def test_transactions_command_describes_producers(java_tool, bootstrap, topic):
+    """The console producer is idempotent by default: it leaves a producer id behind."""
+    java_tool(f"{TOOLS}.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, stdin="one\ntwo\n")
+    described = java_tool(
+        f"{TOOLS}.TransactionsCommand", "--bootstrap-server", bootstrap, "describe-producers",
+        "--topic", topic, "--partition", "0",
+    )  # fmt: skip
+    heading, producer = described.strip().splitlines()
+    assert heading.split() == [
+        "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp",
+        "CurrentTransactionStartOffset",
+    ]  # fmt: skip
+    _, producer_epoch, coordinator_epoch, last_sequence, _, transaction = producer.split()
+    assert (producer_epoch, last_sequence, transaction) == ("0", "1", "None")
+    assert coordinator_epoch in ("-1", "0")
+
+
 def test_producer_performance(java_tool, bootstrap, topic):
     load = ["--topic", topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1"]
     said = java_tool(f"{TOOLS}.ProducerPerformance", "--bootstrap-server", bootstrap, *load)

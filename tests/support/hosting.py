@@ -19,6 +19,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.pool import HeavyWork
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.sim.disk import SimDisk
@@ -157,6 +158,7 @@ class Hosting:
             clock=self.clock,
             random=SeededRandom(),
             io_pool=self.io_pool,
+            heavy_work=HeavyWork(self.io_pool),
             authorizer=authorizer or Deny(),
             metadata=self.cluster,
             log_manager=self.log_manager,

@@ -1,7 +1,6 @@
 """What a leader takes, patches and refuses: the rules of Kafka's LogValidator and UnifiedLog."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from kafkapy.record.validate import (
     ValidationRules,
     check_as_is,
     validate_and_assign,
-    validate_produce_records,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -272,28 +270,3 @@ def test_old_messages_are_replicated() -> None:
     data = build_message_set([Record(100, NOW_MS, None, b"a"), Record(101, NOW_MS + 1, b"", b"b")], magic=1)
     result = check_as_is(data, replace(RULES, origin=AppendOrigin.REPLICATION), next_offset=100, leader_epoch=0)
     assert (result.first_offset, result.last_offset, result.max_timestamp) == (100, 101, NOW_MS + 1)
-
-
-@pytest.mark.parametrize(
-    ("data", "api_version", "code"),
-    [
-        (None, 9, 87),
-        (b"", 9, 87),
-        (GOOD[:60], 9, 87),
-        (GOOD + GOOD, 9, 87),
-        (build_message_set([Record(0, 1, None, b"")], magic=0), 3, 87),
-        (build_batch(RECORDS, compression=ZSTD), 6, 76),
-        (GOOD[:16] + b"\3" + GOOD[17:], 9, 2),
-        (GOOD[:8] + bytes(4) + GOOD[12:], 9, 2),
-    ],
-)
-def test_produce_refuses(data: Any, api_version: int, code: int) -> None:
-    with pytest.raises((InvalidRecordsError, CorruptRecordError)) as caught:
-        validate_produce_records(data, api_version)
-    assert caught.value.code == code
-
-
-def test_produce_takes_one_batch_and_zstd_from_version_7() -> None:
-    assert validate_produce_records(GOOD, 3).record_count == 3
-    assert validate_produce_records(GOOD + GOOD[:20], 3).record_count == 3
-    assert validate_produce_records(build_batch(RECORDS, compression=ZSTD), 7).attributes & 7 == ZSTD

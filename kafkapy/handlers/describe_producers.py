@@ -1,0 +1,69 @@
+"""DescribeProducers 0: the producers that a partition knows, with their open transactions. KIP-664.
+
+Any replica answers, not only the leader. READ on the topic. Transactions that hang are found by it.
+"""
+
+from collections.abc import Iterable
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.metadata.topics import invalid_topic_name_reason
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest
+from kafkapy.protocol.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kafkapy.replication.partition import Role
+from kafkapy.security.authorizer import AclOperation
+from kafkapy.storage.producer_entry import ProducerEntry
+
+
+async def handle(
+    services: Services, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    access = TopicAccess(services, context, AclOperation.READ)
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        error = _topic_error(services, access, topic.name)
+        partitions = [_describe(services, topic.name, index, error) for index in topic.partition_indexes]
+        response.topics.append(TopicResponse(topic.name, partitions))
+    return response
+
+
+def _topic_error(services: Services, access: TopicAccess, topic: str) -> ApiError | None:
+    reason = invalid_topic_name_reason(topic)
+    if reason is not None:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if not access.allows(topic):
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic not in services.metadata.image.topics.by_name:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return None
+
+
+def _describe(services: Services, topic: str, index: int, error: ApiError | None) -> PartitionResponse:
+    if error is not None:
+        return PartitionResponse(index, error.code, error.message)
+    partitions = services.replica_manager.partitions
+    partition = partitions.find(topic, index)
+    if partition is None:
+        return PartitionResponse(index, partitions.missing_code(topic, index))
+    if partition.role is Role.OFFLINE or partition.log is None:
+        return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return PartitionResponse(index, active_producers=list(_states(partition.log.active_producers())))
+
+
+def _states(producers: Iterable[ProducerEntry]) -> Iterable[ProducerState]:
+    for producer in producers:
+        yield ProducerState(
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.last_sequence,
+            producer.last_timestamp_ms,
+            producer.coordinator_epoch,
+            producer.transaction_first_offset,
+        )

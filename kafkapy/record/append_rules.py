@@ -1,0 +1,87 @@
+"""What an append to a log is: who makes it, what is demanded of its records, and what of them is told to the log."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from kafkapy.record.batch import CREATE_TIME
+from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE
+from kafkapy.seams import ReadableBuffer
+
+MAX_INT64 = (1 << 63) - 1
+
+
+class AppendOrigin(Enum):
+    """Who appends: what is checked depends on it."""
+
+    CLIENT = "client"
+    """A producer: everything is checked."""
+
+    COORDINATOR = "coordinator"
+    """A group or transaction coordinator: control records and sequence numbers are its own affair."""
+
+    RAFT_LEADER = "raft_leader"
+    """The quorum's leader, which has given offsets and epoch already: only size, CRC and order are checked."""
+
+    REPLICATION = "replication"
+    """A leader's log as a follower fetched it: CRC and order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRules:
+    """What a topic's config and the origin of an append demand of it."""
+
+    topic_partition: str = "?"
+    """For messages."""
+
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    is_compacted: bool = False
+    compression_type: str = "producer"
+    """As the topic key: "producer", "uncompressed" or a codec's name."""
+
+    compression_level: int | None = None
+    """The level of that codec, None for Kafka's default."""
+
+    timestamp_type: int = CREATE_TIME
+    timestamp_before_max_ms: int = MAX_INT64
+    timestamp_after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+
+    def target_codec(self, source_codec: int) -> int:
+        if self.compression_type == "producer":
+            return source_codec
+        return NONE if self.compression_type == "uncompressed" else NAMES.index(self.compression_type)
+
+
+class BatchSpan(NamedTuple):
+    """A batch that may be appended. `position` counts from the start of the joined `data` of its ValidatedRecords."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    is_control: bool
+    record_count: int
+    leader_epoch: int
+
+
+class ValidatedRecords(NamedTuple):
+    """Records ready to be appended, whole batches in order. `log_append_time_ms` is -1 unless the topic asks for it."""
+
+    data: list[ReadableBuffer]
+    batches: list[BatchSpan]
+    size_bytes: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    record_count: int
+    log_append_time_ms: int

@@ -1,0 +1,330 @@
+"""One batch as a leader takes it: its header and records checked, then patched or written anew. See validate.py."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from crc32c import crc32c
+
+from kafkapy.record.append_rules import MAX_INT64, AppendOrigin, BatchSpan, ValidationRules
+from kafkapy.record.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CREATE_TIME,
+    DELETE_HORIZON_FLAG,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Record,
+    RecordBatch,
+    last_sequence,
+)
+from kafkapy.record.builder import encode_records, seal
+from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, inflate
+from kafkapy.record.errors import (
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    CorruptRecordError,
+    InvalidRecordsError,
+    RecordTooLargeError,
+    TooHeavyError,
+)
+from kafkapy.record.varint import Payload, read_varint, read_varlong
+from kafkapy.record.walk import Walk, walk_records
+from kafkapy.seams import ReadableBuffer
+
+KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
+"""What a header that is patched keeps of its attributes; the bits that nobody uses stay where nothing is patched."""
+
+LIGHT_RECORDS: Final = 32_768
+LIGHT_BYTES: Final = 4 << 20
+LIGHT_COMPRESSED_BYTES: Final = 64 << 10
+LIGHT_INFLATED_BYTES: Final = 1 << 20
+LIGHT_RECOMPRESSED_BYTES: Final = 32 << 10
+LIGHT_ZSTD_LEVEL: Final = 9
+"""What the event loop may be asked to walk, inflate and compress: some milliseconds of work at most."""
+
+MOST_RECORD_ERRORS: Final = 10_000
+MOST_NAMED_RECORDS: Final = 1 << 20
+"""Records of a batch that are looked at one by one (to name those at fault, to number them anew): two seconds' work."""
+
+
+class LeaderBatch:
+    """One batch on its way into the log.
+
+    is_on_loop: raise TooHeavyError instead of what takes long, with nothing changed. pause() is called at times by what
+    does take long, for the sake of other threads.
+    """
+
+    __slots__ = (
+        "codec",
+        "header",
+        "is_append_time_claimed",
+        "is_on_loop",
+        "pause",
+        "payload",
+        "rules",
+        "target",
+        "view",
+    )
+
+    def __init__(
+        self,
+        rules: ValidationRules,
+        view: memoryview,
+        header: BatchHeader,
+        *,
+        is_on_loop: bool = False,
+        pause: Callable[[], None] | None = None,
+    ) -> None:
+        self.rules = rules
+        self.header = header
+        self.is_on_loop = is_on_loop
+        self.pause = pause
+        self.view = view[header.position : header.position + header.size_bytes]
+        self.codec = header.attributes & CODEC_MASK
+        is_kept = self.codec == NONE and header.attributes & CONTROL_FLAG  # control records stay as they are
+        self.target = NONE if is_kept else rules.target_codec(self.codec)
+        self.is_append_time_claimed = header.attributes & LOG_APPEND_TIME_FLAG != 0
+        """By a producer, which may not: all records then have the header's max timestamp, whatever they say."""
+        self.payload: Payload = b""
+
+    def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
+        """Return the batch as it will be stored, and its span."""
+        header = self.header
+        self._check_header()
+        self.payload = self._inflated()
+        walk = walk_records(self.payload, header.record_count, self.pause)
+        self._check_records(walk, now_ms)
+        if self.rules.timestamp_type == LOG_APPEND_TIME:
+            max_timestamp, index_of_max = now_ms, 0
+        else:
+            max_timestamp = max(header.base_timestamp + walk.max_timestamp_delta, NO_TIMESTAMP)
+            index_of_max = walk.index_of_max_timestamp
+            if self.is_append_time_claimed:
+                max_timestamp, index_of_max = header.max_timestamp, 0
+        batch = self._stored(walk, base_offset, leader_epoch, max_timestamp)
+        span = BatchSpan(
+            position, len(batch), base_offset, base_offset + header.record_count - 1, max_timestamp,
+            base_offset + index_of_max, header.producer_id, header.producer_epoch, header.base_sequence,
+            last_sequence(header), header.attributes & TRANSACTIONAL_FLAG != 0, header.attributes & CONTROL_FLAG != 0,
+            header.record_count, leader_epoch,
+        )  # fmt: skip
+        return batch, span
+
+    def _check_header(self) -> None:
+        header = self.header
+        where = self.rules.topic_partition
+        if header.magic != 2:
+            raise InvalidRecordsError(f"messages of magic {header.magic} for {where}: only magic 2 is appended")
+        count = header.record_count
+        if count <= 0 or count != header.last_offset - header.base_offset + 1:
+            raise InvalidRecordsError(
+                f"a batch for {where} that counts {count} records at offsets "
+                f"{header.base_offset} to {header.last_offset}"
+            )
+        if self.rules.origin is not AppendOrigin.CLIENT:
+            return
+        if header.attributes & CONTROL_FLAG:
+            raise InvalidRecordsError(f"control records from a client for {where}")
+        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+            raise InvalidRecordsError(
+                f"a batch for {where} of producer id {header.producer_id} with epoch {header.producer_epoch} "
+                f"and sequence {header.base_sequence}"
+            )
+
+    def _inflated(self) -> Payload:
+        payload = self.view[HEADER_BYTES:]
+        if self.codec == NONE:
+            return bytes(payload)
+        most_bytes = self.rules.max_decompressed_bytes
+        if self.is_on_loop:
+            if len(payload) > LIGHT_COMPRESSED_BYTES or _claimed_bytes(self.codec, payload) > LIGHT_INFLATED_BYTES:
+                raise TooHeavyError
+            most_bytes = min(most_bytes, LIGHT_INFLATED_BYTES)
+        try:
+            return inflate(self.codec, payload, 2, most_bytes)
+        except RecordTooLargeError:
+            if most_bytes < self.rules.max_decompressed_bytes:
+                raise TooHeavyError from None
+            raise
+        except CorruptRecordError as error:  # the CRC is right: sending the same again would not help
+            raise InvalidRecordsError(f"a batch for {self.rules.topic_partition}: {error.message}") from error
+
+    def _check_records(self, walk: Walk, now_ms: int) -> None:
+        rules = self.rules
+        base_timestamp = self.header.base_timestamp
+        has_null_keys = rules.is_compacted and walk.null_key_count > 0
+        if self.is_append_time_claimed:
+            has_wrong_times = True
+        elif rules.timestamp_type == LOG_APPEND_TIME:
+            has_wrong_times = False
+        else:
+            has_wrong_times = (
+                base_timestamp + walk.min_timestamp_delta < now_ms - rules.timestamp_before_max_ms
+                or base_timestamp + walk.max_timestamp_delta > _latest_ms(rules, now_ms)
+            )
+        if has_null_keys or has_wrong_times:
+            self._refuse_records(now_ms)
+        if not walk.has_sequential_offsets and self.target == self.codec:
+            raise InvalidRecordsError(f"offset deltas of a batch for {rules.topic_partition} do not count from 0 on")
+
+    def _refuse_records(self, now_ms: int) -> None:
+        """Raise with an error for each record at fault; Kafka names the timestamps where both kinds are found."""
+        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:  # they are read one by one
+            raise TooHeavyError
+        errors = list(islice(self._record_errors(now_ms), MOST_RECORD_ERRORS))
+        if not errors and self.header.record_count <= MOST_NAMED_RECORDS:
+            return  # only records without a timestamp were out of range
+        record_errors = [(index, message) for index, _, message in errors]
+        if any(code == INVALID_TIMESTAMP for _, code, _ in errors):
+            message = "One or more records have been rejected due to invalid timestamp"
+            raise InvalidRecordsError(message, code=INVALID_TIMESTAMP, record_errors=record_errors)
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in record_errors[:3])
+        raise InvalidRecordsError(
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            record_errors=record_errors,
+        )
+
+    def _record_errors(self, now_ms: int) -> Iterator[tuple[int, int, str]]:
+        """Yield (index, code, message)."""
+        rules = self.rules
+        earliest_ms, latest_ms = now_ms - rules.timestamp_before_max_ms, _latest_ms(rules, now_ms)
+        for index, record in enumerate(islice(self._records(), MOST_NAMED_RECORDS)):
+            timestamp_ms = record.timestamp_ms
+            if rules.is_compacted and record.key is None:
+                message = (
+                    f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"
+                )
+                yield index, INVALID_RECORD, message
+            elif rules.timestamp_type == CREATE_TIME and timestamp_ms != NO_TIMESTAMP:
+                if not earliest_ms <= timestamp_ms <= latest_ms:
+                    message = (
+                        f"Timestamp {timestamp_ms} of message with offset {record.offset} is out of range. "
+                        f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
+                    )
+                    yield index, INVALID_TIMESTAMP, message
+            elif self.is_append_time_claimed:
+                message = (
+                    f"Invalid timestamp type in message with offset {record.offset}. "
+                    "Producer should not set timestamp type to LogAppendTime."
+                )
+                yield index, INVALID_TIMESTAMP, message
+
+    def _records(self) -> Iterator[Record]:
+        """Yield the records, from the payload that is inflated already."""
+        header = self.header
+        attributes = header.attributes & ~CODEC_MASK
+        return RecordBatch(
+            self._with_header(
+                0, header.leader_epoch, attributes, header.base_timestamp, header.max_timestamp, self.payload
+            )
+        ).records()
+
+    def _with_header(
+        self,
+        base_offset: int,
+        leader_epoch: int,
+        attributes: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        payload: Payload,
+    ) -> bytes:
+        header = self.header
+        return seal(
+            BATCH_HEADER.pack(
+                base_offset, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload), leader_epoch, 2, 0, attributes,
+                header.last_offset - header.base_offset, base_timestamp, max_timestamp, header.producer_id,
+                header.producer_epoch, header.base_sequence, header.record_count,
+            ),
+            payload,
+        )  # fmt: skip
+
+    def _stored(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> ReadableBuffer:
+        """Return the batch as the log holds it: patched, or written anew where the codec is another."""
+        if self.target == self.codec:
+            return self._patched(base_offset, leader_epoch, max_timestamp)
+        base_timestamp, payload = self._rewritten(walk)
+        if self.is_on_loop and self._is_hard_to_compress(len(payload)):
+            raise TooHeavyError
+        if self.target == NONE and len(payload) > self.rules.max_message_bytes:
+            raise too_large(HEADER_BYTES + len(payload), self.rules)
+        batch = self._with_header(
+            base_offset,
+            leader_epoch,
+            self.header.attributes & TRANSACTIONAL_FLAG | self._time_flag | self.target,
+            base_timestamp,
+            max_timestamp,
+            compress(self.target, payload, self.rules.compression_level),
+        )
+        if len(batch) > self.rules.max_message_bytes:
+            raise too_large(len(batch), self.rules)
+        return batch
+
+    def _rewritten(self, walk: Walk) -> tuple[int, Payload]:
+        """Return (base timestamp, payload) as Kafka's builder has them: offsets from 0, times from the first record."""
+        base_timestamp = self.header.base_timestamp
+        if (
+            walk.has_sequential_offsets
+            and not self.is_append_time_claimed
+            and _first_timestamp_delta(self.payload) == 0
+        ):
+            return base_timestamp, self.payload
+        if self.header.record_count > MOST_NAMED_RECORDS:
+            raise InvalidRecordsError(
+                f"{self.header.record_count} records for {self.rules.topic_partition} to number anew"
+            )
+        if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
+            raise TooHeavyError
+        records = [(record.timestamp_ms, record.key, record.value, record.headers) for record in self._records()]
+        return records[0][0], encode_records(records, range(len(records)), records[0][0])
+
+    def _is_hard_to_compress(self, size_bytes: int) -> bool:
+        if self.target == NONE:
+            return False
+        level = self.rules.compression_level
+        return size_bytes > LIGHT_RECOMPRESSED_BYTES or (
+            self.target == ZSTD and level is not None and level > LIGHT_ZSTD_LEVEL
+        )
+
+    @property
+    def _time_flag(self) -> int:
+        return LOG_APPEND_TIME_FLAG if self.rules.timestamp_type == LOG_APPEND_TIME else 0
+
+    def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
+        view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
+        header = self.header
+        view[:8] = base_offset.to_bytes(8, "big")
+        view[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
+        if header.attributes & LOG_APPEND_TIME_FLAG != self._time_flag or max_timestamp != header.max_timestamp:
+            view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self._time_flag).to_bytes(2, "big")
+            view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)
+            view[17:21] = crc32c(view[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
+        return view
+
+
+def _claimed_bytes(codec: int, payload: memoryview) -> int:
+    """Return what gzip's trailer says that the bytes inflate to; the other codecs are asked by inflating."""
+    return int.from_bytes(payload[-4:], "little") if codec == GZIP else 0
+
+
+def too_large(size_bytes: int, rules: ValidationRules) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"a record batch of {size_bytes} bytes for {rules.topic_partition}, which takes {rules.max_message_bytes}"
+    )
+
+
+def _first_timestamp_delta(payload: Payload) -> int:
+    _, body = read_varint(payload, 0)
+    return read_varlong(payload, body + 1)[0]
+
+
+def _latest_ms(rules: ValidationRules, now_ms: int) -> int:
+    return min(now_ms + rules.timestamp_after_max_ms, MAX_INT64)
