@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.coordinator import GroupCoordinator
+    from kafkapy.runtime.log_dir_mover import LogDirMover
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
@@ -99,6 +100,7 @@ class Services:
     quorum: "Quorum"
     log_manager: "LogManager"
     replica_manager: "ReplicaManager"
+    log_dir_mover: "LogDirMover"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"

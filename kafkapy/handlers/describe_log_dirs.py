@@ -1,13 +1,13 @@
 """DescribeLogDirs 1-5: the log directories, how full they are, and the partitions in them with their sizes and lags.
 
-Null topics: all partitions. Partitions asked for that are not here are left out. Of the replicas here none is a future
-one (they appear while a replica moves between directories), and their lag is how far the log's end is behind the high
-watermark.
+Null topics: all partitions. Partitions asked for that are not here are left out. While a replica moves between
+directories it is told twice: a future one lags by what is still to be copied, any other by how far its end is behind
+the high watermark.
 
 v3  an error of the whole, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogDirFacts
 from kafkapy.types import TopicPartition
 
@@ -33,49 +34,43 @@ async def handle(
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    cordoned = services.config.log.cordoned_log_dirs
     return DescribeLogDirsResponse(
-        results=[
-            _describe(services, directory, wanted, is_cordoned=directory.path in cordoned or "*" in cordoned)
-            for directory in services.log_manager.describe_log_dirs()
-        ]
+        results=[_describe(services, directory, wanted) for directory in services.log_manager.describe_log_dirs()]
     )
 
 
-def _describe(
-    services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, *, is_cordoned: bool
-) -> DescribeLogDirsResult:
+def _describe(services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
     if directory.error_code:
         return DescribeLogDirsResult(error_code=directory.error_code, log_dir=directory.path)
-    sizes = directory.log_sizes
-    listed = sizes if wanted is None else sizes.keys() & wanted
+    described = [(log, False) for log in directory.logs] + [(log, True) for log in directory.future_logs]
+    listed = [each for each in described if wanted is None or each[0].topic_partition in wanted]
     return DescribeLogDirsResult(
         log_dir=directory.path,
-        topics=_topics(services, sorted(listed), sizes),
+        topics=_topics(services, sorted(listed, key=lambda each: each[0].topic_partition)),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
-        is_cordoned=is_cordoned,
+        is_cordoned=directory.is_cordoned,
     )
 
 
-def _topics(
-    services: Services, listed: Iterable[TopicPartition], sizes: Mapping[TopicPartition, int]
-) -> list[DescribeLogDirsTopic]:
+def _topics(services: Services, listed: Iterable[tuple[Log, bool]]) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for topic_partition in listed:
-        topic = topics.get(topic_partition.topic)
-        if topic is None:
-            topic = topics[topic_partition.topic] = DescribeLogDirsTopic(topic_partition.topic)
+    for log, is_future in listed:
+        name, number = log.topic_partition
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name))
         topic.partitions.append(
             DescribeLogDirsPartition(
-                partition_index=topic_partition.partition,
-                partition_size=sizes[topic_partition],
-                offset_lag=_lag(services, topic_partition),
+                partition_index=number,
+                partition_size=log.size_bytes,
+                offset_lag=_lag(services, log, is_future=is_future),
+                is_future_key=is_future,
             )
         )
     return list(topics.values())
 
 
-def _lag(services: Services, topic_partition: TopicPartition) -> int:
-    log = services.log_manager.get_log(topic_partition)
-    return UNKNOWN_LAG if log is None else max(log.high_watermark - log.log_end_offset, 0)
+def _lag(services: Services, log: Log, *, is_future: bool) -> int:
+    current = services.log_manager.get_log(log.topic_partition)
+    if current is None:
+        return UNKNOWN_LAG
+    return current.log_end_offset - log.log_end_offset if is_future else max(log.high_watermark - log.log_end_offset, 0)

@@ -54,6 +54,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(23, "offset_for_leader_epoch"),
         _row(32, "describe_configs"),
         _row(33, "alter_configs"),
+        _row(34, "alter_replica_log_dirs"),
         _row(35, "describe_log_dirs"),
         _row(37, "create_partitions"),
         _row(42, "delete_groups"),

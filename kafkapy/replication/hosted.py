@@ -39,8 +39,8 @@ class HostedPartitions:
         self._log_config = log_config
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
-        self._high_watermarks: dict[TopicPartition, int] | None = None
-        """As checkpointed by the run before; until a partition's log has taken its own over."""
+        self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
+        """As checkpointed by the run before, by directory; until a partition's log has taken its own over."""
 
     # -- finding --------------------------------------------------------------------------------------------------
 
@@ -157,13 +157,13 @@ class HostedPartitions:
             return None
         if log.config != config:
             log.update_config(config)
-        log.update_high_watermark(self._checkpointed_high_watermark(topic_partition))
+        log.update_high_watermark(self._checkpointed_high_watermark(log))
         return log
 
-    def _checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
+    def _checkpointed_high_watermark(self, log: Log) -> int:
         if self._high_watermarks is None:
-            self._high_watermarks = self._log_manager.read_high_watermarks()
-        return self._high_watermarks.pop(topic_partition, 0)
+            self._high_watermarks = self._log_manager.checkpoints.read_high_watermarks()
+        return self._high_watermarks.get(log.log_dir.path, {}).pop(log.topic_partition, 0)
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition
@@ -181,5 +181,6 @@ class HostedPartitions:
             return
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
         for partition in partitions.values():
-            if partition.log is not None and partition.log.config != config:
-                partition.log.update_config(config)
+            for log in (partition.log, self._log_manager.future_logs.get(partition.topic_partition)):
+                if log is not None and log.config != config:
+                    log.update_config(config)

@@ -156,6 +156,12 @@ class Partition(Generic[LogT]):
         self._move_to(Role.GONE)
         self._is_alone = False
 
+    def replace_log(self, log: LogT) -> None:
+        """Go on with a copy of the log: the replica has moved to another directory."""
+        assert self.log is not None, "a partition without a log has nothing to move"
+        assert log.log_end_offset == self.log.log_end_offset, f"{log} is no whole copy of {self.log}"
+        self.log = log
+
     def _become(self, role: Role, registration: PartitionRegistration) -> None:
         assert registration.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._move_to(role)

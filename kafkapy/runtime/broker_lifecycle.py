@@ -8,6 +8,7 @@ offset of its registration: what the controller tells incarnations apart by. Sou
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum, auto
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.brokers import registration_features
+from kafkapy.metadata.features import MV_4_3_IV0
+from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
-from kafkapy.types import Uuid
+from kafkapy.types import Uuid, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -35,6 +38,8 @@ SHUTDOWN_POLL_MS: Final = 20
 """How often to ask whether the leaderships have moved away."""
 SHUTDOWN_TIMEOUT_MS: Final = 5000
 """How long a controlled shutdown may take before the broker goes without leave."""
+MAX_TIMEOUT_S: Final = 24 * 3600.0
+"""The longest that a loop's timer is asked for."""
 RETRIED_ERRORS: Final = frozenset(
     (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 )
@@ -63,10 +68,13 @@ class BrokerLifecycle:
         directories: Sequence[Uuid],
         previous_broker_epoch: int = -1,
         applied_offset: Callable[[], int] | None = None,
+        cordoned_directories: Callable[[], Sequence[Uuid]] = tuple,
+        on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`endpoints`: what is advertised, by listener name. `previous_broker_epoch`: of the last clean stop, else -1.
 
         `applied_offset` says up to which metadata offset the broker has acted; as a rule that of the last image.
+        `on_fatal` is told when a failed directory could not be reported within log.dir.failure.timeout.ms.
         """
         self._controller = controller
         self._config = config
@@ -87,7 +95,13 @@ class BrokerLifecycle:
             previous_broker_epoch=previous_broker_epoch,
         )
         self._applied_offset = applied_offset or (lambda: controller.image.provenance.last_offset)
+        self._cordoned_directories = cordoned_directories
+        self._on_fatal = on_fatal
         self._offline_directories: list[Uuid] = []
+        self._reported_directories: set[Uuid] = set()
+        self._deadlines: list[asyncio.TimerHandle] = []
+        self._is_due = asyncio.Event()
+        """Set where there is something to tell before the next heartbeat is due."""
         self._heartbeats: asyncio.Task[None] | None = None
         self.state = LifecycleState.NOT_RUNNING
         self.broker_epoch = -1
@@ -144,23 +158,47 @@ class BrokerLifecycle:
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     def directory_failed(self, directory: Uuid) -> None:
-        """Tell the controller, with the next heartbeat, that a log directory went offline."""
-        if directory not in self._offline_directories:
-            self._offline_directories.append(directory)
+        """Tell the controller at once that a log directory went offline. To be called on the event loop.
+
+        A broker that cannot say so within log.dir.failure.timeout.ms must stop: it may still be taken for the leader of
+        what it lost.
+        """
+        if directory in self._offline_directories:
+            return
+        self._offline_directories.append(directory)
+        self._is_due.set()
+        timeout_s = self._config.log.log_dir_failure_timeout_ms / 1000
+        self._deadlines.append(
+            asyncio.get_running_loop().call_later(min(timeout_s, MAX_TIMEOUT_S), self._check_reported, directory)
+        )
+
+    def _check_reported(self, directory: Uuid) -> None:
+        if directory not in self._reported_directories and self._on_fatal is not None:
+            message = f"couldn't communicate offline log dir {uuid_to_string(directory)} with controllers"
+            self._on_fatal(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message))
+
+    def cordoned_changed(self) -> None:
+        """Tell the controller at once which directories are cordoned now."""
+        self._is_due.set()
 
     async def _leave(self) -> None:
         while not (await self._heartbeat()).should_shut_down:
             await asyncio.sleep(SHUTDOWN_POLL_MS / 1000)
 
     async def _stop_heartbeats(self) -> None:
+        for deadline in self._deadlines:
+            deadline.cancel()
         task, self._heartbeats = self._heartbeats, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def _send_heartbeats(self) -> None:
+        interval_s = self._config.quorum.broker_heartbeat_interval_ms / 1000
         while True:
-            await asyncio.sleep(self._config.quorum.broker_heartbeat_interval_ms / 1000)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_due.wait(), interval_s)
+            self._is_due.clear()
             try:
                 response = await self._heartbeat()
             except ApiError as error:
@@ -177,9 +215,17 @@ class BrokerLifecycle:
             want_fence=self.state is LifecycleState.REGISTERED,
             want_shut_down=self.state is LifecycleState.SHUTTING_DOWN,
             offline_log_dirs=list(self._offline_directories),
-            cordoned_log_dirs=[],
+            cordoned_log_dirs=self._cordoned(),
         )
-        return await self._controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
+        response = await self._controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
+        self._reported_directories.update(request.offline_log_dirs)
+        return response
+
+    def _cordoned(self) -> list[Uuid] | None:
+        """Return what to say of cordoned directories: None until the configuration is known, or where nobody asks."""
+        level = self._controller.image.features.levels.get(METADATA_VERSION, 0)
+        is_known = self.state is not LifecycleState.REGISTERED
+        return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None
 
     async def _ask_until_answered(self, ask: Callable[[], Awaitable[R]]) -> R:
         while True:

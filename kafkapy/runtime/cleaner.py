@@ -66,7 +66,7 @@ class LogCleaner:
         """Go to work, unless log.cleaner.enable is false."""
         if not self._settings().log_cleaner_enable:
             return
-        self._log_manager.read_cleaner_offsets()
+        self._log_manager.checkpoints.read_cleaner_offsets()
         logger.info("Starting the log cleaner")
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -129,7 +129,7 @@ class LogCleaner:
         return self.manager.choose(assessed)
 
     async def _write_checkpoints(self) -> None:
-        for write in self._log_manager.cleaner_offset_checkpoints():
+        for write in self._log_manager.checkpoints.cleaner_offsets():
             try:
                 await run_in_pool(self._io_pool, write.run)
             except StorageError as error:

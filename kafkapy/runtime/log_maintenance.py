@@ -14,8 +14,10 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
+    from kafkapy.storage.doomed_logs import Deletion
     from kafkapy.storage.flush import Flush
-    from kafkapy.storage.log_manager import CheckpointWrite, LogManager
+    from kafkapy.storage.log_checkpoints import CheckpointWrite
+    from kafkapy.storage.log_manager import DirectorySync, LogManager
 
 FLUSH_CHECK_MS: Final = 1000
 """How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""
@@ -41,14 +43,14 @@ class LogMaintenance:
         """What a worker is at. It is waited for at a stop: two must not write one file."""
 
     def start(self) -> None:
-        log, logs = self._config.log, self._log_manager
+        log, checkpoints = self._config.log, self._log_manager.checkpoints
         for period_ms, step in (
             (min(FLUSH_CHECK_MS, log.log_flush_scheduler_interval_ms), self.flush_due),
-            (log.log_flush_offset_checkpoint_interval_ms, lambda: self._write(logs.recovery_point_checkpoints)),
-            (log.log_flush_start_offset_checkpoint_interval_ms, lambda: self._write(logs.log_start_offset_checkpoints)),
+            (log.log_flush_offset_checkpoint_interval_ms, lambda: self._write(checkpoints.recovery_points)),
+            (log.log_flush_start_offset_checkpoint_interval_ms, lambda: self._write(checkpoints.log_start_offsets)),
             (
                 self._config.replication.replica_high_watermark_checkpoint_interval_ms,
-                lambda: self._write(logs.high_watermark_checkpoints),
+                lambda: self._write(checkpoints.high_watermarks),
             ),
             (log.log_retention_check_interval_ms, self.clean_up),
             (DELETION_CHECK_MS, self._delete_due),
@@ -73,7 +75,25 @@ class LogMaintenance:
                 await asyncio.sleep(0)
 
     async def _delete_due(self) -> None:
-        self._log_manager.delete_due(self._clock.wall_ms())
+        """Make renames durable, then delete the directories of logs whose delay has passed."""
+        for sync in self._log_manager.due_syncs():
+            await self._to_the_end(self._sync_names(sync))
+        for deletion in self._log_manager.due_deletions(self._clock.wall_ms()):
+            await self._to_the_end(self._delete(deletion))
+
+    async def _sync_names(self, sync: "DirectorySync") -> None:
+        try:
+            await run_in_pool(self._io_pool, sync.run)
+        except OSError as error:
+            sync.log_dir.failure(error, f"syncing the names in {sync.log_dir.path}")
+
+    async def _delete(self, deletion: "Deletion") -> None:
+        try:
+            await run_in_pool(self._io_pool, deletion.run)
+        except OSError as error:
+            deletion.log_dir.failure(error, f"deleting {deletion.path}")
+        else:
+            logger.info("Deleted the log in %s", deletion.path)
 
     async def _flush(self, flush: "Flush") -> None:
         try:

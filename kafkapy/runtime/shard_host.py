@@ -31,6 +31,7 @@ from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.log import Log
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -75,9 +76,7 @@ class ShardHost(TimerEntry):
         wheel: TimingWheel,
     ) -> None:
         super().__init__()
-        assert partition.log is not None
         self.partition = partition
-        self.log = partition.log
         self.leader_epoch = partition.leader_epoch
         self.shard = shard
         self.state = HostState.LOADING
@@ -89,6 +88,12 @@ class ShardHost(TimerEntry):
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
+
+    @property
+    def log(self) -> "Log":
+        """The partition's log, another one once the replica has moved to another log directory."""
+        assert self.partition.log is not None
+        return self.partition.log
 
     @property
     def is_led_here(self) -> bool:

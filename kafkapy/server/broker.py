@@ -27,7 +27,7 @@ from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.delta import MetadataDelta, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.record_serde import decode_record
-from kafkapy.metadata.registrations import Endpoint
+from kafkapy.metadata.registrations import Endpoint, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.controller_registration_request import (
     ControllerRegistrationRequest,
@@ -48,7 +48,9 @@ from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.coordinator import GroupCoordinator
+from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
@@ -59,10 +61,11 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
-from kafkapy.types import METADATA_PARTITION, ZERO_UUID
+from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -130,6 +133,7 @@ class BrokerServer:
         self._replica_manager.shutdown()
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
+        await self._mover.stop()
         await self._maintenance.stop()
         await self._cleaner.stop()
         self._expirer.stop()
@@ -145,10 +149,12 @@ class BrokerServer:
         self._io_pool = self._new_io_pool(self._loop, config.node.num_io_threads)
         undo.callback(self._io_pool.close)
         self._log_manager = self._new_log_manager()
-        self._log_manager.lock()
-        undo.callback(self._log_manager.unlock)
+        directories = self._log_manager.directories
+        directories.lock()
+        undo.callback(directories.unlock)
+        self._check_not_failed()
         self.cluster_id = self._check_identity()
-        self._previous_broker_epoch = self._log_manager.last_broker_epoch()
+        self._previous_broker_epoch = directories.last_broker_epoch()
         self._quorum = self._new_quorum()
         self._controller = self._new_controller()
         undo.push_async_callback(self._quorum.close)
@@ -156,13 +162,16 @@ class BrokerServer:
         self._controller.start()
         await self._register_controller()
         undo.push_async_callback(self._controller.close)
-        self._load_logs()
+        await self._load_logs()
         undo.callback(self._log_manager.close)
         self._check_not_failed()
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
         undo.push_async_callback(self._groups.close)
+        self._mover = self._new_mover()
+        undo.push_async_callback(self._mover.stop)
+        self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
         self._follow_metadata()
         self._reactor = self._new_reactor()
         undo.callback(self._reactor.close)
@@ -173,6 +182,7 @@ class BrokerServer:
         await self._lifecycle.register()
         await self._lifecycle.unfence()
         self._expirer.start()
+        self._mover.start()
         self._groups.start()
         self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
         self._maintenance.start()
@@ -196,9 +206,12 @@ class BrokerServer:
         )
 
     def _check_identity(self) -> str:
-        """Return the cluster id that all directories agree on. Raises ConfigError."""
-        metas = {directory.path: directory.meta for directory in self._log_manager.directories}
+        """Return the cluster id that all directories agree on, those offline aside. Raises ConfigError."""
+        metas = {directory.path: directory.meta for directory in self._log_manager.directories.live}
         for path, meta in metas.items():
+            if path != self.config.metadata_log_dir and self._disk.exists(f"{path}/{METADATA_PARTITION}"):
+                message = f"holds {METADATA_PARTITION}, but the metadata directory is {self.config.metadata_log_dir}"
+                raise ConfigError("metadata.log.dir", path, message)
             if meta is None:
                 message = "is not formatted: run `kafkapy storage format` first"
                 raise ConfigError("log.dirs", path, message)
@@ -228,7 +241,7 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             on_fatal=self._quorum_failed,
-            was_clean_shutdown=self._log_manager.take_clean_shutdown(config.metadata_log_dir),
+            was_clean_shutdown=self._log_manager.directories.take_clean_shutdown(config.metadata_log_dir),
         )
 
     def _new_controller(self) -> ControllerRuntime:
@@ -274,25 +287,34 @@ class BrokerServer:
             raise StorageError(self.config.metadata_log_dir, f"{path} is damaged: it holds no records")
         return records
 
-    def _load_logs(self) -> None:
-        topics = self._controller.image.topics.by_name
+    async def _load_logs(self) -> None:
         configs = self._controller.image.configs
-
-        def is_stray(log: Log) -> bool:
-            """Whether the metadata places no such partition here: its topic was deleted while the broker was down."""
-            topic = topics.get(log.topic_partition.topic)
-            if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
-                return True
-            partition = topic.partitions.get(log.topic_partition.partition)
-            return partition is None or self.node_id not in partition.replicas
-
         self._update_dynamic_config(self._controller.image)
-        self._log_manager.load_logs(
-            self._clock.wall_ms(),
+        self._log_manager.directories.cordon(self._dynamic_config.current.log.cordoned_log_dirs)
+        loading = LogLoading(
+            self._log_manager,
+            now_ms=self._clock.wall_ms(),
+            clock_ms=self._clock.monotonic_ms,
             config_for=lambda topic: self._dynamic_config.log_config(configs.of(RESOURCE_TOPIC, topic)),
-            is_stray=is_stray,
-            on_progress=_log_progress,
+            is_stray=lambda log: self._registration_of(log) is None,
+            assigned_directory=self._assigned_directory,
         )
+        for item in loading.plan():
+            loading.load(item)
+            await asyncio.sleep(0)
+        loading.finish()
+
+    def _registration_of(self, log: Log) -> PartitionRegistration | None:
+        """Return what the metadata says of a log's partition; None where it places no such partition here."""
+        topic = self._controller.image.topics.by_name.get(log.topic_partition.topic)
+        if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
+            return None
+        partition = topic.partitions.get(log.topic_partition.partition)
+        return partition if partition is not None and self.node_id in partition.replicas else None
+
+    def _assigned_directory(self, log: Log) -> Uuid | None:
+        registration = self._registration_of(log)
+        return registration.directory_of(self.node_id) if registration is not None else None
 
     def _new_replica_manager(self) -> ReplicaManager:
         self._wheel = wheel = TimingWheel(start_ms=self._clock.monotonic_ms())
@@ -330,6 +352,7 @@ class BrokerServer:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._update_dynamic_config(image)
         self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+        self._mover.apply_delta(delta, image)
         self._groups.apply_delta(delta, image)
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
@@ -344,6 +367,8 @@ class BrokerServer:
         num.network.threads is taken but changes nothing: processors share one thread, so their number is of no weight.
         """
         self._reactor.update_connection_limits(reactor_limits(config))
+        self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
+        self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
 
     def _new_reactor(self) -> Reactor:
@@ -364,6 +389,7 @@ class BrokerServer:
             quorum=self._quorum,
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,
+            log_dir_mover=self._mover,
             fetch_sessions=FetchSessionCache(
                 self.config.node.max_incremental_fetch_session_cache_slots,
                 new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),
@@ -373,6 +399,16 @@ class BrokerServer:
         )
         limits = reactor_limits(self.config)
         return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)
+
+    def _new_mover(self) -> LogDirMover:
+        return LogDirMover(
+            self._replica_manager,
+            DirectoryAssignments(self._controller, self.node_id, lambda: self._lifecycle.broker_epoch),
+            node_id=self.node_id,
+            settings=lambda: self._dynamic_config.current,
+            clock=self._clock,
+            io_pool=self._io_pool,
+        )
 
     def _new_cleaner(self) -> LogCleaner:
         return LogCleaner(
@@ -414,10 +450,12 @@ class BrokerServer:
             endpoints={each.listener: self._advertised(each) for each in self.config.advertised_listeners},
             directories=[
                 directory.directory_id
-                for directory in self._log_manager.live_directories
+                for directory in self._log_manager.directories.live
                 if directory.directory_id is not None
             ],
             previous_broker_epoch=self._previous_broker_epoch,
+            cordoned_directories=lambda: self._log_manager.directories.cordoned_ids,
+            on_fatal=self._fail,
         )
 
     def _advertised(self, endpoint: ConfigEndpoint) -> Endpoint:
@@ -431,8 +469,12 @@ class BrokerServer:
         """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
         for act in self._on_directory_failed:
             act(path)
-        if path == self.config.metadata_log_dir or not self._log_manager.live_directories:
-            self._fail(StorageError(path, "the node cannot go on without it"))
+        directories = self._log_manager.directories
+        reason = next(each.state.offline_reason for each in directories if each.path == path)
+        if path == self.config.metadata_log_dir:
+            self._fail(StorageError(path, f"the metadata log dir has failed: {reason}"))
+        elif not directories.live:
+            self._fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
 
     def _tell_of_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:
@@ -465,7 +507,3 @@ def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":
     from kafkapy.reactor.helper import SubprocessHelper  # most brokers never have one
 
     return SubprocessHelper(loop)
-
-
-def _log_progress(path: str, loaded: int, total: int) -> None:
-    logger.info("Loaded %d of %d logs in %s", loaded, total, path)

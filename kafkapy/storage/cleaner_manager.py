@@ -92,10 +92,14 @@ class CleanerManager:
         return {each: reason for each, (log, reason) in self._set_aside.items() if logs.get(each) is log}
 
     def compacted_logs(self) -> list[Log]:
-        """Return the logs that are to be looked at."""
+        """Return the logs that are to be looked at; one that moves to another directory waits until it is there."""
         aside = self.uncleanable
-        logs = self._log_manager.logs.items()
-        return [log for each, log in logs if log.config.is_compacted and each not in aside and not log.is_offline]
+        moving = self._log_manager.future_logs
+        return [
+            log
+            for each, log in self._log_manager.logs.items()
+            if log.config.is_compacted and each not in aside and each not in moving and not log.is_offline
+        ]
 
     # Choosing
 
@@ -161,6 +165,7 @@ class CleanerManager:
         log = cleaning.log
         return (
             self._log_manager.get_log(log.topic_partition) is log
+            and log.topic_partition not in self._log_manager.future_logs
             and not log.is_offline
             and log.config.is_compacted
             and log.directory == cleaning.plan.directory

@@ -42,10 +42,10 @@ class DoomedFiles:
                 self._disk.delete(doomed.snapshot_path)
         return self._waiting[0].due_ms if self._waiting else None
 
-    def delete_all(self) -> None:
-        """Delete what waits, now: the log itself goes."""
+    def let_go(self) -> None:
+        """Close what waits: the log itself goes, and its directory with all that is in it."""
         for doomed in self._waiting:
-            doomed.segment.delete()
+            doomed.segment.let_go()
         self._waiting.clear()
 
     def move(self, old_directory: str, new_directory: str) -> None:

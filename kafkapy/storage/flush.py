@@ -34,6 +34,9 @@ class Flush:
         self.generation = generation
         self.is_done = False
         self.has_no_room = False
+        self.directory = log.directory
+        self.has_lost_names = False
+        """Whether the directory was not there any more under its name: it was renamed meanwhile, with its log."""
         self._handles = handles
         self.others: list[Callable[[], None]] = []
         for handle in handles:
@@ -56,6 +59,7 @@ class Flush:
             for call in self.others:
                 call()
         except OSError as error:
+            self.has_lost_names = isinstance(error, FileNotFoundError)
             if error.errno in NO_SPACE:
                 self.has_no_room = True
                 raise ApiError(KAFKA_STORAGE_ERROR, f"{doing}: {error}") from error

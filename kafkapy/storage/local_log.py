@@ -180,6 +180,10 @@ class LocalLog:
         """Leave calls of other_syncs, which may be made twice, to the next flush."""
         self._postponed = [*calls, *self._postponed]
 
+    def forget_syncs(self, epochs: LeaderEpochs) -> None:
+        """What other_syncs last returned was not done: have it returned again."""
+        epochs.is_dirty = self.has_new_names = True
+
     def close_files(self) -> None:
         """Close the files as they are."""
         for segment in self.segments:
@@ -194,12 +198,11 @@ class LocalLog:
         self._doomed.move(self.directory, directory)
         self.snapshots.directory = self.directory = directory
 
-    def delete(self) -> None:
-        """Delete the directory and all in it; what is being sent stays readable until it is released."""
+    def let_go_of_files(self) -> None:
+        """Close the files of a log that somebody deletes; what is being sent stays readable until it is released."""
         for segment in self.segments:
-            segment.delete()
-        self._doomed.delete_all()
-        self._disk.delete_tree(self.directory)
+            segment.let_go()
+        self._doomed.let_go()
 
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:

@@ -111,6 +111,7 @@ class Log:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         was_clean_shutdown: bool = True,
+        is_recovered: bool = False,
         topic_id: Uuid | None = None,
         on_progress: Progress | None = None,
         files: OpenFiles | None = None,
@@ -120,9 +121,10 @@ class Log:
     ) -> "Log":
         """Open the log in `directory`, or make it; recover it unless the last stop was clean. Blocks.
 
-        log_start_offset and recovery_point are what the checkpoints say. files: the cache of open files that all logs
-        share, one of its own if not given; log_dir: likewise. jitter(n): a random int in [0, n) for
-        segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory holds another topic.
+        log_start_offset and recovery_point are what the checkpoints say; is_recovered: see LogLoader. files: the
+        cache of open files that all logs share, one of its own if not given; log_dir: likewise. jitter(n): a random
+        int in [0, n) for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory
+        holds another topic.
         """
         files = files if files is not None else OpenFiles(disk)
         log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
@@ -137,6 +139,7 @@ class Log:
                 log_start_offset=log_start_offset,
                 recovery_point=recovery_point,
                 was_clean_shutdown=was_clean_shutdown,
+                is_recovered=is_recovered,
                 new_producer_state=new_producer_state,
                 on_progress=on_progress,
             )
@@ -696,6 +699,9 @@ class Log:
         if flush.has_no_room:
             self._local.postpone(flush.others)
             return
+        if flush.has_lost_names and flush.directory != self.directory:
+            self._local.forget_syncs(self.leader_epochs)  # it was renamed under the flush; the next one does it all
+            return
         if not flush.is_done:
             self.log_dir.go_offline(f"flush of {self.topic_partition} failed")
             return
@@ -732,7 +738,16 @@ class Log:
         with self._failures("renaming the directory"):
             self._local.rename_directory(directory)
 
-    def delete(self) -> None:
-        """Delete the directory and all in it; what is being sent stays readable until it is released."""
-        with self._failures("deleting"):
-            self._local.delete()
+    def let_go_of_files(self) -> None:
+        """Close the files of a log that somebody deletes; what is being sent stays readable until it is released."""
+        self._local.let_go_of_files()
+
+    def take_over_from(self, other: "Log") -> None:
+        """Go on where another log of the partition ends, which this one is a copy of: with its offsets and epochs."""
+        assert self.log_end_offset == other.log_end_offset, f"{self} does not end where {other} does"
+        self.update_high_watermark(other.high_watermark)
+        self.maybe_increment_log_start_offset(min(other.log_start_offset, self.high_watermark))
+        latest = other.leader_epochs.entries[-1] if other.latest_epoch is not None else None
+        if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
+            self.assign_leader_epoch(*latest)  # an epoch in which nothing was written yet
+        self.clean_to = other.clean_to

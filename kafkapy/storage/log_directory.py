@@ -35,14 +35,15 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
     def lock(self) -> None:
-        """Take the directory for this process, making it where it is missing. Raises StorageError."""
-        try:
-            if not self._disk.exists(self.path):
-                self._disk.make_directory(self.path)
-                self._disk.sync_directory(self.path.rpartition("/")[0] or "/")
-            self._lock = self._disk.lock_directory(self.path)
-        except OSError as error:
-            raise StorageError(self.path, f"cannot be used: {error.strerror or error}") from error
+        """Take the directory for this process, making it where it is missing.
+
+        Raises OSError; StorageError where another process has it.
+        """
+        if not self._disk.exists(self.path):
+            logger.info("Log directory %s not found, creating it.", self.path)
+            self._disk.make_directory(self.path)
+            self._disk.sync_directory(self.path.rpartition("/")[0] or "/")
+        self._lock = self._disk.lock_directory(self.path)
         if self._lock is None:
             raise StorageError(self.path, "is locked: another Kafka or kafkapy process uses it (file .lock)")
 
@@ -53,13 +54,10 @@ class LogDirectory:
             lock.release()
 
     def read_meta(self) -> MetaProperties | None:
-        """Return what meta.properties says, None where there is none. Raises CheckpointError, StorageError."""
+        """Return what meta.properties says, None where there is none. Raises CheckpointError, OSError."""
         path = self.file(checkpoint.META_PROPERTIES_FILE)
-        try:
-            if self._disk.exists(path):
-                self.meta = checkpoint.decode_meta_properties(self._disk.read_file(path), path)
-        except OSError as error:
-            raise StorageError(self.path, f"reading meta.properties: {error}") from error
+        if self._disk.exists(path):
+            self.meta = checkpoint.decode_meta_properties(self._disk.read_file(path), path)
         return self.meta
 
     def write_meta(self, meta: MetaProperties) -> None:

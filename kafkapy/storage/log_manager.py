@@ -1,10 +1,13 @@
-"""All logs of a broker: loading at start, creating, deleting, checkpoints, retention, the clean stop.
+"""All logs of a broker: creating, moving between directories, deleting, flushing, retention, the clean stop.
 
-Life: `lock` -> (identity checks by the server) -> `load_logs` once the metadata tells the topics' configs -> service,
-with a driver that calls `flush_due`, `checkpoints`, `cleanup_steps` and `delete_due` in their periods -> `close`.
+Life: `directories.lock` -> (identity checks by the server) -> LogLoading once the metadata tells the topics' configs ->
+service, with a driver that calls `flush_due`, `checkpoints`, `cleanup_steps`, `due_syncs` and `due_deletions` in their
+periods -> `close`.
 
-The partition `__cluster_metadata-0` is the quorum's, which opens it itself. A directory whose name is no partition's is
-left alone with a warning, where Apache Kafka refuses to start (lost+found of a file system's root is such a one).
+A replica that moves has two logs: `logs` holds the one in service, `future_logs` the copy in another directory, called
+topic-N.<uuid>-future there, until `replace_by_future_log`. The partition `__cluster_metadata-0` is the quorum's, which
+opens it itself. A directory whose name is no partition's is left alone with a warning, where Apache Kafka refuses to
+start (lost+found of a file system's root is such a one).
 """
 
 import logging
@@ -14,22 +17,19 @@ from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.seams import Disk, Random
-from kafkapy.storage import checkpoint
+from kafkapy.seams import Disk, Random, failpoint
+from kafkapy.storage.doomed_logs import Deletion, DoomedLogs
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
-from kafkapy.storage.file_names import (
-    DELETE_DIRECTORY_SUFFIX,
-    STRAY_DIRECTORY_SUFFIX,
-    marked_directory,
-    parse_partition_directory,
-)
+from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.flush import Flush
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_checkpoints import LogCheckpoints
 from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.log_directories import LogDirectories
 from kafkapy.storage.log_directory import LogDirectory
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_state import ProducerState
-from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
+from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -42,27 +42,19 @@ class LogDirFacts:
     error_code: int = 0
     total_bytes: int = -1
     usable_bytes: int = -1
-    log_sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    is_cordoned: bool = False
+    logs: list[Log] = field(default_factory=list)
+    future_logs: list[Log] = field(default_factory=list)
 
 
-class CheckpointWrite(NamedTuple):
-    """A checkpoint file to be written. `run` syncs: for a worker. Raises as LogDirectory.write_offsets."""
+class DirectorySync(NamedTuple):
+    """The names in a log directory, to be made durable. `run` is for a worker; it raises OSError."""
 
-    directory: LogDirectory
-    name: str
-    offsets: Mapping[TopicPartition, int]
+    disk: Disk
+    log_dir: LogDirState
 
     def run(self) -> None:
-        self.directory.write_offsets(self.name, self.offsets)
-
-
-class _DoomedLog(NamedTuple):
-    """A directory that waits for its deletion. log: None where it was found so at the start, and never opened."""
-
-    log_dir: LogDirState
-    path: str
-    log: Log | None
-    due_ms: int
+        self.disk.sync_directory(self.log_dir.path)
 
 
 class LogManager:
@@ -81,65 +73,30 @@ class LogManager:
         on_directory_offline: Callable[[str], None] | None = None,
     ) -> None:
         """on_directory_offline(path) is called when a directory fails, with its logs already out of `logs`."""
+        self.disk = disk
         self.default_config = default_config
         self.logs: dict[TopicPartition, Log] = {}
+        self.future_logs: dict[TopicPartition, Log] = {}
         self.offline_logs: dict[TopicPartition, Log] = {}
         self.files = files if files is not None else OpenFiles(disk)
-        self.directories = [LogDirectory(disk, path, LogDirState(path, self._on_offline)) for path in log_dirs]
-        self._by_path = {directory.path: directory for directory in self.directories}
-        self._disk = disk
+        self.directories = LogDirectories(disk, log_dirs, random=random, on_offline=self._on_offline)
+        self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
+        self.doomed = DoomedLogs(disk)
+        self.producer_id_expiration_ms = producer_id_expiration_ms
         self._random = random
-        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._is_verification_enabled = is_verification_enabled
         self._on_directory_offline = on_directory_offline
-        self._doomed: list[_DoomedLog] = []
+        self._preferred_paths: dict[TopicPartition, str] = {}
+        self._lost_logs: list[Log] = []
+        self._renamed_in: list[LogDirState] = []
 
-    # Directories
-
-    def lock(self) -> None:
-        """Take all directories and read their identities.
-
-        Raises StorageError where one cannot be taken, CheckpointError where its meta.properties is damaged.
-        """
-        try:
-            for directory in self.directories:
-                directory.lock()
-                directory.read_meta()
-        except BaseException:
-            self.unlock()
-            raise
-
-    def unlock(self) -> None:
-        for directory in self.directories:
-            directory.unlock()
-
-    @property
-    def live_directories(self) -> list[LogDirectory]:
-        return [directory for directory in self.directories if not directory.state.is_offline]
-
-    @property
-    def offline_paths(self) -> list[str]:
-        return [directory.path for directory in self.directories if directory.state.is_offline]
+    def _all_logs(self) -> list[Log]:
+        return [*self.logs.values(), *self.future_logs.values()]
 
     def directory_of(self, log: Log) -> LogDirectory:
-        return self._by_path[log.log_dir.path]
-
-    def last_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean stop where all directories agree on it, else -1."""
-        epochs = {directory.last_broker_epoch() for directory in self.directories}
-        epoch = epochs.pop() if len(epochs) == 1 else None
-        return epoch if epoch is not None else -1
-
-    def take_clean_shutdown(self, path: str) -> bool:
-        """Return whether the last stop was clean in the directory `path`, and forget it in all of them.
-
-        The quorum writes to its directory before the logs are loaded, so it is taken before that. Raises StorageError.
-        """
-        try:
-            taken = {directory.path: directory.take_clean_shutdown() for directory in self.live_directories}
-        except OSError as error:
-            raise StorageError(path, f"reading the clean-shutdown file: {error}") from error
-        return taken.get(path, False)
+        directory = self.directories.at(log.log_dir.path)
+        assert directory is not None, f"{log} lies in none of log.dirs"
+        return directory
 
     def _on_offline(self, state: LogDirState) -> None:
         """Take the logs of a failed directory out of service; their files stay open, calls may be at work in them."""
@@ -147,120 +104,61 @@ class LogManager:
         for partition in failed:
             del self.logs[partition]
         self.offline_logs.update(failed)
+        future = [partition for partition, log in self.future_logs.items() if log.log_dir is state]
+        self._lost_logs += [self.future_logs.pop(partition) for partition in future]
+        logger.warning(
+            "Logs for partitions %s are offline and logs for future partitions %s are offline due to failure on log "
+            "directory %s",
+            ",".join(map(str, failed)), ",".join(map(str, future)), state.path,
+        )  # fmt: skip
         if self._on_directory_offline is not None:
             self._on_directory_offline(state.path)
-
-    # Loading
-
-    def load_logs(
-        self,
-        now_ms: int,
-        *,
-        config_for: Callable[[str], LogConfig] | None = None,
-        is_stray: Callable[[Log], bool] | None = None,
-        on_progress: Callable[[str, int, int], None] | None = None,
-    ) -> None:
-        """Load every partition directory. Blocks, for long after an unclean stop.
-
-        config_for(topic): its configuration; is_stray(log): whether the metadata no longer places it here, so that it
-        is moved aside; on_progress(log directory, logs loaded, logs there). A directory that fails goes offline.
-        """
-        for directory in self.live_directories:
-            try:
-                self._load_directory(directory, now_ms, config_for, is_stray, on_progress)
-                directory.is_loaded = True
-            except (OSError, StorageError, ApiError) as error:
-                directory.state.go_offline(f"loading: {error}")
-
-    def _load_directory(
-        self,
-        directory: LogDirectory,
-        now_ms: int,
-        config_for: Callable[[str], LogConfig] | None,
-        is_stray: Callable[[Log], bool] | None,
-        on_progress: Callable[[str, int, int], None] | None,
-    ) -> None:
-        names = self._partition_directories(directory)
-        is_clean = directory.take_clean_shutdown()
-        recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
-        start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
-        if is_clean:
-            logger.info(
-                "Skipping recovery of %d logs from %s since clean shutdown file was found", len(names), directory.path
-            )
-        else:
-            logger.info("Recovering %d logs from %s since no clean shutdown file was found", len(names), directory.path)
-        for done, (name, partition, marker) in enumerate(names, 1):
-            if marker == DELETE_DIRECTORY_SUFFIX:
-                self._doom(directory, name, now_ms)
-                continue
-            config = config_for(partition.topic) if config_for is not None else self.default_config
-            log = Log.open(
-                self._disk,
-                directory.file(name),
-                partition,
-                config,
-                now_ms=now_ms,
-                log_start_offset=start_offsets.get(partition, 0),
-                recovery_point=recovery_points.get(partition, 0),
-                was_clean_shutdown=is_clean,
-                files=self.files,
-                log_dir=directory.state,
-                new_producer_state=self._new_producer_state,
-                on_progress=self._log_recovery,
-                jitter=self._jitter,
-            )
-            self._take_loaded(log, is_stray)
-            if on_progress is not None:
-                on_progress(directory.path, done, len(names))
-
-    def _partition_directories(self, directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
-        """Return (name, partition, marker) of what is to be loaded."""
-        found = []
-        for name in self._disk.list_directory(directory.path):
-            if not self._disk.is_directory(directory.file(name)):
-                continue
-            parsed = parse_partition_directory(name)
-            if parsed is None:
-                logger.warning("Leaving %s in %s alone: it is no partition's directory", name, directory.path)
-            elif parsed[1] in ("", DELETE_DIRECTORY_SUFFIX) and parsed[0] != METADATA_PARTITION:
-                found.append((name, *parsed))
-        return found
-
-    def _doom(self, directory: LogDirectory, name: str, now_ms: int) -> None:
-        """Go on with a deletion that the last run began. What is in there was not made durable, so it is not read."""
-        due_ms = now_ms + self.default_config.file_delete_delay_ms
-        self._doomed.append(_DoomedLog(directory.state, directory.file(name), None, due_ms))
-
-    def _take_loaded(self, log: Log, is_stray: Callable[[Log], bool] | None) -> None:
-        partition = log.topic_partition
-        if is_stray is not None and is_stray(log):
-            self._move_aside(log, STRAY_DIRECTORY_SUFFIX)
-            logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
-        elif partition in self.logs:
-            other = self.logs[partition].directory
-            raise StorageError(
-                log.log_dir.path, f"{partition} is in {other} and in {log.directory}: one of them must be moved away"
-            )
-        else:
-            self.logs[partition] = log
-
-    def _log_recovery(self, partition: TopicPartition, done: int, total: int) -> None:
-        logger.info("Recovering %s: %d of %d unflushed segments read", partition, done, total)
-
-    def _new_producer_state(self) -> ProducerState:
-        return ProducerState(
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            is_verification_enabled=self._is_verification_enabled,
-        )
-
-    def _jitter(self, limit: int) -> int:
-        return self._random.randrange(0, limit)
 
     # Logs
 
     def get_log(self, topic_partition: TopicPartition) -> Log | None:
         return self.logs.get(topic_partition)
+
+    def open_log(
+        self,
+        directory: LogDirectory,
+        name: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        topic_id: Uuid | None = None,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        was_clean_shutdown: bool = True,
+        is_recovered: bool = False,
+    ) -> Log:
+        """Open or make the log in a directory's subdirectory `name`; it is in no table yet. Raises as Log.open."""
+        return Log.open(
+            self.disk,
+            directory.file(name),
+            topic_partition,
+            config,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            was_clean_shutdown=was_clean_shutdown,
+            is_recovered=is_recovered,
+            topic_id=topic_id,
+            files=self.files,
+            log_dir=directory.state,
+            new_producer_state=self._new_producer_state,
+            jitter=self._jitter,
+        )
+
+    def _new_producer_state(self) -> ProducerState:
+        return ProducerState(
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            is_verification_enabled=self._is_verification_enabled,
+        )
+
+    def _jitter(self, limit: int) -> int:
+        return self._random.randrange(0, limit)
 
     def get_or_create_log(
         self,
@@ -283,108 +181,166 @@ class LogManager:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
-        may_be_offline = topic_partition in self.offline_logs or (self.offline_paths and not is_new)
-        if may_be_offline or not self.live_directories:
+        may_be_offline = topic_partition in self.offline_logs or (self.directories.offline_paths and not is_new)
+        if may_be_offline or not self.directories.live:
             raise ApiError(KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
-        directory = self._directory_for_new_log(directory_id)
-        log = Log.open(
-            self._disk,
-            directory.file(str(topic_partition)),
-            topic_partition,
-            config,
-            now_ms=now_ms,
-            topic_id=topic_id,
-            files=self.files,
-            log_dir=directory.state,
-            new_producer_state=self._new_producer_state,
-            jitter=self._jitter,
-        )
+        log = self._create_log(topic_partition, topic_id, config, now_ms, directory_id)
+        self._preferred_paths.pop(topic_partition, None)
         self.logs[topic_partition] = log
         logger.info("Created log for partition %s in %s", topic_partition, log.directory)
         return log
 
-    def _directory_for_new_log(self, directory_id: Uuid | None) -> LogDirectory:
-        live = self.live_directories
-        if directory_id is not None:
-            for directory in live:
-                if directory.directory_id == directory_id:
-                    return directory
-        counts = dict.fromkeys((directory.path for directory in live), 0)
-        for log in self.logs.values():
-            counts[log.log_dir.path] += 1
-        return min(live, key=lambda directory: counts[directory.path])
+    def _create_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        now_ms: int,
+        directory_id: Uuid | None,
+    ) -> Log:
+        """Make a log in the best directory that takes it."""
+        failure: ApiError | StorageError | None = None
+        for directory in self._candidates(topic_partition, directory_id):
+            try:
+                name = str(topic_partition)
+                return self.open_log(directory, name, topic_partition, config, now_ms, topic_id=topic_id)
+            except StorageError as error:
+                failure = error
+            except ApiError as error:
+                if error.code != KAFKA_STORAGE_ERROR:
+                    raise
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _candidates(self, topic_partition: TopicPartition, directory_id: Uuid | None) -> list[LogDirectory]:
+        preferred = self.directories.at(self._preferred_paths.get(topic_partition, ""))
+        if preferred is None and directory_id is not None:
+            preferred = self.directories.with_id(directory_id)
+        if preferred is not None and not preferred.state.is_offline:
+            return [preferred]
+        return self.directories.for_new_log(log.log_dir.path for log in self._all_logs())
+
+    def prefer_path(self, topic_partition: TopicPartition, path: str) -> None:
+        """Make a log that is not here yet in this directory, when it comes."""
+        if topic_partition not in self.logs:
+            self._preferred_paths[topic_partition] = path
+
+    # Moving between directories
+
+    def create_future_log(
+        self, topic_partition: TopicPartition, directory: LogDirectory, topic_id: Uuid | None, now_ms: int
+    ) -> Log:
+        """Make an empty log beside the one in service, which is to take its place. Raises as get_or_create_log."""
+        current = self.logs[topic_partition]
+        assert current.log_dir is not directory.state, f"{topic_partition} lies in {directory.path} already"
+        if self.directories.offline_paths:
+            message = f"{topic_partition} may have a log in one of {', '.join(self.directories.offline_paths)}"
+            raise ApiError(KAFKA_STORAGE_ERROR, f"{message}, which are offline")
+        name = marked_directory(topic_partition, self._random.uuid(), FUTURE_DIRECTORY_SUFFIX)
+        log = self.open_log(directory, name, topic_partition, current.config, now_ms, topic_id=topic_id)
+        self.future_logs[topic_partition] = log
+        logger.info("Created log for partition %s in %s", topic_partition, log.directory)
+        return log
+
+    def replace_by_future_log(self, topic_partition: TopicPartition) -> Log:
+        """Let the future log take the place of the one in service, which the caller dooms then. Raises StorageError.
+
+        The caller has seen to it that the future one has all that the other has, durable as far as that was, and that
+        the controller knows the new directory: see log_loading for what a crash between the renames leaves.
+        """
+        current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
+        logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
+        failpoint("log_manager.move.before_rename")
+        self._rename(future, str(topic_partition))
+        failpoint("log_manager.move.after_rename")
+        if current is not None:
+            future.take_over_from(current)
+        del self.future_logs[topic_partition]
+        self.logs[topic_partition] = future
+        failpoint("log_manager.move.after_swap")
+        logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
+        return future
+
+    def delete_future_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
+        """Give up a move; return whether there was one. Raises StorageError."""
+        log = self.future_logs.pop(topic_partition, None)
+        if log is None:
+            return False
+        self.doom(log, now_ms)
+        return True
+
+    # Deleting
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Take a log out of service and rename its directory to -delete; return whether there was one.
+        """Take a log out of service and rename its directory to -delete, its future log's too.
 
-        The files go after file.delete.delay.ms, by `delete_due`. Raises StorageError.
+        Returns whether there was one. The files go after file.delete.delay.ms, by `due_deletions`. Raises StorageError.
         """
+        self._preferred_paths.pop(topic_partition, None)
+        self.delete_future_log(topic_partition, now_ms)
         log = self.logs.pop(topic_partition, None)
         if log is None:
             return False
-        delay_ms = log.config.file_delete_delay_ms
-        self._move_aside(log, DELETE_DIRECTORY_SUFFIX)
-        self._doomed.append(_DoomedLog(log.log_dir, log.directory, log, now_ms + delay_ms))
+        self.doom(log, now_ms)
         logger.info(
             "Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, log.directory
         )
         return True
 
-    def _move_aside(self, log: Log, marker: str) -> None:
-        log.rename_directory(f"{log.log_dir.path}/{marked_directory(log.topic_partition, self._random.uuid(), marker)}")
+    def doom(self, log: Log, now_ms: int) -> None:
+        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError."""
+        self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
+        self.doomed.add(log.log_dir, log.directory, log, now_ms + log.config.file_delete_delay_ms)
 
-    def delete_due(self, now_ms: int) -> int | None:
-        """Delete the directories whose delay has passed; return when the next is due, None where none waits."""
-        waiting = []
-        for doomed in self._doomed:
-            if doomed.due_ms > now_ms:
-                waiting.append(doomed)
-            elif not doomed.log_dir.is_offline:
-                self._delete(doomed)
-        self._doomed = waiting
-        return min((doomed.due_ms for doomed in waiting), default=None)
+    def move_aside(self, log: Log, marker: str) -> None:
+        self._rename(log, marked_directory(log.topic_partition, self._random.uuid(), marker))
 
-    def _delete(self, doomed: _DoomedLog) -> None:
-        if doomed.log is not None:
-            doomed.log.delete()
-        else:
-            try:
-                self._disk.delete_tree(doomed.path)
-            except OSError as error:
-                raise doomed.log_dir.failure(error, f"deleting {doomed.path}") from error
-        logger.info("Deleted the log in %s", doomed.path)
+    def _rename(self, log: Log, name: str) -> None:
+        log.rename_directory(f"{log.log_dir.path}/{name}")
+        if log.log_dir not in self._renamed_in:
+            self._renamed_in.append(log.log_dir)
 
-    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def due_syncs(self) -> list[DirectorySync]:
+        """Return the directories in which logs were renamed, in that order, to be synced by a worker."""
+        renamed_in, self._renamed_in = self._renamed_in, []
+        return [DirectorySync(self.disk, state) for state in renamed_in if not state.is_offline]
+
+    def due_deletions(self, now_ms: int) -> list[Deletion]:
+        """Return the directories whose delay has passed, to be deleted by a worker."""
+        return self.doomed.take_due(now_ms)
+
+    # Truncating
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool = False) -> None:
         """Truncate logs. Their recovery points are lowered on disk first: recovery trusts what lies below. Blocks."""
-        self._lower_recovery_points(offsets)
+        table = self.future_logs if is_future else self.logs
+        self._lower_recovery_points({table[partition]: offset for partition, offset in offsets.items()})
         for partition, offset in offsets.items():
-            self.logs[partition].truncate_to(offset)
+            table[partition].truncate_to(offset)
 
     def truncate_fully_and_start_at(
-        self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        log_start_offset: int | None = None,
+        *,
+        is_future: bool = False,
     ) -> None:
         """Empty a log, which goes on at `offset`; its recovery point is lowered first. Blocks."""
-        self._lower_recovery_points({topic_partition: 0})
-        self.logs[topic_partition].truncate_fully_and_start_at(offset, log_start_offset)
+        log = (self.future_logs if is_future else self.logs)[topic_partition]
+        self._lower_recovery_points({log: 0})
+        log.truncate_fully_and_start_at(offset, log_start_offset)
 
-    def _lower_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _lower_recovery_points(self, offsets: Mapping[Log, int]) -> None:
         """Write the recovery points of the directories concerned, where a log is about to be cut below its own."""
         paths = set()
-        for partition, offset in offsets.items():
-            log = self.logs[partition]
+        for log, offset in offsets.items():
             if offset < log.recovery_point:
                 log.recovery_point = offset
                 paths.add(log.log_dir.path)
-        for write in self.recovery_point_checkpoints():
-            if write.directory.path in paths:
-                self._run(write)
-
-    def _run(self, write: CheckpointWrite) -> None:
-        try:
-            write.run()
-        except StorageError as error:
-            write.directory.state.go_offline(error.message)
-            raise
+        writes = self.checkpoints.recovery_points() if paths else []
+        self.checkpoints.write_now(write for write in writes if write.directory.path in paths)
 
     # What a driver calls in its periods
 
@@ -393,70 +349,21 @@ class LogManager:
 
         Each is prepared as it is asked for, so other work may run between two.
         """
-        for log in list(self.logs.values()):
+        for log in self._all_logs():
             end_offset = _flush_end_offset(log, now_ms)
-            if end_offset is None or self.logs.get(log.topic_partition) is not log:
+            if end_offset is None or not self._is_in_service(log):
                 continue
             try:
                 yield log.prepare_flush(end_offset)
             except (ApiError, StorageError) as error:
                 logger.warning("%s is not flushed: %s", log.topic_partition, error)
 
-    def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
-        """Return the recovery-point-offset-checkpoint of each live directory, to be run in the pool."""
-        return self._checkpoints(checkpoint.RECOVERY_POINT_FILE, lambda log: log.recovery_point)
-
-    def log_start_offset_checkpoints(self) -> list[CheckpointWrite]:
-        """Return the log-start-offset-checkpoints: of logs that start inside a segment."""
-        return self._checkpoints(checkpoint.LOG_START_OFFSET_FILE, _log_start_offset_to_keep)
-
-    def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
-        """Return the replication-offset-checkpoints."""
-        return self._checkpoints(checkpoint.HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
-
-    def cleaner_offset_checkpoints(self) -> list[CheckpointWrite]:
-        """Return the cleaner-offset-checkpoints: up to where compacted logs are clean."""
-        return self._checkpoints(checkpoint.CLEANER_OFFSET_FILE, lambda log: log.clean_to)
-
-    def read_cleaner_offsets(self) -> None:
-        """Tell each log up to where it is clean, as it was last written."""
-        for directory in self.live_directories:
-            for partition, offset in directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE).items():
-                log = self.logs.get(partition)
-                if log is not None and log.log_dir is directory.state:
-                    log.clean_to = offset
-
-    def checkpoint(self) -> None:
-        """Write all checkpoints now. Blocks. Raises StorageError."""
-        for write in (
-            *self.recovery_point_checkpoints(),
-            *self.log_start_offset_checkpoints(),
-            *self.high_watermark_checkpoints(),
-        ):
-            self._run(write)
-
-    def _checkpoints(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
-        offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.live_directories}
-        for partition, log in self.logs.items():
-            offset = offset_of(log)
-            if offset is not None:
-                offsets[log.log_dir.path][partition] = offset
-        return [
-            CheckpointWrite(directory, name, offsets[directory.path])
-            for directory in self.live_directories
-            if directory.is_loaded
-        ]
-
-    def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks as they were last written, for partitions that are about to be led or followed."""
-        found: dict[TopicPartition, int] = {}
-        for directory in self.live_directories:
-            found.update(directory.read_offsets(checkpoint.HIGH_WATERMARK_FILE))
-        return found
+    def _is_in_service(self, log: Log) -> bool:
+        return log in (self.logs.get(log.topic_partition), self.future_logs.get(log.topic_partition))
 
     def cleanup_steps(self, now_ms: int) -> Iterator[int]:
         """Apply retention log by log, yielding the segments deleted: run a few steps at a time among other work."""
-        for log in list(self.logs.values()):
+        for log in self._all_logs():
             if log.is_offline:
                 continue
             deleted = log.delete_old_segments(now_ms)
@@ -464,26 +371,23 @@ class LogManager:
             log.remove_expired_producers(now_ms)
             yield deleted
 
-    def cleanup(self, now_ms: int) -> int:
-        """Apply retention to all logs and delete what is due; return the segments that were taken out."""
-        deleted = sum(self.cleanup_steps(now_ms))
-        self.delete_due(now_ms)
-        return deleted
-
     # Facts and the end
 
     def describe_log_dirs(self) -> list[LogDirFacts]:
-        """Return what DescribeLogDirs tells, sizes in bytes."""
+        """Return what DescribeLogDirs tells."""
         facts = {directory.path: LogDirFacts(directory.path) for directory in self.directories}
         for directory in self.directories:
             described = facts[directory.path]
             if directory.state.is_offline:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
-            described.total_bytes = self._disk.total_bytes(directory.path)
-            described.usable_bytes = self._disk.free_bytes(directory.path)
-        for partition, log in self.logs.items():
-            facts[log.log_dir.path].log_sizes[partition] = log.size_bytes
+            described.total_bytes = self.disk.total_bytes(directory.path)
+            described.usable_bytes = self.disk.free_bytes(directory.path)
+            described.is_cordoned = directory.path in self.directories.cordoned
+        for log in self.logs.values():
+            facts[log.log_dir.path].logs.append(log)
+        for log in self.future_logs.values():
+            facts[log.log_dir.path].future_logs.append(log)
         return list(facts.values())
 
     def close(self, broker_epoch: int = -1) -> None:
@@ -497,25 +401,16 @@ class LogManager:
                     self._close_directory(directory, broker_epoch)
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
-        for log in (*self.logs.values(), *self.offline_logs.values()):
+        for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.close_files()
-        for doomed in self._doomed:
-            if doomed.log is not None:
-                doomed.log.close_files()
-        self.unlock()
+        self.doomed.close_files()
+        self.directories.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for log in self.logs.values():
+        for log in self._all_logs():
             if log.log_dir is directory.state:
                 log.close()
-        for writes in (
-            self.recovery_point_checkpoints(),
-            self.log_start_offset_checkpoints(),
-            self.high_watermark_checkpoints(),
-        ):
-            for write in writes:
-                if write.directory is directory:
-                    write.run()
+        self.checkpoints.write_now(write for write in self.checkpoints.all_at_the_end() if write.directory is directory)
         directory.write_clean_shutdown(broker_epoch)
 
 
@@ -528,8 +423,3 @@ def _flush_end_offset(log: Log, now_ms: int) -> int | None:
         return log.log_end_offset
     rolled_offset = log.segments.active.base_offset
     return rolled_offset if log.recovery_point < rolled_offset else None
-
-
-def _log_start_offset_to_keep(log: Log) -> int | None:
-    """A log that starts where its first segment does needs no entry."""
-    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None

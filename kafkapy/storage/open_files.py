@@ -167,6 +167,10 @@ class FileHandle:
     def delete(self) -> None:
         """Unlink the file (a missing one is fine); its bytes stay readable for those who pinned it."""
         self._files.disk.delete(self.path)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the file of which somebody removes the name, now or once nobody has it pinned."""
         self._is_deleted = True
         if not self.pins:
             self.close()

@@ -76,8 +76,10 @@ class LogLoader:
         recovery_point: int,
         was_clean_shutdown: bool,
         new_producer_state: Callable[[], ProducerState],
+        is_recovered: bool = False,
         on_progress: Progress | None = None,
     ) -> None:
+        """is_recovered: log_recovery has put the files right, but made nothing durable."""
         self._files = files
         self._disk = files.disk
         self._directory = directory
@@ -86,7 +88,8 @@ class LogLoader:
         self._now_ms = now_ms
         self._start_checkpoint = log_start_offset
         self._recovery_point = recovery_point
-        self._was_clean = was_clean_shutdown
+        self._was_clean = was_clean_shutdown or is_recovered
+        self._is_durable = was_clean_shutdown
         self._new_producer_state = new_producer_state
         self._on_progress = on_progress
         self._segments = Segments()
@@ -111,7 +114,7 @@ class LogLoader:
         active = self._segments.active
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
-        is_flushed = self._was_clean and is_kept
+        is_flushed = self._was_clean and self._is_durable and is_kept
         recovery_point = end_offset if is_flushed else min(self._recovery_point, end_offset)
         start_offset = max(self._start_checkpoint, self._segments.first.base_offset)
         self._epochs.truncate_to(end_offset)

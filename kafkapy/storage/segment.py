@@ -397,6 +397,11 @@ class Segment:
         for handle in self.handles():
             handle.delete()
 
+    def let_go(self) -> None:
+        """Close the files, which somebody else deletes; one that is being sent stays readable until it is released."""
+        for handle in self.handles():
+            handle.let_go()
+
     def close(self) -> None:
         """Close the files as they are; the next touch opens them again."""
         for handle in self.handles():

@@ -20,6 +20,7 @@ from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.support.chance import SeededRandom
+from tests.support.logs import load_logs
 
 ARCHIVE = Path(__file__).parent / "kafka_data_dir_clean.tar.gz"
 LOG = TopicPartition("compacted", 0)
@@ -49,8 +50,8 @@ def remove(partition: Path, *base_offsets: int) -> None:
 def clean(data: Path, first_dirty_offset: int, now_ms: int) -> None:
     disk = SystemDisk()
     logs = LogManager(disk, [str(data)], COMPACT, random=SeededRandom(1), producer_id_expiration_ms=1 << 60)
-    logs.lock()
-    logs.load_logs(now_ms)
+    logs.directories.lock()
+    load_logs(logs, now_ms)
     log = logs.logs[LOG]
     log.update_high_watermark(log.log_end_offset)
     log.clean_to = first_dirty_offset

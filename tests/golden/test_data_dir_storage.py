@@ -22,6 +22,7 @@ from kafkapy.storage.producer_state import ProducerState, decode_snapshot
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string
 from tests.support.chance import SeededRandom
+from tests.support.logs import load_logs
 
 GOLDEN = Path(__file__).parent
 NOW_MS = 1795225200000
@@ -58,8 +59,8 @@ def started(directory: str) -> LogManager:
         random=SeededRandom(1),
         producer_id_expiration_ms=NEVER_EXPIRES_MS,
     )
-    manager.lock()
-    manager.load_logs(NOW_MS)
+    manager.directories.lock()
+    load_logs(manager, NOW_MS)
     for log in manager.logs.values():
         log.update_high_watermark(log.log_end_offset)
     return manager

@@ -21,6 +21,7 @@ from kafkapy.storage.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.sim.disk import Keep, SimCrash, SimDisk
 from tests.support.chance import SeededRandom
+from tests.support.logs import load_logs
 
 PARTITION = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
@@ -55,8 +56,8 @@ class Script:
         manager = LogManager(
             self.disk, ["/logs"], CONFIG, random=SeededRandom(1), files=OpenFiles(self.disk, capacity=3)
         )
-        manager.lock()
-        manager.load_logs(NOW_MS)
+        manager.directories.lock()
+        load_logs(manager, NOW_MS)
         return manager
 
     def run(self, step_count: int) -> None:
@@ -136,7 +137,7 @@ class Script:
         self.log.complete_flush(flush)
 
     def checkpoint(self) -> None:
-        self.manager.checkpoint()
+        self.manager.checkpoints.write_now(self.manager.checkpoints.all_at_the_end())
 
     def truncate(self) -> None:
         starts = [offset for offset in self.model.latest if offset > self.log.log_start_offset]

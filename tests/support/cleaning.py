@@ -15,7 +15,7 @@ from kafkapy.storage.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import NOW_MS
+from tests.support.logs import NOW_MS, load_logs
 
 PARTITION = TopicPartition("t", 0)
 COMPACTED: dict[str, Any] = {
@@ -43,9 +43,9 @@ class CompactedLogs:
     def start(self) -> None:
         """Load what is there, as a start of the broker does."""
         self.logs = LogManager(self.disk, ["/logs"], self.config, random=SeededRandom(1), is_verification_enabled=False)
-        self.logs.lock()
-        self.logs.load_logs(NOW_MS)
-        self.logs.read_cleaner_offsets()
+        self.logs.directories.lock()
+        load_logs(self.logs, NOW_MS)
+        self.logs.checkpoints.read_cleaner_offsets()
         self.cleaner = CleanerManager(self.logs, self.disk)
 
     @property
@@ -76,7 +76,7 @@ class CompactedLogs:
                 assert self.cleaner.swap_in(cleaning, progress.cleaned, now_ms)
                 self.log.sync_names()
         report = self.cleaner.finish(cleaning, cleaning_pass.facts(), 1000)
-        for write in self.logs.cleaner_offset_checkpoints():
+        for write in self.logs.checkpoints.cleaner_offsets():
             write.run()
         return report
 

@@ -27,6 +27,7 @@ from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
+from tests.support.logs import load_logs
 from tests.support.metadata_services import PROPERTIES, Deny
 
 NODE_ID = 1
@@ -72,8 +73,8 @@ class Hosting:
             random=SeededRandom(),
             on_directory_offline=lambda path: self.manager.handle_log_dir_failure(path),
         )
-        self.log_manager.lock()
-        self.log_manager.load_logs(self.clock.wall_ms())
+        self.log_manager.directories.lock()
+        load_logs(self.log_manager, self.clock.wall_ms())
         self.wheel = TimingWheel(start_ms=self.clock.monotonic_ms())
         self.expirer = Expirer(self.wheel, self.clock)
         self.manager = ReplicaManager(

@@ -5,6 +5,8 @@ from typing import Any
 from kafkapy.config.log import LogConfig
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_loading import LogLoading
+from kafkapy.storage.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 
@@ -51,3 +53,19 @@ def marker(*, is_abort: bool, producer_id: int = 8, producer_epoch: int = 0, coo
             is_control=True,
         )
     )
+
+
+def load_logs(manager: LogManager, now_ms: int = NOW_MS, **options: Any) -> None:
+    """Load all logs as a broker does at its start, here and now. The directories must be locked."""
+    loading = LogLoading(manager, now_ms=now_ms, clock_ms=lambda: now_ms, **options)
+    for item in loading.plan():
+        loading.load(item)
+    loading.finish()
+
+
+def delete_due(manager: LogManager, now_ms: int) -> int:
+    """Delete the directories that are due, as a worker does; return how many that were."""
+    due = manager.due_deletions(now_ms)
+    for deletion in due:
+        deletion.run()
+    return len(due)

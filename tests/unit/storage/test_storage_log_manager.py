@@ -6,13 +6,13 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.checkpoint import MetaProperties
-from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, CheckpointError
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log import FetchIsolation, Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import NOW_MS, append, batch
+from tests.support.logs import NOW_MS, append, batch, delete_due, load_logs
 
 CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1, file_delete_delay_ms=60_000)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -21,8 +21,8 @@ TOPIC_A, TOPIC_B = b"\1" * 16, b"\2" * 16
 
 def started(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
     manager = LogManager(disk, directories or ("/d",), CONFIG, random=SeededRandom(1), **options)
-    manager.lock()
-    manager.load_logs(NOW_MS)
+    manager.directories.lock()
+    load_logs(manager, NOW_MS)
     return manager
 
 
@@ -44,27 +44,28 @@ def test_logs_are_there_again_after_a_clean_stop() -> None:
     assert disk.read_file("/d/replication-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
     assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n0\n"
     manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.lock()
-    assert manager.last_broker_epoch() == 17
-    manager.load_logs(NOW_MS)
+    manager.directories.lock()
+    assert manager.directories.last_broker_epoch() == 17
+    load_logs(manager, NOW_MS)
     assert not disk.exists("/d/.kafka_cleanshutdown")
     assert {partition: log.log_end_offset for partition, log in manager.logs.items()} == {A0: 1, A1: 2, B0: 3}
     assert manager.logs[A1].topic_id == TOPIC_A
-    assert manager.read_high_watermarks() == {A0: 1, A1: 2, B0: 3}
+    assert manager.checkpoints.read_high_watermarks() == {"/d": {A0: 1, A1: 2, B0: 3}}
 
 
-def test_a_killed_broker_loses_nothing_that_the_page_cache_has() -> None:
+def test_a_killed_broker_loses_nothing_that_the_page_cache_has(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimDisk()
     [log] = create(started(disk), A0)
     for _ in range(20):
         append(log, value_bytes=100)
     disk.crash("all")
-    seen: list[tuple[str, int, int]] = []
     manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.lock()
-    manager.load_logs(NOW_MS, on_progress=lambda *step: seen.append(step))
+    manager.directories.lock()
+    with caplog.at_level("INFO"):
+        load_logs(manager)
     assert manager.logs[A0].log_end_offset == 20
-    assert seen == [("/d", 1, 1)]
+    for line in ("Recovering 1 logs from /d since no clean shutdown file was found", "(1/1 completed in /d)"):
+        assert line in caplog.text
 
 
 def test_a_directory_serves_one_process() -> None:
@@ -80,7 +81,7 @@ def test_damaged_meta_properties_stop_the_start_and_let_go_of_the_lock() -> None
     disk = SimDisk()
     disk.make_directory("/d")
     disk.write_file_atomically("/d/meta.properties", b"nonsense")
-    with pytest.raises(CheckpointError):
+    with pytest.raises(StorageError, match=r"none of the log dirs can be used: /d: .*malformed"):
         started(disk)
     assert not disk.locked
 
@@ -126,8 +127,8 @@ def test_a_deleted_log_goes_aside_and_later_away() -> None:
     assert names[0].endswith("-delete")
     [again] = create(manager, A0)
     assert again.log_end_offset == 0
-    assert manager.delete_due(NOW_MS + 59_999) == NOW_MS + 60_000
-    assert manager.delete_due(NOW_MS + 60_000) is None
+    assert delete_due(manager, NOW_MS + 59_999) == 0
+    assert delete_due(manager, NOW_MS + 60_000) == 1
     assert [name for name in disk.list_directory("/d") if name.startswith("a-")] == ["a-0"]
     assert len(region.read()) == region.length
     region.release()
@@ -141,7 +142,7 @@ def test_a_deletion_that_was_cut_short_is_finished() -> None:
     disk.crash("all")
     manager = started(disk)
     assert manager.logs == {}
-    manager.delete_due(NOW_MS + 60_000)
+    delete_due(manager, NOW_MS + 60_000)
     assert not any(name.startswith("a-") for name in disk.list_directory("/d"))
 
 
@@ -151,8 +152,8 @@ def test_strays_are_moved_aside_and_kept() -> None:
     create(manager, A0, B0)
     manager.close()
     manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.lock()
-    manager.load_logs(NOW_MS, is_stray=lambda log: log.topic_partition == A0)
+    manager.directories.lock()
+    load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
     assert list(manager.logs) == [B0]
     assert any(name.endswith("-stray") for name in disk.list_directory("/d"))
     manager.close()
@@ -176,7 +177,7 @@ def test_a_partition_in_two_directories_takes_the_second_offline() -> None:
         create(manager, A0)
         manager.close()
     manager = started(disk, "/d1", "/d2")
-    assert manager.offline_paths == ["/d2"]
+    assert manager.directories.offline_paths == ["/d2"]
     assert manager.logs[A0].directory == "/d1/a-0"
 
 
@@ -186,8 +187,8 @@ def test_topics_get_their_configuration_when_loaded() -> None:
     create(manager, A0, B0)
     manager.close()
     manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.lock()
-    manager.load_logs(NOW_MS, config_for=lambda topic: LogConfig(retention_ms=5) if topic == "a" else CONFIG)
+    manager.directories.lock()
+    load_logs(manager, NOW_MS, config_for=lambda topic: LogConfig(retention_ms=5) if topic == "a" else CONFIG)
     assert (manager.logs[A0].config.retention_ms, manager.logs[B0].config.retention_ms) == (5, -1)
 
 
@@ -198,11 +199,11 @@ def test_checkpoints_are_written_when_they_change() -> None:
     append(log, 5)
     log.flush()
     log.maybe_increment_log_start_offset(2)
-    manager.checkpoint()
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 5\n"
     assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
     changes = disk.changes
-    manager.checkpoint()
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     assert disk.changes == changes
     disk.crash("none")
     log = started(disk).logs[A0]
@@ -234,7 +235,7 @@ def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
     for _ in range(10):
         append(log, value_bytes=100)
     log.flush()
-    manager.checkpoint()
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     order: list[str] = []
     disk.hook = lambda operation, path: order.append(f"{operation} {path.rpartition('/')[2]}")
     manager.truncate_to({A0: 4})
@@ -255,7 +256,7 @@ def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
     for _ in range(12):
         append(log, value_bytes=100)
     log.flush()
-    manager.checkpoint()
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     disk.settle()
     manager.truncate_to({A0: 4})
     for _ in range(12):
@@ -279,7 +280,7 @@ def test_retention_runs_log_by_log() -> None:
     assert len(steps) == 2
     assert all(steps)
     assert all(log.is_empty for log in manager.logs.values())
-    assert manager.cleanup(NOW_MS + 5000) == 0
+    assert sum(manager.cleanup_steps(NOW_MS + 5000)) == 0
 
 
 def test_a_failing_directory_goes_offline_with_its_logs() -> None:
@@ -290,7 +291,7 @@ def test_a_failing_directory_goes_offline_with_its_logs() -> None:
     disk.fail("write", errno.EIO, path="/d1/a-0")
     with pytest.raises(StorageError):
         append(manager.logs[A0])
-    assert failed == manager.offline_paths == ["/d1"]
+    assert failed == manager.directories.offline_paths == ["/d1"]
     assert list(manager.logs) == [A1]
     with pytest.raises(ApiError) as caught:
         create(manager, A0)
@@ -318,7 +319,7 @@ def test_a_stop_before_loading_is_not_clean() -> None:
     append(create(manager, A0)[0])
     disk.crash("all")
     manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.lock()
+    manager.directories.lock()
     manager.close()
     assert not disk.exists("/d/.kafka_cleanshutdown")
 
@@ -331,7 +332,7 @@ def test_directories_are_described() -> None:
     log.append_as_leader(batch(3), leader_epoch=0, now_ms=NOW_MS)
     manager.directories[1].state.go_offline("test")
     first, second = manager.describe_log_dirs()
-    assert (first.path, first.error_code, first.log_sizes) == ("/d1", 0, {A0: 82})
+    assert (first.path, first.error_code, first.logs) == ("/d1", 0, [log])
     assert first.total_bytes == 1 << 30
     assert 0 < first.usable_bytes < 1 << 30
-    assert (second.path, second.error_code, second.log_sizes) == ("/d2", KAFKA_STORAGE_ERROR, {})
+    assert (second.path, second.error_code, second.logs) == ("/d2", KAFKA_STORAGE_ERROR, [])

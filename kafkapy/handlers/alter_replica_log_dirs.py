@@ -1,0 +1,36 @@
+"""AlterReplicaLogDirs 1-2: move replicas on this broker to other log directories, while they are in use.
+
+The answer says whether a move has begun, not that it is done: DescribeLogDirs shows the future replica until then. A
+partition that is asked for twice goes where the last one says.
+"""
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from kafkapy.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.types import TopicPartition
+
+
+async def handle(
+    services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    paths = {
+        TopicPartition(topic.name, partition): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for partition in topic.partitions
+    }
+    if services.authorizer.authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        codes = {each: services.log_dir_mover.alter(each, path) for each, path in paths.items()}
+    else:
+        codes = dict.fromkeys(paths, int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, partition), code in codes.items():
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=code))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))

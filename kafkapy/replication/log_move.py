@@ -1,0 +1,154 @@
+"""A replica on its way to another log directory: its future log follows the current one, then takes its place.
+
+Plain calls; runtime/log_dir_mover.py makes them in turns and waits in between. The copy follows the current log as a
+follower would: batches are appended as they are, the high watermark and the log start offset are taken over, and where
+the current log was truncated the copy is cut to where the two agree, by leader epochs (KIP-101). Source: KIP-113.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage.errors import OFFSET_OUT_OF_RANGE, NeedsWarming
+from kafkapy.storage.log_read import FetchIsolation
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.storage.log import Log
+    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.types import Uuid
+
+logger = logging.getLogger("kafkapy.replication")
+
+CHUNK_BYTES: Final = 256 << 10
+"""What is copied at once: about half a millisecond of the event loop where batches are large."""
+MAX_LAST_BYTES: Final = 1 << 20
+"""What may be left to copy in the turn of the loop that swaps."""
+
+
+class LogMove:
+    """See the module. `partition` is hosted here, and the log manager has a future log of it."""
+
+    def __init__(self, partition: "HostedPartition", log_manager: "LogManager") -> None:
+        current = partition.log
+        assert current is not None
+        self.partition = partition
+        self.current: Log = current
+        self.future: Log = log_manager.future_logs[partition.topic_partition]
+        self._log_manager = log_manager
+        self._truncation_count = -1
+
+    @property
+    def source_id(self) -> "Uuid | None":
+        """The identity of the directory that the replica leaves."""
+        return self._log_manager.directory_of(self.current).directory_id
+
+    @property
+    def target_id(self) -> "Uuid | None":
+        return self._log_manager.directory_of(self.future).directory_id
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the two logs are still those of the partition: neither deleted, nor lost, nor called back."""
+        manager, topic_partition = self._log_manager, self.partition.topic_partition
+        return (
+            manager.logs.get(topic_partition) is self.current
+            and manager.future_logs.get(topic_partition) is self.future
+            and self.partition.log is self.current
+        )
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are still to be copied."""
+        return self.current.log_end_offset - self.future.log_end_offset
+
+    def copy(self, now_ms: int, max_bytes: int = CHUNK_BYTES) -> int:
+        """Copy some batches; return their bytes, 0 where the copy has all.
+
+        Raises NeedsWarming where a read would wait for the disk, ApiError, StorageError, RecordsError.
+        """
+        current, future = self.current, self.future
+        if current.truncation_count != self._truncation_count or future.log_end_offset > current.log_end_offset:
+            self._align()
+        self._follow_offsets()
+        try:
+            read = current.read(future.log_end_offset, max_bytes, isolation=FetchIsolation.LOG_END)
+        except ApiError as error:
+            if error.code != OFFSET_OUT_OF_RANGE:
+                raise
+            self._start_over()
+            return self.copy(now_ms, max_bytes)
+        region = read.region
+        if region is None:
+            return 0
+        try:
+            data = region.file.pread_nowait(region.length, region.position)
+            if data is None:
+                raise NeedsWarming(region.file, region.position, region.length)
+        finally:
+            region.release()
+        future.append_as_follower(data, now_ms, leader_epoch=self.partition.leader_epoch)
+        self._follow_offsets()
+        return len(data)
+
+    def _follow_offsets(self) -> None:
+        """Take over the high watermark and the log start offset, as far as they are copied."""
+        current, future = self.current, self.future
+        future.update_high_watermark(current.high_watermark)
+        future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
+
+    def _align(self) -> None:
+        """Cut the copy to where it agrees with the current log. Blocks shortly, as any truncation."""
+        self._truncation_count = self.current.truncation_count
+        offset = self._agreed_offset()
+        if offset < self.future.log_end_offset:
+            self._log_manager.truncate_to({self.partition.topic_partition: offset}, is_future=True)
+        if not self.current.log_start_offset <= self.future.log_end_offset:
+            self._start_over()
+
+    def _agreed_offset(self) -> int:
+        """Return the offset up to which both logs are the same: the end of the latest epoch that both know."""
+        current, future = self.current, self.future
+        limit = min(future.log_end_offset, current.log_end_offset)
+        epoch = future.latest_epoch
+        while epoch is not None:
+            ours = current.end_offset_for_epoch(epoch)
+            if ours is None:
+                return min(limit, future.high_watermark)
+            limit = min(limit, ours.offset)
+            theirs = future.end_offset_for_epoch(ours.leader_epoch)
+            if theirs is None:
+                return min(limit, future.high_watermark)
+            limit = min(limit, theirs.offset)
+            if theirs.leader_epoch == ours.leader_epoch:
+                return limit
+            epoch = theirs.leader_epoch
+        return min(limit, future.high_watermark)
+
+    def _start_over(self) -> None:
+        """The current log begins behind the copy's end: what lies between is not needed any more."""
+        start = self.current.log_start_offset
+        self._log_manager.truncate_fully_and_start_at(self.partition.topic_partition, start, is_future=True)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether nothing that is durable in the current log would be less so after the swap."""
+        return self.future.recovery_point >= self.current.recovery_point
+
+    def try_finish(self, now_ms: int) -> bool:
+        """Copy the little that is left and swap, with nothing in between; return whether the copy could be completed.
+
+        Raises as `copy`.
+        """
+        copied = 0
+        while copied < MAX_LAST_BYTES and (count := self.copy(now_ms)):
+            copied += count
+        if self.lag or not self.is_durable:
+            return False
+        self._log_manager.replace_by_future_log(self.partition.topic_partition)
+        self.partition.replace_log(self.future)
+        try:
+            self._log_manager.doom(self.current, now_ms)
+        except (ApiError, StorageError) as error:  # the next start finds it twice, and knows which one counts
+            logger.error("The log that %s has left stays where it was: %s", self.partition.topic_partition, error)
+        return True

@@ -1,0 +1,135 @@
+"""Telling the controller in which of its log directories a broker's replicas lie (AssignReplicasToDirs, KIP-858).
+
+Assignments are collected, sent many at a time, and sent again until the controller has taken them: a replica whose
+directory the controller does not know would not be given a new leader when that directory fails.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (
+    AssignReplicasToDirsRequest,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
+from kafkapy.types import Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.controller import ControllerRuntime
+
+MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
+"""Kafka's bound."""
+FIRST_BACKOFF_MS: Final = 100
+MAX_BACKOFF_MS: Final = 10_000
+
+logger = logging.getLogger("kafkapy.runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A replica's directory; on_accepted is called once the controller has taken note."""
+
+    topic_id: Uuid
+    partition_id: int
+    directory_id: Uuid
+    on_accepted: Callable[[], None] | None = None
+
+
+class DirectoryAssignments:
+    """See the module. The newest assignment of a replica is the one that counts."""
+
+    def __init__(self, controller: "ControllerRuntime", node_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._ready: dict[tuple[Uuid, int], Assignment] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._ready)
+
+    def assign(self, assignment: Assignment) -> None:
+        """Have the controller take note of a replica's directory, soon."""
+        self._ready[assignment.topic_id, assignment.partition_id] = assignment
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def stop(self) -> None:
+        """Send no more; the next start finds what is missing."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _send_all(self) -> None:
+        backoff_ms = FIRST_BACKOFF_MS
+        while self._ready:
+            await asyncio.sleep(0)  # what is assigned in the same turn of the loop goes together
+            sent = self._take_valid()
+            if not sent:
+                continue
+            logger.info("Sending %d assignments of replicas to log directories", len(sent))
+            try:
+                response = await self._send(sent)
+            except ApiError as error:
+                logger.error("%d assignments failed: %s. Retrying.", len(sent), error)
+                failed = list(sent)
+            else:
+                failed = self._note(response, sent)
+            for key in failed:
+                self._ready.setdefault(key, sent[key])
+            if failed:
+                await asyncio.sleep(backoff_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, MAX_BACKOFF_MS) if failed else FIRST_BACKOFF_MS
+
+    def _take_valid(self) -> dict[tuple[Uuid, int], Assignment]:
+        """Take what is to be sent now out of the queue; replicas that are no longer here are forgotten."""
+        taken: dict[tuple[Uuid, int], Assignment] = {}
+        while self._ready and len(taken) < MAX_ASSIGNMENTS_PER_REQUEST:
+            key = next(iter(self._ready))
+            assignment = self._ready.pop(key)
+            topic = self._controller.image.topics.by_id.get(assignment.topic_id)
+            partition = topic.partitions.get(assignment.partition_id) if topic is not None else None
+            if partition is not None and self._node_id in partition.replicas:
+                taken[key] = assignment
+        return taken
+
+    async def _send(self, sent: dict[tuple[Uuid, int], Assignment]) -> AssignReplicasToDirsResponse:
+        request = AssignReplicasToDirsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        directories: dict[Uuid, DirectoryData] = {}
+        topics: dict[tuple[Uuid, Uuid], TopicData] = {}
+        for each in sent.values():
+            directory = directories.setdefault(each.directory_id, DirectoryData(id=each.directory_id))
+            topic = topics.get((each.directory_id, each.topic_id))
+            if topic is None:
+                topic = topics[each.directory_id, each.topic_id] = TopicData(topic_id=each.topic_id)
+                directory.topics.append(topic)
+            topic.partitions.append(PartitionData(partition_index=each.partition_id))
+        request.directories = list(directories.values())
+        return await self._controller.write(lambda controller, _: controller.partitions.decide_assign_replicas(request))
+
+    def _note(
+        self, response: AssignReplicasToDirsResponse, sent: dict[tuple[Uuid, int], Assignment]
+    ) -> list[tuple[Uuid, int]]:
+        """Tell who waited; return what is to be sent again."""
+        failed = []
+        for directory in response.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    key = (topic.topic_id, partition.partition_index)
+                    if partition.error_code:
+                        logger.debug("The directory of %s was not taken: %s", key, ErrorCode(partition.error_code).name)
+                        failed.append(key)
+                        continue
+                    on_accepted = sent[key].on_accepted
+                    if on_accepted is not None:
+                        on_accepted()
+        return failed

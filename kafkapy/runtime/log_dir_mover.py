@@ -1,0 +1,355 @@
+"""Moves replicas between log directories while they are in use: AlterReplicaLogDirs, and moves that a stop interrupted.
+
+    copy -> make durable -> have the controller take note of the new directory -> copy what came meanwhile -> swap
+
+A future replica outlives a restart and goes on where it was. The controller knows of the new directory before the
+names change, so that a crash between the renames leaves no doubt (see storage/log_loading.py); a move that is called
+back or fails has the old directory noted again. At most num.replica.alter.log.dirs.threads moves run at once, at no
+more than replica.alter.log.dirs.io.max.bytes.per.second together. Source: KIP-113, KIP-858.
+
+A deletion of records does not wait for a copy under way, as it does in Apache Kafka: the copy takes the log start
+offset over with the next chunk (a deviation).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.definitions import dynamic_only_definitions
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.metadata.features import MV_3_7_IV2
+from kafkapy.metadata.image import METADATA_VERSION
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.record.errors import RecordsError
+from kafkapy.replication.log_move import LogMove
+from kafkapy.replication.partition import Role
+from kafkapy.runtime.directory_assignments import Assignment, DirectoryAssignments
+from kafkapy.runtime.pool import run_in_pool
+from kafkapy.storage.errors import NeedsWarming
+from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, MAX_FILE_NAME_LENGTH
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.seams import Clock, IoPool
+    from kafkapy.storage.log import Log
+    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.types import TopicPartition, Uuid
+
+THROTTLE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+STOPPED_RATE_CHECK_S: Final = 1.0
+"""How often a rate of 0 is looked at again."""
+MAX_PAUSE_S: Final = 1.0
+MAX_ROUNDS: Final = 3
+"""After so many flushes that were overtaken by those of the log in service, the last few bytes are synced in place."""
+
+logger = logging.getLogger("kafkapy.runtime")
+
+
+class LogDirMover:
+    """Owns the moves between start() and stop()."""
+
+    def __init__(
+        self,
+        replica_manager: "ReplicaManager",
+        assignments: DirectoryAssignments,
+        *,
+        node_id: int,
+        settings: "Callable[[], BrokerConfig]",
+        clock: "Clock",
+        io_pool: "IoPool",
+    ) -> None:
+        self._replica_manager = replica_manager
+        self._log_manager: LogManager = replica_manager.log_manager
+        self._assignments = assignments
+        self._node_id = node_id
+        self._settings = settings
+        self._clock = clock
+        self._io_pool = io_pool
+        self._tasks: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
+        self._slots: asyncio.Semaphore | None = None
+        self._is_stopping = False
+        self._next_copy_ms = 0.0
+
+    @property
+    def moving_count(self) -> int:
+        return len(self._tasks)
+
+    def start(self) -> None:
+        """Go on with the moves that the last stop interrupted."""
+        config = self._settings()
+        threads = config.replication.num_replica_alter_log_dirs_threads
+        self._slots = asyncio.Semaphore(max(threads if threads is not None else len(config.log_dirs), 1))
+        self._resume()
+
+    async def stop(self) -> None:
+        """Stop at once; what was copied stays."""
+        self._is_stopping = True
+        tasks = [task for _, task in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._assignments.stop()
+
+    # What is asked for
+
+    def alter(self, topic_partition: "TopicPartition", path: str) -> int:
+        """Move a replica to the log directory at `path`; return an error code at once, the move goes on behind it.
+
+        A partition that is not here yet is made there when it comes, and answered REPLICA_NOT_AVAILABLE until then.
+        """
+        try:
+            self._alter(topic_partition, path)
+        except ApiError as error:
+            logger.warning("Unable to alter log dirs for %s: %s", topic_partition, error.message)
+            return int(error.code)
+        except StorageError as error:
+            logger.warning("Unable to alter log dirs for %s: %s", topic_partition, error.message)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _alter(self, topic_partition: "TopicPartition", path: str) -> None:
+        manager = self._log_manager
+        _check_name_length(topic_partition)
+        directory = manager.directories.at(path)
+        if directory is None:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+        if directory.state.is_offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if path in manager.directories.cordoned:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
+        partition = self._replica_manager.partitions.find(*topic_partition)
+        if partition is not None and partition.role is Role.OFFLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is offline")
+        future = manager.future_logs.get(topic_partition)
+        if future is not None and future.log_dir is not directory.state:
+            self._call_back(topic_partition)
+        if partition is None or partition.log is None:
+            manager.prefer_path(topic_partition, path)
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not here")
+        if partition.log.log_dir is directory.state:
+            logger.info("%s lies in %s already", topic_partition, path)
+        elif topic_partition not in manager.future_logs:
+            manager.create_future_log(topic_partition, directory, partition.topic_id, self._clock.wall_ms())
+            self._begin(partition)
+
+    def _call_back(self, topic_partition: "TopicPartition") -> None:
+        """Give a move up. Its task has the old directory noted again."""
+        logger.info("The move of %s is called back", topic_partition)
+        self._log_manager.delete_future_log(topic_partition, self._clock.wall_ms())
+        self.end_unwanted()
+
+    def end_unwanted(self) -> None:
+        """End the moves whose logs are no longer those of the partition: deleted, lost with their disk, called back."""
+        unwanted = [each for each, (move, _) in self._tasks.items() if not move.is_wanted]
+        for topic_partition in unwanted:
+            _, task = self._tasks.pop(topic_partition)
+            task.cancel()
+
+    # What the metadata says
+
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
+        """Tell the controller of replicas that lie elsewhere than it thinks; go on with moves of new partitions."""
+        if delta.topics_changed is None:
+            return
+        self.end_unwanted()
+        if image.features.levels.get(METADATA_VERSION, 0) >= MV_3_7_IV2:
+            changes = delta.topics_changed.local_changes(self._node_id)
+            for changed in (changes.leaders, changes.followers):
+                for topic_partition, local in changed.items():
+                    directory_id = local.registration.directory_of(self._node_id)
+                    self._correct(topic_partition, local.topic_id, directory_id)
+        if self._slots is not None:
+            self._resume()
+
+    def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid", assigned_id: "Uuid") -> None:
+        log = self._log_manager.get_log(topic_partition)
+        if log is None or log.topic_id != topic_id:
+            return
+        future = self._log_manager.future_logs.get(topic_partition)
+        actual_id = self._log_manager.directory_of(log).directory_id
+        is_move = topic_partition in self._tasks and future is not None and self._id_of(future) == assigned_id
+        if actual_id is not None and assigned_id != actual_id and not is_move:
+            self._assignments.assign(Assignment(topic_id, topic_partition.partition, actual_id))
+
+    def _id_of(self, log: "Log") -> "Uuid | None":
+        return self._log_manager.directory_of(log).directory_id
+
+    def _resume(self) -> None:
+        for topic_partition in sorted(self._log_manager.future_logs.keys() - self._tasks.keys()):
+            partition = self._replica_manager.partitions.find(*topic_partition)
+            if partition is not None and partition.log is not None and partition.role is not Role.OFFLINE:
+                self._begin(partition)
+
+    # The moves
+
+    def _begin(self, partition: "HostedPartition") -> None:
+        move = LogMove(partition, self._log_manager)
+        topic_partition = partition.topic_partition
+        task = asyncio.get_running_loop().create_task(self._run(move))
+        self._tasks[topic_partition] = (move, task)
+        task.add_done_callback(lambda done: self._forget(topic_partition, done))
+
+    def _forget(self, topic_partition: "TopicPartition", done: "asyncio.Task[None]") -> None:
+        if topic_partition in self._tasks and self._tasks[topic_partition][1] is done:
+            del self._tasks[topic_partition]
+
+    async def _run(self, move: LogMove) -> None:
+        """Take a move to its end. A future log that was lost or called back ends it, too."""
+        assert self._slots is not None
+        is_told = False
+        try:
+            async with self._slots:
+                logger.info(
+                    "Beginning/resuming copy of partition %s from offset %d",
+                    move.partition.topic_partition,
+                    move.future.log_end_offset,
+                )
+                if not await self._catch_up(move):
+                    return
+                await self._flush(move.future)
+                is_told = True
+                await self._tell(move)
+                is_told = not await self._finish(move)
+        except StorageError as error:
+            logger.error("The move of %s is given up: %s", move.partition.topic_partition, error)
+        except (ApiError, RecordsError, AssertionError) as error:
+            logger.exception("The move of %s is given up", move.partition.topic_partition, exc_info=error)
+            self._drop(move)
+        finally:
+            if is_told and not self._is_stopping:
+                self._revert(move)
+
+    async def _catch_up(self, move: LogMove) -> bool:
+        """Copy all there is; return whether the move is still wanted."""
+        while move.is_wanted and await self._copy(move):
+            await asyncio.sleep(0)
+        return move.is_wanted
+
+    async def _copy(self, move: LogMove) -> int:
+        """Copy a chunk at the rate that is allowed; return its bytes, 0 where there was nothing to copy."""
+        await self._throttle()
+        if not move.is_wanted:
+            return 0
+        try:
+            copied = move.copy(self._clock.wall_ms())
+        except NeedsWarming as cold:
+            await run_in_pool(self._io_pool, cold.warm)
+            return 1
+        except ApiError as error:
+            if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            await self._back_off(move, error)
+            return 1
+        self._charge(copied)
+        return copied
+
+    async def _back_off(self, move: LogMove, error: ApiError) -> None:
+        """The other directory is full: it may have room later."""
+        logger.warning("The move of %s waits: %s", move.partition.topic_partition, error.message)
+        await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
+
+    async def _flush(self, log: "Log") -> None:
+        """Make a log durable up to its end."""
+        flush = log.prepare_flush()
+        try:
+            await run_in_pool(self._io_pool, flush.run)
+        finally:
+            log.complete_flush(flush, self._clock.wall_ms())
+
+    async def _tell(self, move: LogMove) -> None:
+        """Have the controller take note of the new directory; returns once it has."""
+        target_id = move.target_id
+        if target_id is None:
+            return
+        accepted = asyncio.get_running_loop().create_future()
+        partition = move.partition
+        self._assignments.assign(
+            Assignment(
+                partition.topic_id,
+                partition.topic_partition.partition,
+                target_id,
+                lambda: None if accepted.done() else accepted.set_result(None),
+            )
+        )
+        await accepted
+
+    async def _finish(self, move: LogMove) -> bool:
+        """Swap once the copy has all; return whether it came to that."""
+        rounds = 0
+        while await self._catch_up(move):
+            rounds += 1
+            if rounds > MAX_ROUNDS:
+                move.future.flush()
+            try:
+                if move.try_finish(self._clock.wall_ms()):
+                    self._replica_manager.complete_waiting(move.partition)
+                    await self._write_checkpoints()
+                    return True
+            except NeedsWarming as cold:
+                await run_in_pool(self._io_pool, cold.warm)
+                continue
+            except ApiError as error:
+                if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise
+                await self._back_off(move, error)
+                continue
+            await self._flush(move.future)
+        return False
+
+    async def _write_checkpoints(self) -> None:
+        """Note the offsets of a log under its new directory, as early as Apache Kafka does under its old one."""
+        checkpoints = self._log_manager.checkpoints
+        for write in (*checkpoints.recovery_points(), *checkpoints.log_start_offsets(), *checkpoints.cleaner_offsets()):
+            try:
+                await run_in_pool(self._io_pool, write.run)
+            except StorageError as error:
+                write.directory.state.go_offline(error.message)
+
+    def _drop(self, move: LogMove) -> None:
+        """Give up what cannot be finished; the log in service is as it was."""
+        if self._log_manager.future_logs.get(move.partition.topic_partition) is move.future:
+            try:
+                self._log_manager.delete_future_log(move.partition.topic_partition, self._clock.wall_ms())
+            except (ApiError, StorageError) as error:
+                logger.error("%s", error.message)
+
+    def _revert(self, move: LogMove) -> None:
+        """Have the controller know the old directory again, where the replica still lies in it."""
+        topic_partition = move.partition.topic_partition
+        source_id = move.source_id
+        if source_id is not None and self._log_manager.logs.get(topic_partition) is move.current:
+            logger.info("Reverting the assignment of %s: it stays where it was", topic_partition)
+            self._assignments.assign(Assignment(move.partition.topic_id, topic_partition.partition, source_id))
+
+    # Throttling
+
+    async def _throttle(self) -> None:
+        """Wait until what was copied so far has lasted as long as the rate says."""
+        while (rate := self._rate()) <= 0:
+            await asyncio.sleep(STOPPED_RATE_CHECK_S)
+        while (pause_ms := self._next_copy_ms - self._clock.monotonic_ms()) > 0:
+            await asyncio.sleep(min(pause_ms / 1000, MAX_PAUSE_S))
+            if self._rate() != rate:  # the rest is waited for at the new rate
+                self._next_copy_ms = self._clock.monotonic_ms()
+
+    def _charge(self, copied: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        rate = max(self._rate(), 1)
+        self._next_copy_ms = max(self._next_copy_ms, now_ms) + 1000 * copied / rate
+
+    def _rate(self) -> int:
+        definition = dynamic_only_definitions()[THROTTLE_KEY]
+        text = self._settings().originals.get(THROTTLE_KEY)
+        rate = definition.parse(text) if text is not None else definition.default
+        assert isinstance(rate, int)
+        return rate
+
+
+def _check_name_length(topic_partition: "TopicPartition") -> None:
+    if len(f"{topic_partition}.{bytes(16).hex()}{FUTURE_DIRECTORY_SUFFIX}") > MAX_FILE_NAME_LENGTH:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")

@@ -1,0 +1,94 @@
+"""The offset checkpoints of all log directories: collected on the loop's thread, written by a worker.
+
+A future replica's offsets stand in the files of its own directory, under the partition's name.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkapy.errors import StorageError
+from kafkapy.storage import checkpoint
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_directories import LogDirectories
+from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.types import TopicPartition
+
+
+class CheckpointWrite(NamedTuple):
+    """A checkpoint file to be written. `run` syncs: for a worker. Raises as LogDirectory.write_offsets."""
+
+    directory: LogDirectory
+    name: str
+    offsets: Mapping[TopicPartition, int]
+
+    def run(self) -> None:
+        self.directory.write_offsets(self.name, self.offsets)
+
+
+class LogCheckpoints:
+    """`all_logs()` gives the logs in service, future ones too."""
+
+    def __init__(self, directories: LogDirectories, all_logs: Callable[[], Iterable[Log]]) -> None:
+        self._directories = directories
+        self._all_logs = all_logs
+
+    def recovery_points(self) -> list[CheckpointWrite]:
+        """Return the recovery-point-offset-checkpoint of each live directory, to be run in the pool."""
+        return self._writes(checkpoint.RECOVERY_POINT_FILE, lambda log: log.recovery_point)
+
+    def log_start_offsets(self) -> list[CheckpointWrite]:
+        """Return the log-start-offset-checkpoints: of logs that start inside a segment."""
+        return self._writes(checkpoint.LOG_START_OFFSET_FILE, _log_start_offset_to_keep)
+
+    def high_watermarks(self) -> list[CheckpointWrite]:
+        """Return the replication-offset-checkpoints."""
+        return self._writes(checkpoint.HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
+
+    def cleaner_offsets(self) -> list[CheckpointWrite]:
+        """Return the cleaner-offset-checkpoints: up to where compacted logs are clean."""
+        return self._writes(checkpoint.CLEANER_OFFSET_FILE, lambda log: log.clean_to)
+
+    def all_at_the_end(self) -> Iterator[CheckpointWrite]:
+        """Yield what a clean stop writes."""
+        yield from self.recovery_points()
+        yield from self.log_start_offsets()
+        yield from self.high_watermarks()
+
+    def write_now(self, writes: Iterable[CheckpointWrite]) -> None:
+        """Write checkpoints here and now. Blocks. Raises StorageError, with the directory offline; ApiError."""
+        for write in writes:
+            try:
+                write.run()
+            except StorageError as error:
+                write.directory.state.go_offline(error.message)
+                raise
+
+    def _writes(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
+        offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._directories}
+        for log in self._all_logs():
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[log.log_dir.path][log.topic_partition] = offset
+        return [
+            CheckpointWrite(directory, name, offsets[directory.path])
+            for directory in self._directories.live
+            if directory.is_loaded
+        ]
+
+    def read_high_watermarks(self) -> dict[str, dict[TopicPartition, int]]:
+        """Return the high watermarks as they were last written, by directory: of partitions about to be taken up."""
+        return {each.path: each.read_offsets(checkpoint.HIGH_WATERMARK_FILE) for each in self._directories.live}
+
+    def read_cleaner_offsets(self) -> None:
+        """Tell each log up to where it is clean, as it was last written."""
+        logs = {(log.log_dir.path, log.topic_partition): log for log in self._all_logs()}
+        for directory in self._directories.live:
+            for partition, offset in directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE).items():
+                log = logs.get((directory.path, partition))
+                if log is not None:
+                    log.clean_to = offset
+
+
+def _log_start_offset_to_keep(log: Log) -> int | None:
+    """A log that starts where its first segment does needs no entry."""
+    return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None

@@ -1,0 +1,124 @@
+"""The log.dirs of a broker: which are usable, which hold what identity, and where a new replica goes.
+
+A directory that cannot be read at the start is offline from the start, as one that fails later; the others serve. One
+that another process has locked stops the start. Placement: fewest replicas first, cordoned directories left out unless
+all are (KIP-1066).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kafkapy.errors import StorageError
+from kafkapy.seams import Disk, Random
+from kafkapy.storage.errors import CheckpointError
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.types import Uuid
+
+ALL_CORDONED: Final = "*"
+"""As the only entry of cordoned.log.dirs: all of them."""
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+class LogDirectories:
+    """The directories in the order of log.dirs. `cordoned` are paths in which no new replica is to be placed."""
+
+    def __init__(
+        self, disk: Disk, paths: Sequence[str], *, random: Random, on_offline: Callable[[LogDirState], None]
+    ) -> None:
+        self._by_path = {path: LogDirectory(disk, path, LogDirState(path, on_offline)) for path in paths}
+        self._random = random
+        self.cordoned: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._by_path.values())
+
+    def __getitem__(self, index: int) -> LogDirectory:
+        return list(self._by_path.values())[index]
+
+    def at(self, path: str) -> LogDirectory | None:
+        """Return the directory at a path of log.dirs."""
+        return self._by_path.get(path)
+
+    def with_id(self, directory_id: Uuid) -> LogDirectory | None:
+        """Return the live directory that has this identity."""
+        return next((directory for directory in self.live if directory.directory_id == directory_id), None)
+
+    @property
+    def live(self) -> list[LogDirectory]:
+        return [directory for directory in self if not directory.state.is_offline]
+
+    @property
+    def offline_paths(self) -> list[str]:
+        return [directory.path for directory in self if directory.state.is_offline]
+
+    def lock(self) -> None:
+        """Take all directories and read their identities; one without an id is given one, as by Apache Kafka.
+
+        A directory that fails goes offline. Raises StorageError where one is locked by another process, or none works.
+        """
+        try:
+            for directory in self:
+                self._open(directory)
+        except BaseException:
+            self.unlock()
+            raise
+        if not self.live:
+            self.unlock()
+            reasons = "; ".join(f"{each.path}: {each.state.offline_reason}" for each in self)
+            raise StorageError(",".join(self._by_path), f"none of the log dirs can be used: {reasons}")
+
+    def _open(self, directory: LogDirectory) -> None:
+        try:
+            directory.lock()
+            meta = directory.read_meta()
+            if meta is not None and meta.directory_id is None:
+                logger.info("Rewriting %s/meta.properties", directory.path)
+                directory.write_meta(replace(meta, directory_id=self._random.uuid()))
+        except (OSError, CheckpointError) as error:
+            directory.state.go_offline(f"it cannot be used: {error}")
+
+    def unlock(self) -> None:
+        for directory in self:
+            directory.unlock()
+
+    def last_broker_epoch(self) -> int:
+        """Return the broker epoch of the last clean stop where all directories agree on it, else -1."""
+        if self.offline_paths:
+            return -1
+        epochs = {directory.last_broker_epoch() for directory in self}
+        epoch = epochs.pop() if len(epochs) == 1 else None
+        return epoch if epoch is not None else -1
+
+    def take_clean_shutdown(self, path: str) -> bool:
+        """Return whether the last stop was clean in the directory `path`, and forget it in all of them.
+
+        The quorum writes to its directory before the logs are loaded, so it is taken before that.
+        """
+        taken = {}
+        for directory in self.live:
+            try:
+                taken[directory.path] = directory.take_clean_shutdown()
+            except OSError as error:
+                directory.state.go_offline(f"reading the clean-shutdown file: {error}")
+        return taken.get(path, False)
+
+    def cordon(self, paths: Iterable[str]) -> None:
+        """Take over cordoned.log.dirs."""
+        paths = frozenset(paths)
+        self.cordoned = frozenset(self._by_path) if ALL_CORDONED in paths else paths
+
+    @property
+    def cordoned_ids(self) -> list[Uuid]:
+        """The identities of the cordoned directories that are online, for the controller."""
+        return [each.directory_id for each in self.live if each.path in self.cordoned and each.directory_id is not None]
+
+    def for_new_log(self, paths_in_use: Iterable[str]) -> list[LogDirectory]:
+        """Return where a new replica may go, best first; paths_in_use: the directory of each replica there is."""
+        counts = Counter(paths_in_use)
+        allowed = [directory for directory in self.live if directory.path not in self.cordoned]
+        return sorted(allowed, key=lambda directory: counts[directory.path]) or self.live[:1]

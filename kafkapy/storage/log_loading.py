@@ -1,0 +1,274 @@
+"""Loading all logs of a broker at its start: what there is to load, one log after another, and what is settled then.
+
+    loading = LogLoading(...)
+    for item in loading.plan(): loading.load(item)      # a driver may have a helper process recover it first
+    loading.finish()
+
+A replica may be found twice, or only as a future one, where a move between directories was cut short. What the metadata
+log says then counts: a move first has the controller take note of the new directory, then renames.
+
+    both as current     the one in the assigned directory stays, the other goes: the crash came between the two renames
+    current and future  the future one takes over where it is assigned and has all that the current one has; else the
+                        move goes on. A deviation from Apache Kafka, which lets it take over however far it had got
+    future alone        it takes over where it is assigned, or where no directory is offline that may hold the current
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage import checkpoint
+from kafkapy.storage.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    LOG_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    offset_of,
+    parse_partition_directory,
+)
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+@dataclass(slots=True)
+class LogToLoad:
+    """A partition directory, and what the checkpoints say of it. is_recovered: a helper process has put it right."""
+
+    directory: LogDirectory
+    name: str
+    topic_partition: TopicPartition
+    marker: str
+    config: LogConfig
+    log_start_offset: int
+    recovery_point: int
+    is_recovered: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.directory.file(self.name)
+
+    @property
+    def needs_recovery(self) -> bool:
+        is_doomed = self.marker == DELETE_DIRECTORY_SUFFIX
+        return not (self.directory.was_clean_shutdown or self.is_recovered or is_doomed)
+
+
+class LogLoading:
+    """See the module. config_for(topic): its configuration.
+
+    is_stray(log): whether the metadata no longer places it here, so that it is moved aside; assigned_directory(log):
+    the directory in which the metadata places it, None where it does not say; clock_ms: a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        manager: "LogManager",
+        *,
+        now_ms: int,
+        clock_ms: Callable[[], int],
+        config_for: Callable[[str], LogConfig] | None = None,
+        is_stray: Callable[[Log], bool] | None = None,
+        assigned_directory: Callable[[Log], Uuid | None] | None = None,
+    ) -> None:
+        self._manager = manager
+        self._now_ms = now_ms
+        self._clock_ms = clock_ms
+        self._started_ms = clock_ms()
+        self._config_for = config_for
+        self._is_stray = is_stray
+        self._assigned_directory = assigned_directory
+        self._counts: dict[str, list[int]] = {}
+        """By directory: logs loaded, logs there."""
+
+    # What there is
+
+    def plan(self) -> list[LogToLoad]:
+        """Return what is to be loaded, in every directory that can be read; the others go offline."""
+        directories = self._manager.directories
+        logger.info("Loading logs from log dirs %s", ", ".join(each.path for each in directories.live))
+        items: list[LogToLoad] = []
+        for directory in directories.live:
+            try:
+                found = self._plan_directory(directory)
+            except OSError as error:
+                directory.state.go_offline(f"Error while loading log dir {directory.path}: {error}")
+                continue
+            self._counts[directory.path] = [0, len(found)]
+            items += found
+        return items
+
+    def _plan_directory(self, directory: LogDirectory) -> list[LogToLoad]:
+        names = self._partition_directories(directory)
+        is_clean = directory.take_clean_shutdown()
+        recovery_points = directory.read_offsets(checkpoint.RECOVERY_POINT_FILE)
+        start_offsets = directory.read_offsets(checkpoint.LOG_START_OFFSET_FILE)
+        if not names:
+            logger.info("No logs found to be loaded in %s", directory.path)
+        elif is_clean:
+            logger.info(
+                "Skipping recovery of %d logs from %s since clean shutdown file was found", len(names), directory.path
+            )
+        else:
+            logger.info("Recovering %d logs from %s since no clean shutdown file was found", len(names), directory.path)
+        return [
+            LogToLoad(
+                directory,
+                name,
+                partition,
+                marker,
+                self._config(partition.topic),
+                start_offsets.get(partition, 0),
+                recovery_points.get(partition, 0),
+            )
+            for name, partition, marker in names
+        ]
+
+    def _config(self, topic: str) -> LogConfig:
+        return self._config_for(topic) if self._config_for is not None else self._manager.default_config
+
+    def _partition_directories(self, directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
+        """Return (name, partition, marker) of what is to be loaded."""
+        disk = self._manager.disk
+        found = []
+        for name in disk.list_directory(directory.path):
+            if not disk.is_directory(directory.file(name)):
+                continue
+            parsed = parse_partition_directory(name)
+            if parsed is None:
+                logger.warning("Leaving %s in %s alone: it is no partition's directory", name, directory.path)
+            elif parsed[1] == STRAY_DIRECTORY_SUFFIX:
+                logger.warning("Found stray log dir %s in %s; it is left to the operator", name, directory.path)
+            elif parsed[0] != METADATA_PARTITION:
+                found.append((name, *parsed))
+        return found
+
+    def unflushed_bytes(self, item: LogToLoad) -> int:
+        """Return about how many bytes recovery has to read. Raises OSError."""
+        if not item.needs_recovery:
+            return 0
+        disk = self._manager.disk
+        names = [name for name in disk.list_directory(item.path) if name.endswith(LOG_SUFFIX)]
+        first = max(
+            (offset_of(name) or 0 for name in names if (offset_of(name) or 0) <= item.recovery_point), default=0
+        )
+        return sum(_size_of(item, name, self._manager) for name in names if (offset_of(name) or 0) >= first)
+
+    # One log
+
+    def load(self, item: LogToLoad) -> None:
+        """Load one log into the manager; where that fails its directory goes offline. Blocks."""
+        if item.directory.state.is_offline:
+            return
+        started_ms = self._clock_ms()
+        try:
+            log = self._load(item)
+        except (OSError, StorageError, ApiError) as error:
+            item.directory.state.go_offline(f"Error while loading log dir {item.directory.path}: {error}")
+            return
+        counts = self._counts[item.directory.path]
+        counts[0] += 1
+        if log is not None:
+            logger.info(
+                "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms "
+                "(%d/%d completed in %s)",
+                log, log.segment_count, log.log_start_offset, log.log_end_offset, self._clock_ms() - started_ms,
+                *counts, item.directory.path,
+            )  # fmt: skip
+
+    def _load(self, item: LogToLoad) -> Log | None:
+        manager = self._manager
+        if item.marker == DELETE_DIRECTORY_SUFFIX:
+            # The last run began to delete it. What is in there was not made durable, so it is not read.
+            due_ms = self._now_ms + manager.default_config.file_delete_delay_ms
+            manager.doomed.add(item.directory.state, item.path, None, due_ms)
+            return None
+        log = manager.open_log(
+            item.directory,
+            item.name,
+            item.topic_partition,
+            item.config,
+            self._now_ms,
+            log_start_offset=item.log_start_offset,
+            recovery_point=item.recovery_point,
+            was_clean_shutdown=item.directory.was_clean_shutdown,
+            is_recovered=item.is_recovered,
+        )
+        self._take(log, is_future=item.marker == FUTURE_DIRECTORY_SUFFIX)
+        return log
+
+    def _take(self, log: Log, *, is_future: bool) -> None:
+        manager, partition = self._manager, log.topic_partition
+        table = manager.future_logs if is_future else manager.logs
+        if self._is_stray is not None and self._is_stray(log):
+            manager.move_aside(log, STRAY_DIRECTORY_SUFFIX)
+            log.close_files()
+            logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
+            return
+        other = table.get(partition)
+        if other is None:
+            table[partition] = log
+            return
+        assigned = self._assigned_directory(log) if self._assigned_directory is not None else None
+        kept = next((each for each in (log, other) if assigned == self._id_of(each)), None)
+        if kept is None or assigned is None:
+            raise StorageError(
+                log.log_dir.path,
+                f"Duplicate log directories for {partition} are found in both {other.directory} and {log.directory}: "
+                "one of them must be moved away",
+            )
+        table[partition] = kept
+        lost = other if kept is log else log
+        logger.warning("Finishing the move of %s to %s: %s goes", partition, kept.directory, lost.directory)
+        manager.doom(lost, self._now_ms)
+
+    def _id_of(self, log: Log) -> Uuid | None:
+        return self._manager.directory_of(log).directory_id
+
+    # The end
+
+    def finish(self) -> None:
+        """Note which directories are loaded; finish or go on with moves between directories."""
+        manager = self._manager
+        for directory in manager.directories.live:
+            directory.is_loaded = True
+        for partition, log in list(manager.future_logs.items()):
+            if self._is_to_take_over(log, manager.logs.get(partition)):
+                logger.info("Attempting to recover abandoned future log for %s at %s", partition, log.directory)
+                current = manager.logs.get(partition)
+                try:
+                    manager.replace_by_future_log(partition)
+                    if current is not None:
+                        manager.doom(current, self._now_ms)
+                except (ApiError, StorageError) as error:
+                    logger.error("The move of %s could not be finished: %s", partition, error.message)
+        loaded = sum(done for done, _ in self._counts.values())
+        unclean = [
+            each.path for each in manager.directories.live if not each.was_clean_shutdown and self._counts[each.path][1]
+        ]
+        suffix = f" (unclean log dirs = {', '.join(unclean)})" if unclean else ""
+        logger.info("Loaded %d logs in %dms%s", loaded, self._clock_ms() - self._started_ms, suffix)
+
+    def _is_to_take_over(self, future: Log, current: Log | None) -> bool:
+        assigned = self._assigned_directory(future) if self._assigned_directory is not None else None
+        is_assigned = assigned is not None and assigned == self._id_of(future)
+        if current is None:
+            return is_assigned or not self._manager.directories.offline_paths
+        has_all = (future.log_end_offset, future.latest_epoch) == (current.log_end_offset, current.latest_epoch)
+        return is_assigned and has_all
+
+
+def _size_of(item: LogToLoad, name: str, manager: "LogManager") -> int:
+    file = manager.disk.open(f"{item.path}/{name}", writable=False)
+    try:
+        return file.size()
+    finally:
+        file.close()
