@@ -209,6 +209,7 @@ class LogDirMover:
                     move.partition.topic_partition,
                     move.future.log_end_offset,
                 )
+                move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
                 if not await self._catch_up(move):
                     return
                 await self._flush(move.future)
@@ -332,7 +333,7 @@ class LogDirMover:
         """Wait until what was copied so far has lasted as long as the rate says."""
         while (rate := self._rate()) <= 0:
             await asyncio.sleep(STOPPED_RATE_CHECK_S)
-        while (pause_ms := self._next_copy_ms - self._clock.monotonic_ms()) > 0:
+        while (pause_ms := self._next_copy_ms - self._clock.monotonic_ms()) >= 1:
             await asyncio.sleep(min(pause_ms / 1000, MAX_PAUSE_S))
             if self._rate() != rate:  # the rest is waited for at the new rate
                 self._next_copy_ms = self._clock.monotonic_ms()

@@ -1,0 +1,284 @@
+"""Replicas on their way between log directories: under load, throttled, called back, and cut short at every step."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.types import TopicPartition
+from tests.sim.broker_crashes import Doom
+from tests.sim.broker_world import KafkaClient, Machine, Topic
+from tests.sim.disk import Keep, SimDisk
+from tests.sim.loop import START_WALL_MS, SimLoop, run
+
+METADATA_DIR, FIRST_DIR, SECOND_DIR = "/metadata", "/first", "/second"
+PROPERTIES = {"log_dirs": f"{METADATA_DIR},{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": METADATA_DIR}
+THROTTLE = "replica_alter_log_dirs_io_max_bytes_per_second"
+
+
+def on_machine(
+    **properties: str,
+) -> Callable[[Callable[[Machine], Coroutine[Any, Any, None]]], Callable[[], None]]:
+    def decorate(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        def call() -> None:
+            async def main(loop: SimLoop) -> None:
+                machine = Machine(loop, **PROPERTIES, **properties)
+                await machine.boot()
+                await test(machine)
+                await machine.stop()
+
+            run(main)
+
+        call.__name__ = test.__name__
+        return call
+
+    return decorate
+
+
+async def alter(client: KafkaClient, path: str, topic: str, *partitions: int) -> list[int]:
+    moved = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, list(partitions))])
+    response = await client.call(AlterReplicaLogDirsRequest([moved]), 2)
+    return [partition.error_code for each in response.results for partition in each.partitions]
+
+
+async def replicas(client: KafkaClient, topic: str) -> dict[tuple[str, int], tuple[bool, int]]:
+    """Return (is_future, lag) of each of a topic's replicas, by directory and partition."""
+    response = await client.call(DescribeLogDirsRequest(topics=None), 4)
+    return {
+        (result.log_dir, partition.partition_index): (partition.is_future_key, partition.offset_lag)
+        for result in response.results
+        for each in result.topics
+        if each.name == topic
+        for partition in each.partitions
+    }
+
+
+def directory_in_metadata(machine: Machine, topic: Topic) -> str:
+    """Return where the controller takes partition 0 to be."""
+    registration = machine.server._controller.image.topics.by_id[topic.topic_id].partitions[0]
+    directory = machine.server._log_manager.directories.with_id(registration.directories[0])
+    return directory.path if directory is not None else "nowhere"
+
+
+def directory_of(machine: Machine, topic: Topic) -> str:
+    return machine.logs()[TopicPartition(topic.name, 0)].log_dir.path
+
+
+def other_directory(machine: Machine, topic: Topic) -> str:
+    return SECOND_DIR if directory_of(machine, topic) != SECOND_DIR else FIRST_DIR
+
+
+async def moved(machine: Machine) -> None:
+    """Wait until no move is under way and the controller has been told all."""
+    mover = machine.server._mover
+    while mover.moving_count or mover._assignments.pending_count:
+        await asyncio.sleep(0.05)
+
+
+async def values(client: KafkaClient, topic: Topic) -> list[bytes | None]:
+    return [record.value for batch in await client.read_all(topic) for record in batch.records()]
+
+
+@on_machine()
+async def test_a_replica_moves_while_it_is_written_and_read(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders", segment_bytes="1048576")
+    for number in range(40):
+        await client.produce(topic, b"%d " % number + bytes(60_000))
+    source, target = directory_of(machine, topic), other_directory(machine, topic)
+    reader = machine.connect()
+    assert await alter(machine.connect(), target, "orders", 0) == [0]
+    writing = asyncio.create_task(produce_all(client, topic, 40, 80))
+    assert len(await values(reader, topic)) >= 40
+    await writing
+    await moved(machine)
+    assert (directory_of(machine, topic), directory_in_metadata(machine, topic)) == (target, target)
+    assert [value.split(b" ")[0] for value in await values(reader, topic) if value] == [b"%d" % n for n in range(80)]
+    names = [name for name in machine.disk.list_directory(source) if name.startswith("orders-0")]
+    assert [name.endswith("-delete") for name in names] == [True]
+    await asyncio.sleep(62)
+    assert not [name for name in machine.disk.list_directory(source) if name.startswith("orders-0")]
+
+
+async def produce_all(client: KafkaClient, topic: Topic, first: int, end: int) -> None:
+    for number in range(first, end):
+        answer = await client.produce(topic, b"%d " % number + bytes(10_000))
+        assert answer.error_code == 0, answer
+
+
+@on_machine(**{THROTTLE: "100000"})
+async def test_a_throttled_move_shows_its_lag_and_can_be_called_back(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    for _ in range(20):
+        await client.produce(topic, bytes(100_000))
+    source, target = directory_of(machine, topic), other_directory(machine, topic)
+    assert await alter(client, target, "orders", 0) == [0]
+    await asyncio.sleep(5)
+    told = await replicas(client, "orders")
+    assert told[source, 0] == (False, 0)
+    is_future, lag = told[target, 0]
+    assert is_future
+    assert 10 <= lag < 18
+    assert await alter(client, source, "orders", 0) == [0]
+    assert list(await replicas(client, "orders")) == [(source, 0)]
+    await moved(machine)
+    assert (directory_of(machine, topic), directory_in_metadata(machine, topic)) == (source, source)
+    await asyncio.sleep(62)
+    assert not [name for name in machine.disk.list_directory(target) if name.startswith("orders-0")]
+
+
+@on_machine(**{THROTTLE: "200000"})
+async def test_a_move_goes_on_after_a_restart(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    for _ in range(20):
+        await client.produce(topic, bytes(100_000))
+    target = other_directory(machine, topic)
+    await alter(client, target, "orders", 0)
+    await asyncio.sleep(3)
+    await machine.stop()
+    await machine.boot()
+    copied = machine.server._log_manager.future_logs[TopicPartition("orders", 0)].log_end_offset
+    assert copied >= 5
+    await moved(machine)
+    assert directory_of(machine, topic) == target
+    assert len(await values(machine.connect(), topic)) == 20
+
+
+@on_machine(**{THROTTLE: "200000"})
+async def test_a_deleted_topic_takes_its_future_replica_with_it(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    for _ in range(10):
+        await client.produce(topic, bytes(100_000))
+    target = other_directory(machine, topic)
+    await alter(client, target, "orders", 0)
+    await asyncio.sleep(1)
+    await client.delete_topic(topic)
+    await moved(machine)
+    await asyncio.sleep(62)
+    for path in (FIRST_DIR, SECOND_DIR, METADATA_DIR):
+        assert not [name for name in machine.disk.list_directory(path) if name.startswith("orders")]
+
+
+@on_machine()
+async def test_what_cannot_be_moved_is_refused(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    assert await alter(client, "/elsewhere", "orders", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert await alter(client, SECOND_DIR, "nothing", 0) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    long_name = "t" * 220
+    await client.create_topic(long_name)
+    assert await alter(client, SECOND_DIR, long_name, 0) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    source = directory_of(machine, topic)
+    assert await alter(client, source, "orders", 0) == [ErrorCode.NONE]
+    target = next(each for each in (FIRST_DIR, SECOND_DIR) if each != source)
+    third = await client.create_topic("third")
+    failing = next(path for path in (FIRST_DIR, SECOND_DIR) if path != source)
+    machine.server._log_manager.directories.at(failing).state.go_offline("test")  # type: ignore[union-attr]
+    assert await alter(client, target, "orders", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert await alter(client, METADATA_DIR, "orders", 0) in ([ErrorCode.KAFKA_STORAGE_ERROR], [ErrorCode.NONE])
+    assert third
+
+
+@on_machine()
+async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for(machine: Machine) -> None:
+    client = machine.connect()
+    for number, path in enumerate((SECOND_DIR, FIRST_DIR, SECOND_DIR)):
+        name = f"coming-{number}"
+        assert await alter(client, path, name, 0) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+        topic = await client.create_topic(name)
+        assert directory_of(machine, topic) == path
+
+
+@on_machine()
+async def test_a_directory_that_fails_under_a_move_leaves_the_replica_where_it_was(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    for _ in range(10):
+        await client.produce(topic, bytes(100_000))
+    source, target = directory_of(machine, topic), other_directory(machine, topic)
+    machine.disk.fail("write", errno.EIO, path=f"{target}/orders-0.")
+    await alter(client, target, "orders", 0)
+    await moved(machine)
+    assert directory_of(machine, topic) == source
+    assert (await client.produce(topic, b"more")).error_code == 0
+    assert machine.server._log_manager.directories.offline_paths == [target]
+    machine.disk.heal()
+
+
+STEP = 2
+"""Every so many changes of the disk a life ends; the modes begin at different ones."""
+MODES: list[tuple[Keep, int]] = [("all", 0), ("none", 1), ("torn", 0), ("reordered", 1)]
+
+
+@pytest.mark.parametrize(("keep", "first"), MODES)
+def test_a_move_that_is_cut_short_at_any_step_loses_nothing(keep: Keep, first: int) -> None:
+    """What was made durable before the move must be there once, whatever the disk kept; and the move ends well."""
+    places = set()
+    for changes in range(first, 1000, STEP):
+        disk = SimDisk(changes)
+        is_done = run(lambda loop, disk=disk, changes=changes: _move_until(loop, disk, changes))  # type: ignore[misc]
+        disk.crash(keep)
+        places.add(run(lambda loop, disk=disk: _moved_in_the_next_life(loop, disk)))  # type: ignore[misc]
+        if is_done:
+            break
+    assert is_done
+    assert places == {"source", "target"}
+
+
+async def _move_until(loop: SimLoop, disk: SimDisk, changes: int) -> bool:
+    """Begin a move, end after so many changes of the disk; return whether the move was done by then."""
+    machine = Machine(loop, disk=disk, **PROPERTIES)
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("orders", flush_messages="1", file_delete_delay_ms="0")
+    for number in range(6):
+        assert (await client.produce(topic, b"%d" % number)).error_code == 0
+    await asyncio.sleep(3)
+    assert directory_of(machine, topic) == METADATA_DIR
+    loop.set_exception_handler(lambda _loop, context: None)
+    disk.hook = doom = Doom(loop, changes)
+    moving = loop.create_task(_move(machine, client))
+    await asyncio.wait((moving, doom.crashed), return_when=asyncio.FIRST_COMPLETED)
+    is_done = moving.done() and not moving.exception()
+    doom.die()
+    disk.hook = None
+    return is_done
+
+
+async def _move(machine: Machine, client: KafkaClient) -> None:
+    await alter(client, SECOND_DIR, "orders", 0)
+    await moved(machine)
+    await asyncio.sleep(3)
+
+
+async def _moved_in_the_next_life(loop: SimLoop, disk: SimDisk) -> str:
+    """Start again; return where the replica was found, once it is checked."""
+    machine = Machine(loop, disk=disk, start_wall_ms=START_WALL_MS + 60_000, **PROPERTIES)
+    await machine.boot()
+    client = machine.connect()
+    (described,) = (await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12)).topics
+    topic = Topic("orders", described.topic_id)
+    found = "target" if directory_of(machine, topic) == SECOND_DIR else "source"
+    assert await values(client, topic) == [b"%d" % number for number in range(6)]
+    assert (await client.produce(topic, b"6")).error_code == 0
+    await moved(machine)
+    await asyncio.sleep(62)
+    assert await values(client, topic) == [b"%d" % number for number in range(7)]
+    assert directory_in_metadata(machine, topic) == directory_of(machine, topic)
+    names = [f"{path}/{name}" for path in (METADATA_DIR, FIRST_DIR, SECOND_DIR) for name in disk.list_directory(path)]
+    assert [name for name in names if "/orders-0" in name] == [f"{directory_of(machine, topic)}/orders-0"]
+    await machine.stop()
+    return found
