@@ -3,7 +3,7 @@
     recorder = Recorder(disk, promise=lambda: script.promise())
     script.run()
     for crash in crashes(recorder.moments):
-        ...                                     # crash.disk is what the disk kept; recover, and hold it to crash.promise
+        ...                                     # recover from crash.disk; hold what is found to crash.promise
 
 A moment is a copy of the disk (page cache, platter, what was under way) and of what had been promised until then.
 `Outcomes` counts what recovery found, and prints a table: a row for what was under way, a column for what disks keep.

@@ -23,7 +23,7 @@ from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Moment, Recorder
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
-from tests.support.logs import marker
+from tests.support.logs import delete_due, load_logs, marker
 
 NOW_MS = 1_700_000_000_000
 LATER_MS = NOW_MS + 5000
@@ -255,7 +255,7 @@ class Script:
         log.complete_flush(flush)
 
     def checkpoint(self) -> None:
-        self.manager.checkpoint()
+        self.manager.checkpoints.write_now(self.manager.checkpoints.all_at_the_end())
 
     def roll(self) -> None:
         self._any_log().roll(NOW_MS)
@@ -285,7 +285,7 @@ class Script:
         now_ms = NOW_MS + 60_000 * self.chance.randrange(2)
         for log in self.manager.logs.values():
             log.delete_due_files(now_ms)
-        self.manager.delete_due(now_ms)
+        delete_due(self.manager, now_ms)
 
     def clean(self) -> None:
         """Make what is there durable and clean it, with appends in between."""
@@ -311,7 +311,7 @@ def clean(disk: SimDisk, manager: LogManager) -> Iterator[None]:
             log.sync_names()
         yield
     cleaner.finish(cleaning, cleaning_pass.facts(), 1)
-    for write in manager.cleaner_offset_checkpoints():
+    for write in manager.checkpoints.cleaner_offsets():
         write.run()
 
 
@@ -326,14 +326,14 @@ def start(disk: SimDisk, promises: dict[TopicPartition, Promise]) -> LogManager:
         files=OpenFiles(disk, capacity=3),
         is_verification_enabled=False,
     )
-    manager.lock()
+    manager.directories.lock()
 
     def is_stray(log: Log) -> bool:
         promise = promises.get(log.topic_partition)
         return promise is None or log.topic_id not in (None, promise.topic_id)
 
-    manager.load_logs(NOW_MS, config_for=config_for, is_stray=is_stray)
-    manager.read_cleaner_offsets()
+    load_logs(manager, NOW_MS, config_for=config_for, is_stray=is_stray)
+    manager.checkpoints.read_cleaner_offsets()
     for log in manager.logs.values():
         log.update_high_watermark(log.log_end_offset)
     return manager
