@@ -80,7 +80,6 @@ class OffsetMap:
         offset: int = used - 1
         return offset
 
-
     def offsets(self) -> Iterator[list[int]]:
         """Yield the offsets of all keys, in no order, some thousands at a time."""
         column = memoryview(self._buffer).cast("q")[2 :: ENTRY_BYTES // 8]
