@@ -6,7 +6,9 @@ offset is there once, however often the job or the broker was killed. The audit 
 """
 
 from pydantic import Field
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
 
 from spark_jobs.checkpoints import prepare
 from spark_jobs.config import StreamConfig
@@ -22,7 +24,12 @@ class BronzeConfig(StreamConfig):
 def run(config: BronzeConfig, *, reset_output: bool = False) -> None:
     with spark_session(config, "bronze") as spark:
         prepare(spark, config, reset_output=reset_output)
-        rows = read_topics(spark, config).withColumn("date", F.to_date("timestamp"))
-        writer = stream_writer(rows, config, "bronze").partitionBy("date", "topic").format("parquet")
         with listening(spark, QueryMetrics(config, "bronze")):
-            run_query(writer.option("path", config.output).start, config)
+            run_query(archive_writer(spark, config).start, config)
+
+
+def archive_writer(spark: SparkSession, config: BronzeConfig) -> DataStreamWriter:
+    """Return the query from the topics to the archive, not yet started."""
+    rows = read_topics(spark, config).withColumn("date", F.to_date("timestamp"))
+    writer = stream_writer(rows, config, "bronze").partitionBy("date", "topic").format("parquet")
+    return writer.option("path", config.output)

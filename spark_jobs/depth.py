@@ -1,9 +1,9 @@
-"""Order-book messages: what they are, where they come from, how they look on a topic.
+"""Order-book messages as the book reads them from a topic.
 
-On the topic `depth` a message is a JSON object keyed by its symbol, as Binance sends it. A delta is an event of the
-diff depth stream: e, E (ms), s, U and u (the first and the last update id that it covers), b and a (lists of [price,
-quantity], the new total at that price; 0 removes it); futures add pu, the u of the event before. A snapshot is the
-answer of /depth: lastUpdateId, bids, asks; futures add E.
+A message is a JSON object keyed by its symbol: the feed's (schemas.DEPTH), or as Binance sends it. There a delta is an
+event of the diff depth stream: e, E (ms), s, U and u (the first and the last update id that it covers), b and a (lists
+of [price, quantity], the new total at that price; 0 removes it); futures add pu, the u of the event before. A snapshot
+is the answer of /depth: lastUpdateId, bids, asks; futures add E.
 
 Prices and quantities are integers of 10^-8 here: exact, and cheap to add, compare and keep as state. What does not fit
 DECIMAL(18,8) is refused, never rounded.
@@ -22,6 +22,20 @@ PLACES = 8
 UNITS = 10**PLACES
 LARGEST = 10**18 - 1
 """DECIMAL(18,8) in units."""
+
+VERSION = 1
+NAMES = {
+    "snapshot": {"time_ms": "E", "last_update_id": "lastUpdateId", "bids": "bids", "asks": "asks"},
+    "delta": {
+        "time_ms": "E",
+        "first_update_id": "U",
+        "last_update_id": "u",
+        "prev_update_id": "pu",
+        "bids": "b",
+        "asks": "a",
+    },
+}
+"""The feed's names, and Binance's."""
 
 Level = tuple[int, int]
 """(price, quantity) in units of 10^-8."""
@@ -85,7 +99,21 @@ def parse(value: bytes | None, symbol: str | None) -> DepthMessage:
         raise BadDepth("not a JSON object")
     if fields.get("s", symbol) != symbol:
         raise BadDepth(f"symbol {fields['s']!r} under the key {symbol!r}")
+    if "v" in fields:
+        fields = _as_binance(fields, symbol)
     return _snapshot(fields, symbol) if "lastUpdateId" in fields else _delta(fields, symbol)
+
+
+def _as_binance(fields: dict[str, Any], symbol: str) -> dict[str, Any]:
+    """Translate an event of schemas.DEPTH, whose prev_update_id is -1 where there is none."""
+    if fields["v"] != VERSION:
+        raise BadDepth(f"schema version {fields['v']!r}, this job knows {VERSION}")
+    if fields.get("symbol") != symbol:
+        raise BadDepth(f"symbol {fields.get('symbol')!r} under the key {symbol!r}")
+    kind = fields.get("type")
+    if kind not in NAMES:
+        raise BadDepth(f"type is {kind!r}, not snapshot or delta")
+    return {theirs: fields[ours] for ours, theirs in NAMES[kind].items() if fields.get(ours, -1) != -1}
 
 
 def _snapshot(fields: dict[str, Any], symbol: str) -> Snapshot:

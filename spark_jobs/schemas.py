@@ -130,6 +130,31 @@ BAR = Schema(
     ),
 )
 
-SCHEMAS = {schema.name: schema for schema in (TRADE, DEPTH, SILVER_TRADE, BAR)}
+BOOK = Schema(
+    "book",
+    1,
+    "What a record of the depth topic did to its symbol's order book; keyed by symbol",
+    (
+        Column("symbol", "STRING", "the market: the record's key"),
+        Column("partition", "INT", "where the record lies"),
+        Column("offset", "LONG", "where the record lies"),
+        Column("time_ms", "LONG", "event time, or the record's timestamp where the event has none"),
+        Column("update_id", "LONG", "last update id of the record; -1 when malformed"),
+        Column("status", "STRING", "snapshot, applied, recovered, stale, waiting, gap, crossed or malformed"),
+        Column("reason", "STRING", "why, where it is not snapshot, applied or recovered"),
+        Column("bid", PRICE, "best bid; this and what follows is null where the book is void or a side empty"),
+        Column("bid_quantity", PRICE, "quantity at the best bid"),
+        Column("ask", PRICE, "best ask"),
+        Column("ask_quantity", PRICE, "quantity at the best ask"),
+        Column("mid", "DECIMAL(20,9)", "(bid + ask) / 2, exact"),
+        Column("spread", PRICE, "ask - bid"),
+        Column("microprice", PRICE, "each best price weighed with the other side's quantity, half up"),
+        Column("imbalance", PRICE, "(bid_depth - ask_depth) / (bid_depth + ask_depth), half up: -1 to 1"),
+        Column("bid_depth", VOLUME, "quantity of the ten best bids, exact"),
+        Column("ask_depth", VOLUME, "quantity of the ten best asks, exact"),
+    ),
+)
+
+SCHEMAS = {schema.name: schema for schema in (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK)}
 
 WIDTHS_MS = {"1s": 1_000, "1m": 60_000, "1h": 3_600_000}

@@ -6,6 +6,7 @@ spark-submit's; else the job runs on local[*], bound to loopback.
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -109,6 +110,7 @@ def _launch_options(config: SparkConfig) -> dict[str, str]:
     options = {"spark.sql.shuffle.partitions": str(config.shuffle_partitions)}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return options
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options["spark.jars"] = ",".join(str(jar) for jar in _connector_jars())
     options["spark.master"] = config.master or "local[*]"
     if options["spark.master"].startswith("local"):

@@ -3,9 +3,11 @@
 KAFKAPY_COMPAT_SERVER=apache runs the same tests against Apache Kafka 4.3.1: that is how they are proved right.
 """
 
+import gc
 import os
 import shutil
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +66,15 @@ def java_tool() -> Callable[..., str]:
         return result.stdout
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def py4j_closes_its_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Py4J leaves sockets of ended threads to the garbage collector: let it find them while nobody minds."""
+    yield
+    if request.node.get_closest_marker("spark") is not None:
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def deliver(exchange: Exchange, count: int, *, loss: float = 0.01, repeats: floa
 
     A snapshot may be held back behind later deltas, as an answer of a REST call is.
     """
-    chance = random.Random(f"path {exchange.seed}")
+    chance = random.Random(f"path {exchange.symbol} {exchange.seed}")
     delivered = Delivered([], 0, 0)
     held: Snapshot | None = None
     for number in range(count):

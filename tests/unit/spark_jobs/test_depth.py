@@ -11,6 +11,10 @@ from spark_jobs.depth import BadDepth, Delta, Snapshot, parse, read_depth_file, 
 SPOT = (  # as in Binance's documentation of the diff depth stream
     b'{"e":"depthUpdate","E":1672515782136,"s":"BNBBTC","U":157,"u":160,"b":[["0.0024","10"]],"a":[["0.0026","100"]]}'
 )
+FEED = (
+    b'{"v":1,"symbol":"A","type":"%s","time_ms":5,"first_update_id":7,"last_update_id":9,"prev_update_id":%d,'
+    b'"bids":[["1","2"]],"asks":[]}'
+)
 SNAPSHOT = b'{"lastUpdateId":1027024,"bids":[["4.00000000","431.00000000"]],"asks":[["4.00000200","12.00000000"]]}'
 
 
@@ -21,6 +25,13 @@ def test_reads_what_binance_sends() -> None:
     assert parse(SNAPSHOT, "BNBBTC") == Snapshot(
         "BNBBTC", None, 1027024, [(400_000_000, 43_100_000_000)], [(400_000_200, 1_200_000_000)]
     )
+
+
+def test_reads_what_the_feed_writes() -> None:
+    bids = [(100_000_000, 200_000_000)]
+    assert parse(FEED % (b"snapshot", -1), "A") == Snapshot("A", 5, 9, bids, [])
+    assert parse(FEED % (b"delta", -1), "A") == Delta("A", 5, 7, 9, None, bids, [])
+    assert parse(FEED % (b"delta", 6), "A") == Delta("A", 5, 7, 9, 6, bids, [])
 
 
 @pytest.mark.parametrize("message", [parse(SPOT, "BNBBTC"), parse(SNAPSHOT, "BNBBTC"), Delta("A", 1, 2, 3, 1, [], [])])
@@ -41,6 +52,9 @@ def changed(**fields: object) -> bytes:
         (b"[" * 100_000, "BNBBTC", "not JSON"),
         (b"[]", "BNBBTC", "not a JSON object"),
         (SPOT, "BTCUSDT", "symbol 'BNBBTC' under the key 'BTCUSDT'"),
+        (FEED.replace(b":1,", b":2,", 1) % (b"delta", 6), "A", "schema version 2, this job knows 1"),
+        (FEED % (b"delta", 6), "B", "symbol 'A' under the key 'B'"),
+        (FEED % (b"trade", 6), "A", "type is 'trade'"),
         (changed(U=None), "BNBBTC", "U is None"),
         (changed(u=True), "BNBBTC", "u is True"),
         (changed(U=161), "BNBBTC", "U 161 is above u 160"),
