@@ -1,0 +1,101 @@
+"""What jobs ask a cluster beside its records: partitions, offsets, configs; by the admin client of Spark's connector.
+
+It runs in the driver's JVM and takes the very options that the Kafka source takes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import JobError
+
+TIMEOUT_MS = "30000"
+Offsets = dict[tuple[str, int], int]
+"""Offsets by (topic, partition)."""
+
+
+@dataclass(slots=True)
+class Admin:
+    """An open admin client; errors are JobErrors that name the cluster."""
+
+    jvm: Any
+    client: Any
+    bootstrap: str
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return the number of partitions by topic. Raises JobError where one does not exist."""
+        described = self._answer(self.client.describeTopics(self._list(topics)).allTopicNames())
+        return {name: described[name].partitions().size() for name in described}
+
+    def topic_names(self) -> set[str]:
+        return set(self._answer(self.client.listTopics().names()))
+
+    def earliest(self, counts: Mapping[str, int]) -> Offsets:
+        return self._offsets(counts, "earliest")
+
+    def latest(self, counts: Mapping[str, int]) -> Offsets:
+        return self._offsets(counts, "latest")
+
+    def _offsets(self, counts: Mapping[str, int], which: str) -> Offsets:
+        kafka = self.jvm.org.apache.kafka
+        wanted = self.jvm.java.util.HashMap()
+        for topic, count in counts.items():
+            for partition in range(count):
+                wanted.put(
+                    kafka.common.TopicPartition(topic, partition), getattr(kafka.clients.admin.OffsetSpec, which)()
+                )
+        found = self._answer(self.client.listOffsets(wanted).all())
+        return {(where.topic(), where.partition()): found[where].offset() for where in found}
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        config = self.jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
+        described = self._answer(self.client.describeConfigs(self._list([resource])).all())
+        entries = self.jvm.java.util.ArrayList(described[resource].entries())
+        return {entry.name(): entry.value() for entry in entries}
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Create the topic with the cluster's own replication factor. Raises JobError where that fails."""
+        none = self.jvm.java.util.Optional.empty()
+        count = self.jvm.java.util.Optional.of(partitions)
+        settings = self.jvm.java.util.HashMap()
+        for key, value in configs.items():
+            settings.put(key, value)
+        new = self.jvm.org.apache.kafka.clients.admin.NewTopic(topic, count, none).configs(settings)
+        self._answer(self.client.createTopics(self._list([new])).all())
+
+    def _list(self, items: Iterable[Any]) -> Any:
+        result = self.jvm.java.util.ArrayList()
+        for item in items:
+            result.add(item)
+        return result
+
+    def _answer(self, future: Any) -> Any:
+        try:
+            return future.get()
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            raise JobError(f"{self.bootstrap}: {cause.getMessage()}") from None
+
+
+@contextmanager
+def open_admin(spark: SparkSession, bootstrap: str, options: Mapping[str, str]) -> Iterator[Admin]:
+    """Connect with the Kafka client's options (security.protocol, ...). Raises JobError where they are refused."""
+    jvm: Any = spark._jvm
+    properties = jvm.java.util.Properties()
+    timeouts = {"request.timeout.ms": TIMEOUT_MS, "default.api.timeout.ms": TIMEOUT_MS}
+    for key, value in {**timeouts, **options, "bootstrap.servers": bootstrap}.items():
+        properties.setProperty(key, value)
+    try:
+        client = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    except Py4JJavaError as error:
+        cause = error.java_exception.getCause() or error.java_exception
+        raise JobError(f"{bootstrap}: {cause.getMessage()}") from None
+    try:
+        yield Admin(jvm, client, bootstrap)
+    finally:
+        client.close()
