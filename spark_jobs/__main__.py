@@ -10,12 +10,16 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from spark_jobs.config import JobConfig, StreamConfig, describe, load_config
+from spark_jobs.config import JobConfig, describe, load_config
 from spark_jobs.errors import JobError
 
 JOBS = {
     "feed": "put trades and order-book updates on topics: recorded ones, or a made-up market",
     "bronze": "archive topics as they came, to Parquet",
+    "audit": "prove that bronze's archive holds the topics, each offset once",
+    "book": "rebuild order books from snapshots and deltas, find their gaps",
+    "replay": "put an archived range back on a topic, with keys, headers and timestamps",
+    "chart": "draw candles with VWAP and volume",
 }
 """Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""
 
@@ -55,7 +59,7 @@ def add_command(job: str, summary: str) -> None:
     def without_output(config: ConfigFile = None, sets: Overrides = None) -> None:
         run(load_config(model, config, sets or ()))
 
-    command = with_output if issubclass(model, StreamConfig) else without_output
+    command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
     app.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
 
 

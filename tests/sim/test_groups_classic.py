@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
 from kafkapy.types import TopicPartition
 from tests.support.classic_groups import ClassicWorld
 
-FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
+FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
 BLOCKS = range(20 * FACTOR)
 SEEDS_PER_BLOCK = 100
 STEPS = 40

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_response import Consumer
 from kafkapy.types import Uuid
 from tests.support.consumer_groups import CLIENT, GroupWorld, image_with
 
-FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
+FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
 SEEDS = range(200 * FACTOR)
 STEPS = 120
 HEARTBEAT_MS = 5_000

@@ -1,0 +1,56 @@
+"""chart: a picture of bars that gold wrote: candles with VWAP and volume, one HTML (or PNG) file."""
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import picture
+from spark_jobs.config import SparkConfig
+from spark_jobs.errors import JobError
+from spark_jobs.session import spark_session
+
+log = logging.getLogger("spark_jobs")
+
+
+class ChartConfig(SparkConfig):
+    bootstrap_servers: str = Field(default="", description="not needed: bars are read from Parquet")
+    bars: str = Field(description="directory (any Hadoop URL) of the bars that gold or backfill wrote")
+    picture: Path = Field(
+        default=Path("chart.html"), description="file to write: .html, or .png with kaleido and Chrome"
+    )
+    symbol: str | None = Field(default=None, description="the market; default the one with the most trades")
+    width: str = Field(default="1m", description="width of the bars: 1s, 1m or 1h")
+    start: datetime | None = Field(default=None, description="bars from this time on (ISO 8601, UTC)")
+    end: datetime | None = Field(default=None, description="bars before this time")
+    most: int = Field(default=500, ge=1, description="most candles: the last ones are drawn")
+
+
+def run(config: ChartConfig) -> None:
+    with spark_session(config, "chart") as spark:
+        symbol, bars = select(spark, config)
+    picture.write(picture.figure(bars, f"{symbol}, bars of {config.width}"), config.picture)
+    first, last = (datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in (bars[0], bars[-1]))
+    log.info("chart: %d bars from %s to %s drawn to %s", len(bars), first, last, config.picture)
+
+
+def select(spark: SparkSession, config: ChartConfig) -> tuple[str, list[picture.Bar]]:
+    """Return the symbol and its bars in order. Raises JobError where there are none."""
+    bars = spark.read.parquet(config.bars).where(F.col("width") == config.width)
+    for moment, is_start in ((config.start, True), (config.end, False)):
+        if moment is not None:
+            moment_ms = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+            bars = bars.where(F.col("start_ms") >= moment_ms if is_start else F.col("start_ms") < moment_ms)
+    symbol = config.symbol or _busiest(bars)
+    rows = bars.where(F.col("symbol") == symbol).orderBy(F.col("start_ms").desc()).limit(config.most).collect()
+    if not rows:
+        raise JobError(f"{config.bars} holds no bar of {symbol or 'any symbol'} of width {config.width} in that range")
+    return str(symbol), [row.asDict() for row in reversed(rows)]
+
+
+def _busiest(bars: DataFrame) -> str | None:
+    row = bars.groupBy("symbol").agg(F.sum("trades").alias("trades")).orderBy(F.desc("trades"), "symbol").first()
+    return None if row is None else row["symbol"]
