@@ -27,7 +27,7 @@ spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 	$(BIN)/kafkapy start --data-dir data
 
-demo: setup spark-jars   ## broker + market trades + Spark: OHLCV bars as a table; TRADES=file.csv[.gz] for your own
+demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES))
 
 test: setup tools spark-jars   ## every test

@@ -16,8 +16,11 @@ from spark_jobs.errors import JobError
 JOBS = {
     "feed": "put trades and order-book updates on topics: recorded ones, or a made-up market",
     "bronze": "archive topics as they came, to Parquet",
-    "audit": "prove that bronze's archive holds the topics, each offset once",
+    "silver": "check and type trades, drop duplicates; bad ones go to a dead-letter topic",
+    "gold": "bars of 1 s, 1 min and 1 h, each written once when it is complete",
+    "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
+    "audit": "prove that bronze's archive holds the topics, each offset once",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "chart": "draw candles with VWAP and volume",
 }

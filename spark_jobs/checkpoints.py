@@ -17,20 +17,20 @@ from spark_jobs.errors import JobError
 def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = False) -> None:
     """Make sure that checkpoint and output fit together. Raises JobError that says what to do."""
     checkpoint = Directory.at(spark, config.checkpoint)
-    output = Directory.at(spark, config.output) if config.output else None
+    outputs = [Directory.at(spark, path) for path in config.outputs()]
     if reset_output:
-        checkpoint.remove()
-        if output is not None:
-            output.remove()
+        for directory in (checkpoint, *outputs):
+            directory.remove()
         return
-    if checkpoint.is_empty():
-        if output is not None and not output.is_empty():
+    if not checkpoint.is_empty():
+        check(checkpoint)
+        return
+    for output in outputs:
+        if not output.is_empty():
             raise JobError(
-                f"the checkpoint {config.checkpoint} is missing but its output {config.output} is not: bring the "
+                f"the checkpoint {config.checkpoint} is missing but its output {output.path} is not: bring the "
                 f"checkpoint back, or start with --reset-output, which removes the output and writes it anew"
             )
-        return
-    check(checkpoint)
 
 
 def check(checkpoint: "Directory") -> None:
@@ -79,17 +79,39 @@ def parse_offsets(text: str) -> BatchOffsets:
     return BatchOffsets(ends, int(json.loads(metadata)["batchWatermarkMs"]))
 
 
-def late_watermark_ms(spark: SparkSession, checkpoint: str, batch_id: int) -> int:
-    """Return the watermark before which a batch drops events as late: the one that the batch before it was planned at.
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a query over topics: {topic: {partition: offset}} where it starts and ends.
 
-    Spark holds late events against the watermark of the batch before, so that operators in a row agree (SPARK-42376).
+    Trades whose event time is not after late_watermark_ms are dropped by its stateful operators: Spark holds them
+    against the watermark that the batch before was planned at, so that operators in a row agree.
     """
-    if batch_id == 0:
-        return 0
-    text = Directory.at(spark, checkpoint).text(f"offsets/{batch_id - 1}")
-    if text is None:
-        raise JobError(f"the checkpoint {checkpoint} lacks offsets/{batch_id - 1}: start with --reset-output")
-    return parse_offsets(text).watermark_ms
+
+    starts: dict[str, dict[str, int]]
+    ends: dict[str, dict[str, int]]
+    late_watermark_ms: int
+
+
+def batch(spark: SparkSession, checkpoint: str, batch_id: int) -> Batch:
+    """Read from the checkpoint what a batch, planned already, consists of. Raises JobError where that is lost."""
+    directory = Directory.at(spark, checkpoint)
+    try:
+        this = parse_offsets(directory.text(f"offsets/{batch_id}") or "")
+        if batch_id == 0:
+            return Batch(_initial_offsets(directory), this.ends, 0)
+        before = parse_offsets(directory.text(f"offsets/{batch_id - 1}") or "")
+        return Batch(before.ends, this.ends, before.watermark_ms)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise JobError(
+            f"the checkpoint {checkpoint} is corrupt (offsets of batch {batch_id}): start with --reset-output"
+        ) from None
+
+
+def _initial_offsets(checkpoint: "Directory") -> dict[str, dict[str, int]]:
+    """Read where the query began: a zero byte, "v1" and JSON."""
+    text = checkpoint.text("sources/0/0") or ""
+    found = json.loads(text[text.index("{") :])
+    return {topic: dict(partitions) for topic, partitions in found.items()}
 
 
 class Directory:

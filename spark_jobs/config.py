@@ -42,6 +42,7 @@ def _trigger(text: str) -> str:
 
 
 Duration = Annotated[str, AfterValidator(_duration)]
+Trigger = Annotated[str, AfterValidator(_trigger)]
 
 
 class JobConfig(BaseModel):
@@ -70,7 +71,7 @@ class StreamConfig(SparkConfig):
     topic_pattern: str | None = Field(default=None, description="or: a Java regular expression of topics to read")
     checkpoint: str = Field(description="directory (any Hadoop URL) that holds how far the job has come")
     output: str | None = Field(default=None, description="directory (any Hadoop URL) of the Parquet files written")
-    trigger: Annotated[str, AfterValidator(_trigger)] = Field(
+    trigger: Trigger = Field(
         default="5 seconds",
         description="a batch per duration ('0 seconds': back to back), or available_now: what is there, then end",
     )
@@ -90,6 +91,10 @@ class StreamConfig(SparkConfig):
         if bool(self.topics) == bool(self.topic_pattern):
             raise ValueError("exactly one of topics and topic_pattern is needed")
         return self
+
+    def outputs(self) -> list[str]:
+        """Return the directories that belong to the checkpoint."""
+        return [self.output] if self.output else []
 
     @property
     def available_now(self) -> bool:

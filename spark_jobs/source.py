@@ -3,8 +3,11 @@
 Both give the columns of the Kafka source: key, value, topic, partition, offset, timestamp, timestampType, headers.
 """
 
+import json
+
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.checkpoints import Batch
 from spark_jobs.config import JobConfig, StreamConfig
 
 POLL_RECORDS = "20000"
@@ -68,6 +71,26 @@ def read_topics_once(
         **options,
     }
     return spark.read.format("kafka").options(**given).load()
+
+
+def read_batch(spark: SparkSession, config: StreamConfig, batch: Batch) -> DataFrame:
+    """Return the records of a batch of a query once more: what its operators dropped is found there."""
+    earliest = -2
+    starts = {
+        topic: {partition: batch.starts.get(topic, {}).get(partition, earliest) for partition in ends}
+        for topic, ends in batch.ends.items()
+    }
+    options = {
+        "kafka.max.poll.records": POLL_RECORDS,
+        "kafka.isolation.level": config.isolation_level,
+        **client_options(config),
+        "assign": json.dumps({topic: [int(partition) for partition in ends] for topic, ends in batch.ends.items()}),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(batch.ends),
+        "includeHeaders": "true",
+        "failOnDataLoss": str(config.fail_on_data_loss).lower(),
+    }
+    return spark.read.format("kafka").options(**options).load()
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:

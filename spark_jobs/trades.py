@@ -1,84 +1,64 @@
-"""Trades: what they are, where they come from, how they look on a topic.
+"""Trades on a topic, checked and typed: schemas.TRADE as columns, or the reason why a record is none."""
 
-On the topic a trade is a JSON object keyed by its symbol; price and quantity are strings, because a double would lose
-digits. Sources: a file in Binance's aggTrades columns (CSV, gzipped or not), or a seeded generator (same seed, same
-trades).
-"""
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
-import csv
-import gzip
-import json
-import random
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from decimal import Decimal
-from itertools import chain
-from pathlib import Path
-from typing import TextIO
+from spark_jobs.config import duration_ms
+from spark_jobs.schemas import TRADE, Schema
 
-TICK = Decimal("0.01")
-LOT = Decimal("0.00001")
+DECIMAL_18_8 = r"^[0-9]{1,10}(\.[0-9]{1,8})?$"
+PATTERNS = {
+    "symbol": r"^[^|\s]{1,64}$",
+    "trade_id": r"^[0-9]{1,18}$",
+    "price": DECIMAL_18_8,
+    "quantity": DECIMAL_18_8,
+    "time_ms": r"^[0-9]{1,14}$",
+    "is_buyer_maker": r"^(true|false)$",
+}
+"""What the text of a field must look like; a cast would round what has too many digits."""
 
-
-class BadTrades(Exception):
-    """A trades file that cannot be used; the text says where and why."""
+UNKNOWN_VERSION = "unknown version"
 
 
-@dataclass(slots=True)
-class Trade:
-    symbol: str
-    trade_id: int
-    price: str
-    quantity: str
-    time_ms: int
-    is_buyer_maker: bool
+def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 hour") -> DataFrame:
+    """Add to rows of the Kafka source the columns of a trade, `event_time`, `version`, and `reason`.
 
-    def to_json(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
-
-
-def read_agg_trades(path: Path) -> Iterator[Trade]:
-    """Yield the trades of a file in Binance's aggTrades columns.
-
-    Columns: id, price, quantity, first trade id, last trade id, time in ms, is buyer maker[, is best match]; a header
-    line may be there or not. The symbol is the file name up to the first dash. Raises BadTrades naming the line.
+    `reason` is null for a good trade, else it says what is wrong, and the trade's columns mean nothing. An event time
+    that is more than max_ahead beyond the record's own timestamp is wrong: it would make everything after it late.
     """
-    symbol = path.name.split("-")[0].split(".")[0]
-    with _open_text(path) as lines:
-        for number, row in enumerate(csv.reader(lines), 1):
-            if number == 1 and row and not row[0].isdigit():
-                continue
-            yield _parse(symbol, row, f"{path}:{number}")
+    assert schema.columns == TRADE.columns
+    text = F.col("value").cast("string")
+    fields = F.from_json(text, schema.as_strings() + ", _corrupt STRING", {"columnNameOfCorruptRecord": "_corrupt"})
+    # Exploded, because a filter on the reason would be pushed below a projection, and parse the JSON once per mention.
+    parsed = rows.withColumn("_text", text).withColumn("_f", F.explode(F.array(fields)))
+    parsed = parsed.withColumn("reason", _reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
+    for column in schema.columns:
+        parsed = parsed.withColumn(column.name, F.expr(f"try_cast(_f.{column.name} AS {column.type})"))
+    return parsed.withColumn("event_time", F.timestamp_millis("time_ms")).drop("_text", "_f")
 
 
-def _open_text(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", newline="")
-    return open(path, newline="")
+def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
+    """Return the good ones of parsed trades, each (symbol, trade id) once as far as the watermark reaches back.
+
+    What is not after the watermark is dropped here, and by no operator behind this one.
+    """
+    good = trades.where("reason IS NULL").withWatermark("event_time", watermark)
+    return good.dropDuplicatesWithinWatermark(["symbol", "trade_id"])
 
 
-def _parse(symbol: str, row: list[str], where: str) -> Trade:
-    try:
-        trade_id, price, quantity, _, _, time_ms, is_buyer_maker, *_ = row
-        Decimal(price), Decimal(quantity)
-        return Trade(symbol, int(trade_id), price, quantity, int(time_ms), is_buyer_maker.lower() == "true")
-    except (ValueError, ArithmeticError):
-        raise BadTrades(f"{where}: not a row of aggTrades: {','.join(row)[:100]!r}") from None
-
-
-def generate(count: int, *, seed: int = 1, start_ms: int = 1_700_000_000_000) -> Iterator[Trade]:
-    """Yield `count` trades of three symbols: clustered arrivals, prices that walk by ticks, sizes of a heavy tail."""
-    chance = random.Random(seed)
-    prices = {"BTCUSDT": Decimal("37000.00"), "ETHUSDT": Decimal("2050.00"), "SOLUSDT": Decimal("56.00")}
-    trade_ids = dict.fromkeys(prices, 1)
-    symbols = list(chain(*([symbol] * weight for symbol, weight in zip(prices, (6, 3, 1), strict=True))))
-    time_ms, excitement = start_ms, 0.0
-    for _ in range(count):
-        excitement = excitement * 0.8 + (1.0 if chance.random() < 0.3 else 0.0)
-        time_ms += int(chance.expovariate((1 + 4 * excitement) / 400))
-        symbol = chance.choice(symbols)
-        is_sell = chance.random() < 0.5
-        prices[symbol] = max(TICK, prices[symbol] + TICK * chance.randint(-8, 8))
-        quantity = (Decimal(repr(chance.lognormvariate(-2, 1.5))) + LOT).quantize(LOT)
-        yield Trade(symbol, trade_ids[symbol], str(prices[symbol]), str(quantity), time_ms, is_sell)
-        trade_ids[symbol] += 1
+def _reason(schema: Schema, max_ahead: str) -> Column:
+    """Return the first thing wrong with a record; the order is the one that people would check in."""
+    version = F.col("_f.v")
+    reason = (
+        F.when(F.col("value").isNull() | (F.length("value") == 0), F.lit("empty"))
+        .when(F.col("_f._corrupt").isNotNull() | ~F.col("_text").rlike(r"(?s)^\s*\{.*\}\s*$"), F.lit("not JSON"))
+        .when(version.isNull(), F.lit("v is missing"))
+        .when(version != str(schema.version), F.concat(F.lit(f"{UNKNOWN_VERSION} "), version))
+    )
+    for name, pattern in PATTERNS.items():
+        reason = reason.when(F.col(f"_f.{name}").isNull(), F.lit(f"{name} is missing"))
+        reason = reason.when(~F.col(f"_f.{name}").rlike(pattern), F.lit(f"{name} is not of its type"))
+    for name in ("price", "quantity"):
+        reason = reason.when(F.expr(f"try_cast(_f.{name} AS DECIMAL(18,8))") == 0, F.lit(f"{name} is 0"))
+    ahead_ms = F.expr("try_cast(_f.time_ms AS LONG)") - F.unix_millis("timestamp")
+    return reason.when(ahead_ms > duration_ms(max_ahead), F.lit("time_ms is ahead of the record's timestamp"))

@@ -1,0 +1,40 @@
+"""live: the bars of gold, written to a compacted topic again whenever they change (update mode).
+
+The last value of a key is the bar so far; after the watermark has passed its end it equals the bar of gold. The JSON
+is gold's (schemas.BAR): give it a topic of its own.
+"""
+
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.batches import run_batches
+from spark_jobs.checkpoints import prepare
+from spark_jobs.config import Trigger
+from spark_jobs.gold import COMPACTED, BarsConfig, bar_stream, late_trades, on_topic
+from spark_jobs.metrics import QueryMetrics
+from spark_jobs.session import spark_session
+from spark_jobs.sink import write_topic
+from spark_jobs.source import read_topics
+from spark_jobs.targets import create_missing_topics
+
+
+class LiveConfig(BarsConfig):
+    output: None = Field(default=None, exclude=True, description="none: bars that change have no place in Parquet")
+    output_topic: str = Field(default="live_bars", description="compacted topic of the bars")
+    trigger: Trigger = Field(default="1 second", description="a batch per duration, or available_now")
+
+
+def run(config: LiveConfig, *, reset_output: bool = False) -> None:
+    with spark_session(config, "live") as spark:
+        prepare(spark, config, reset_output=reset_output)
+        create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
+        metrics = QueryMetrics(config, "live")
+        rows = bar_stream(read_topics(spark, config), config)
+        run_batches(
+            rows, config, metrics, lambda bars, batch_id: write(spark, config, metrics, bars, batch_id), "update"
+        )
+
+
+def write(spark: SparkSession, config: LiveConfig, metrics: QueryMetrics, bars: DataFrame, batch_id: int) -> None:
+    with late_trades(spark, config, metrics, batch_id):
+        write_topic(on_topic(bars), config, config.output_topic)

@@ -1,0 +1,118 @@
+"""silver: trades checked, typed and seen once, to a topic and to Parquet; what is wrong to a dead-letter topic.
+
+A record that is no trade goes to the dead-letter topic as it was, with its headers and, in headers of their own, the
+reason and where it came from. Of trades with the same (symbol, trade id) one stays, as long as they come within the
+watermark; a trade older than the watermark can no longer be told from a duplicate and goes to the dead-letter topic
+too, as "late". So every record that was read is in one of three places: silver, dead letters, or a duplicate in
+silver.
+
+A batch is written to all outputs before it is committed, and done again after a crash: in Parquet it then replaces
+itself; on the topics its rows have the same keys (symbol|trade id; topic-partition-offset of a dead letter).
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.batches import kept, run_batches
+from spark_jobs.checkpoints import batch, prepare
+from spark_jobs.config import Duration, StreamConfig
+from spark_jobs.errors import JobError
+from spark_jobs.metrics import QueryMetrics
+from spark_jobs.schemas import SILVER_TRADE, TRADE
+from spark_jobs.session import spark_session
+from spark_jobs.sink import event_json, header, write_batch, write_topic
+from spark_jobs.source import read_batch, read_topics
+from spark_jobs.targets import create_missing_topics
+from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
+
+LATE = "late"
+HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+SILVER_COLUMNS = [*SILVER_TRADE.names(), "event_time", "topic", "partition", "offset", "timestamp"]
+
+
+class SilverConfig(StreamConfig):
+    output: str | None = Field(default=None, description="directory (any Hadoop URL) of the trades in Parquet")
+    output_topic: str | None = Field(default="silver_trades", description="topic of the trades")
+    dead_letter_topic: str = Field(default="dead_letters", description="topic of records that are no good trades")
+    output_partitions: int = Field(default=3, ge=1, description="partitions of these topics where they are created")
+    watermark: Duration = Field(default="10 minutes", description="how late a trade may be and still be told apart")
+    max_ahead: Duration = Field(default="1 hour", description="how far an event time may lie beyond the record's own")
+    unknown_version: Literal["fail", "dead_letter"] = Field(
+        default="fail", description="what to do with trades of a schema version that this job does not know"
+    )
+
+
+def run(config: SilverConfig, *, reset_output: bool = False) -> None:
+    with spark_session(config, "silver") as spark:
+        prepare(spark, config, reset_output=reset_output)
+        topics = [topic for topic in (config.output_topic, config.dead_letter_topic) if topic]
+        create_missing_topics(spark, config, topics, config.output_partitions, {"compression.type": "zstd"})
+        metrics = QueryMetrics(config, "silver")
+        rows = distinct_trades(parse_trades(read_topics(spark, config), TRADE, config.max_ahead), config.watermark)
+        run_batches(rows, config, metrics, lambda good, batch_id: write(spark, config, metrics, good, batch_id))
+
+
+def write(spark: SparkSession, config: SilverConfig, metrics: QueryMetrics, good: DataFrame, batch_id: int) -> None:
+    this = batch(spark, config.checkpoint, batch_id)
+    with kept(bad_records(read_batch(spark, config, this), config, this.late_watermark_ms)) as bad:
+        reasons = {row["reason"]: row["count"] for row in bad.groupBy("reason").count().collect()}
+        refuse_unknown_version(config, reasons)
+        write_good(config, good, batch_id)
+        if reasons:
+            write_topic(dead_letters(bad), config, config.dead_letter_topic)
+    for reason, count in reasons.items():
+        metrics.dead.labels(metrics.job, reason).inc(count)
+    metrics.late.labels(metrics.job).inc(reasons.get(LATE, 0))
+
+
+def bad_records(rows: DataFrame, config: SilverConfig, late_watermark_ms: int) -> DataFrame:
+    """Return the records that are no good trades, with their reason."""
+    late = F.when(F.col("time_ms") <= late_watermark_ms, F.lit(LATE))
+    parsed = parse_trades(rows, TRADE, config.max_ahead)
+    return parsed.withColumn("reason", F.coalesce("reason", late)).where("reason IS NOT NULL")
+
+
+def refuse_unknown_version(config: SilverConfig, reasons: Iterable[str]) -> None:
+    unknown = sorted(reason for reason in reasons if reason.startswith(UNKNOWN_VERSION))
+    if unknown and config.unknown_version == "fail":
+        raise JobError(
+            f"{config.topic_pattern or ', '.join(config.topics)} holds trades of {unknown[0]}, this job knows version "
+            f"{TRADE.version}: use a job that knows it, or set unknown_version: dead_letter"
+        )
+
+
+def write_good(config: SilverConfig, good: DataFrame, batch_id: int) -> None:
+    if config.output:
+        trades = good.select(*SILVER_COLUMNS).withColumn("date", F.to_date("event_time"))
+        write_batch(trades, config.output, batch_id, "date")
+    if config.output_topic:
+        write_topic(on_topic(good), config, config.output_topic)
+
+
+def on_topic(good: DataFrame) -> DataFrame:
+    return good.select(
+        F.concat_ws("|", "symbol", "trade_id").cast("binary").alias("key"),
+        event_json(SILVER_TRADE).alias("value"),
+        F.array(header("schema", F.lit(f"{SILVER_TRADE.name}.v{SILVER_TRADE.version}"))).alias("headers"),
+    )
+
+
+def dead_letters(bad: DataFrame) -> DataFrame:
+    """Return the records as they were, their headers after those that say why and whence."""
+    told = F.array(
+        header("dlq.reason", F.col("reason")),
+        header("dlq.topic", F.col("topic")),
+        header("dlq.partition", F.col("partition")),
+        header("dlq.offset", F.col("offset")),
+        header("dlq.timestamp_ms", F.unix_millis("timestamp")),
+        F.struct(F.lit("dlq.key").alias("key"), F.col("key").alias("value")),
+    )
+    return bad.select(
+        F.concat_ws("-", "topic", "partition", "offset").cast("binary").alias("key"),
+        "value",
+        F.concat(told, F.coalesce("headers", F.array().cast(HEADERS))).alias("headers"),
+    )

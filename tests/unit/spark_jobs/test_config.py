@@ -1,0 +1,72 @@
+"""What a job can be told, and what it answers to what it cannot be told."""
+
+import pytest
+
+from spark_jobs.bronze import BronzeConfig
+from spark_jobs.config import describe, duration_ms, load_config
+from spark_jobs.errors import JobError
+from spark_jobs.feed import FeedConfig
+from spark_jobs.gold import GoldConfig
+
+BRONZE = "bootstrap_servers: b:1\ntopics: [t]\ncheckpoint: c\noutput: o\n"
+
+
+def test_the_file_and_what_is_set_over_it(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(BRONZE + "kafka: {security.protocol: SSL}\n")
+    sets = ["kafka.sasl.mechanism=PLAIN", "max_offsets_per_trigger=5", "trigger=available_now"]
+    config = load_config(BronzeConfig, path, sets)
+    assert config.kafka == {"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}
+    assert (config.max_offsets_per_trigger, config.available_now) == (5, True)
+
+
+def test_a_key_in_a_key():
+    config = load_config(FeedConfig, None, ["bootstrap_servers=b:1", "market.seed=9", "market.events=3"])
+    assert (config.market.seed, config.market.events) == (9, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BRONZE + "topic: t\n", "topic: no such key"),
+        (BRONZE.replace("topics: [t]\n", ""), "exactly one of topics and topic_pattern is needed"),
+        (BRONZE + "topic_pattern: t.*\n", "exactly one of topics and topic_pattern is needed"),
+        (BRONZE + "trigger: soon\n", "trigger: a duration reads as"),
+        (BRONZE + "max_offsets_per_trigger: 0\n", "max_offsets_per_trigger: Input should be greater"),
+        ("topics: [t]\n", "bootstrap_servers: Field required"),
+        ("- 1\n", "a mapping of keys to values is expected"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(tmp_path, text, told):
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    with pytest.raises(JobError, match=told) as error:
+        load_config(BronzeConfig, path)
+    assert "\n" not in str(error.value)
+    assert "job.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize("override", ["topics", "kafka=[", "topics.x=1"])
+def test_what_is_set_wrongly(override):
+    sets = ["bootstrap_servers=b:1", "topics=[t]", override]
+    with pytest.raises(JobError, match="--set"):
+        load_config(BronzeConfig, None, sets)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(JobError, match="cannot be read"):
+        load_config(BronzeConfig, tmp_path / "none.yaml")
+
+
+def test_help_tells_every_key():
+    keys = {key: (default, text) for key, _, default, text in describe(GoldConfig)}
+    assert keys["bootstrap_servers"][0] == "required"
+    assert keys["watermark"][0] == "10 seconds"
+    assert all(text for _, text in keys.values())
+    assert "market.seed" in {key for key, *_ in describe(FeedConfig)}
+
+
+@pytest.mark.parametrize(("text", "ms"), [("1 second", 1_000), ("90 minutes", 5_400_000), ("0 seconds", 0)])
+def test_durations(text, ms):
+    assert duration_ms(text) == ms
