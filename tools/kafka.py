@@ -1,4 +1,4 @@
-"""Fetch what tests and comparisons run: Apache Kafka 4.3.1's jars from Maven Central, kcat from Debian's packages.
+"""Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients from Maven Central, kcat from Debian.
 
 `python -m tools.kafka` fills .tools/ (once; what is complete is left alone).
 """
@@ -13,6 +13,22 @@ from tools.maven import ToolsMissing, maven_copy
 
 KAFKA_VERSION = "4.3.1"
 JAVA_LIBS = Path(__file__).resolve().parent.parent / ".tools" / f"kafka-{KAFKA_VERSION}" / "libs"
+
+OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
+
+
+def old_client_libs(version: str) -> Path:
+    """Return where the jars of an old Java client, with its verifiable producer and consumer, are."""
+    return JAVA_LIBS.parent.parent / f"kafka-clients-{version}"
+
+
+def fetch_old_clients() -> None:
+    for version in OLD_CLIENTS:
+        target = old_client_libs(version)
+        if not target.exists():
+            print(f"fetching the clients of Apache Kafka {version} from Maven Central", flush=True)
+            group = "org.apache.kafka"
+            maven_copy([(group, "kafka-clients", version), (group, "kafka-tools", version)], target)
 
 
 def fetch_kafka(target: Path = JAVA_LIBS) -> None:
@@ -41,6 +57,7 @@ def kcat() -> str | None:
 def main() -> int:
     try:
         fetch_kafka()
+        fetch_old_clients()
         fetch_kcat()
     except ToolsMissing as missing:
         print(missing, file=sys.stderr)

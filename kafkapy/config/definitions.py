@@ -174,8 +174,8 @@ def _java_double(value: float) -> str:
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return the keys of a broker's server.properties, the two that Kafka's authorizer reads among them."""
-    return _parse_table(facts.BROKER)
+    """Return the keys of a broker's server.properties, the two that Kafka's authorizer reads and our own among them."""
+    return _parse_table(facts.BROKER) | _parse_table(facts.OWN)
 
 
 @cache

@@ -473,6 +473,11 @@ metrics | LIST | [] | | MEDIUM | false
 """
 """Keys of a client metrics subscription (KIP-714); kafkapy.config.resources bounds interval.ms."""
 
+OWN: Final = """
+kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
+"""
+"""Broker keys that only kafkapy has (a deviation): the versions that KIP-896 removed, for clients from 0.9 on."""
+
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false
 leader.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false

@@ -9,7 +9,7 @@ is 0 are listed, which v3 clients cannot read (KIP-1022).
 import re
 
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.table import BROKER_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -31,6 +31,10 @@ async def handle(services: Services, context: RequestContext, request: ApiVersio
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
     response = ApiVersionsResponse(api_keys=[_row(served) for served in BROKER_APIS.values()])
+    if services.config.node.kafkapy_legacy_clients_enable:
+        for row in response.api_keys:
+            if row.api_key in LEGACY_APIS:
+                row.min_version = 0
     _add_features(services, response, with_zero_minimum=context.api_version >= 4)
     return response
 

@@ -54,6 +54,11 @@ class RequestContext:
         self.client_id = header.client_id
         self.connection = connection
 
+    def at_version(self, api_version: int) -> "RequestContext":
+        """Return the context of the request that is served in this one's place, at another version."""
+        header = RequestHeader(self.api_key, api_version, self.correlation_id, self.client_id)
+        return RequestContext(header, self.connection)
+
     @property
     def principal(self) -> str:
         return self.connection.principal

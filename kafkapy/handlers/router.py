@@ -12,8 +12,8 @@ from typing import Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, RequestContext, Services
-from kafkapy.handlers.table import BROKER_APIS, ServedApi
-from kafkapy.protocol.api import request_type, response_type
+from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
+from kafkapy.protocol.api import message_type, request_type, response_type
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import Writer
 
@@ -27,6 +27,7 @@ class Router:
     def __init__(self, services: Services, apis: dict[int, ServedApi] = BROKER_APIS) -> None:
         self._services = services
         self._apis = apis
+        self._legacy = LEGACY_APIS if services.config.node.kafkapy_legacy_clients_enable else {}
         self._routes: dict[int, tuple[Any, Handler]] = {}
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
@@ -36,10 +37,11 @@ class Router:
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if not served.served_min <= header.api_version <= served.max_version:
-            return self._refuse_version(header)
-        route = self._routes.get(header.api_key)
-        if route is None:
-            route = self._load(served)
+            route = self._load_legacy(header)
+            if route is None:
+                return self._refuse_version(header)
+        else:
+            route = self._routes.get(header.api_key) or self._load(served)
         request_class, handler = route
         request, _ = request_class.read(frame, position, header.api_version)
         try:
@@ -55,6 +57,13 @@ class Router:
         route = (request_type(served.api_key), handler)
         self._routes[served.api_key] = route
         return route
+
+    def _load_legacy(self, header: RequestHeader) -> tuple[Any, Handler] | None:
+        legacy = self._legacy.get(header.api_key)
+        if legacy is None or not 0 <= header.api_version <= legacy.max_version:
+            return None
+        handler: Handler = import_module(f"kafkapy.handlers.legacy.{legacy.handler}").handle
+        return message_type(legacy.message), handler
 
     def _refuse_version(self, header: RequestHeader) -> Writer:
         if header.api_key != API_VERSIONS:

@@ -2046,6 +2046,116 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "members members []MemberResponse 3-32767 none none",
         ],
     },
+    "LegacyCreateTopicsRequest": {
+        "CreatableReplicaAssignment": [
+            "partitionIndex partition_index int32 0-32767 none none",
+            "brokerIds broker_ids []int32 0-32767 none none",
+        ],
+        "CreatableTopicConfig": [
+            "name name string 0-32767 none none",
+            "value value string 0-32767 0-32767 none",
+        ],
+        "CreatableTopic": [
+            "name name string 0-32767 none none",
+            "numPartitions num_partitions int32 0-32767 none none",
+            "replicationFactor replication_factor int16 0-32767 none none",
+            "assignments assignments []CreatableReplicaAssignment 0-32767 none none",
+            "configs configs []CreatableTopicConfig 0-32767 none none",
+        ],
+        "LegacyCreateTopicsRequest": [
+            "topics topics []CreatableTopic 0-32767 none none",
+            "timeoutMs timeout_ms int32 0-32767 none none",
+            "validateOnly validate_only bool 1-32767 none none",
+        ],
+    },
+    "LegacyCreateTopicsResponse": {
+        "CreatableTopicResult": [
+            "name name string 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "errorMessage error_message string 1-32767 1-32767 none",
+        ],
+        "LegacyCreateTopicsResponse": [
+            "topics topics []CreatableTopicResult 0-32767 none none",
+        ],
+    },
+    "LegacyDeleteTopicsRequest": {
+        "LegacyDeleteTopicsRequest": [
+            "topicNames topic_names []string 0-32767 none none",
+            "timeoutMs timeout_ms int32 0-32767 none none",
+        ],
+    },
+    "LegacyDeleteTopicsResponse": {
+        "DeletableTopicResult": [
+            "name name string 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+        ],
+        "LegacyDeleteTopicsResponse": [
+            "responses responses []DeletableTopicResult 0-32767 none none",
+        ],
+    },
+    "LegacyFetchRequest": {
+        "FetchPartition": [
+            "partition partition int32 0-32767 none none",
+            "fetchOffset fetch_offset int64 0-32767 none none",
+            "partitionMaxBytes partition_max_bytes int32 0-32767 none none",
+        ],
+        "FetchTopic": [
+            "topic topic string 0-32767 none none",
+            "partitions partitions []FetchPartition 0-32767 none none",
+        ],
+        "LegacyFetchRequest": [
+            "replicaId replica_id int32 0-32767 none none",
+            "maxWaitMs max_wait_ms int32 0-32767 none none",
+            "minBytes min_bytes int32 0-32767 none none",
+            "maxBytes max_bytes int32 3-32767 none none",
+            "topics topics []FetchTopic 0-32767 none none",
+        ],
+    },
+    "LegacyFetchResponse": {
+        "PartitionData": [
+            "partitionIndex partition_index int32 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "highWatermark high_watermark int64 0-32767 none none",
+            "records records records 0-32767 0-32767 none",
+        ],
+        "FetchableTopicResponse": [
+            "topic topic string 0-32767 none none",
+            "partitions partitions []PartitionData 0-32767 none none",
+        ],
+        "LegacyFetchResponse": [
+            "throttleTimeMs throttle_time_ms int32 1-32767 none none",
+            "responses responses []FetchableTopicResponse 0-32767 none none",
+        ],
+    },
+    "LegacyListOffsetsRequest": {
+        "ListOffsetsPartition": [
+            "partitionIndex partition_index int32 0-32767 none none",
+            "timestamp timestamp int64 0-32767 none none",
+            "maxNumOffsets max_num_offsets int32 0-32767 none none",
+        ],
+        "ListOffsetsTopic": [
+            "name name string 0-32767 none none",
+            "partitions partitions []ListOffsetsPartition 0-32767 none none",
+        ],
+        "LegacyListOffsetsRequest": [
+            "replicaId replica_id int32 0-32767 none none",
+            "topics topics []ListOffsetsTopic 0-32767 none none",
+        ],
+    },
+    "LegacyListOffsetsResponse": {
+        "ListOffsetsPartitionResponse": [
+            "partitionIndex partition_index int32 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "oldStyleOffsets old_style_offsets []int64 0-32767 none none",
+        ],
+        "ListOffsetsTopicResponse": [
+            "name name string 0-32767 none none",
+            "partitions partitions []ListOffsetsPartitionResponse 0-32767 none none",
+        ],
+        "LegacyListOffsetsResponse": [
+            "topics topics []ListOffsetsTopicResponse 0-32767 none none",
+        ],
+    },
     "LegacyOffsetCommitKey": {
         "LegacyOffsetCommitKey": [
             "group group string 0-0 none none",
@@ -2058,6 +2168,37 @@ FIELDS: dict[str, dict[str, list[str]]] = {
             "offset offset int64 0-0 none none",
             "metadata metadata string 0-0 none none",
             "commitTimestamp commit_timestamp int64 0-0 none none",
+        ],
+    },
+    "LegacyProduceRequest": {
+        "PartitionProduceData": [
+            "index index int32 0-32767 none none",
+            "records records records 0-32767 0-32767 none",
+        ],
+        "TopicProduceData": [
+            "name name string 0-32767 none none",
+            "partitionData partition_data []PartitionProduceData 0-32767 none none",
+        ],
+        "LegacyProduceRequest": [
+            "acks acks int16 0-32767 none none",
+            "timeoutMs timeout_ms int32 0-32767 none none",
+            "topicData topic_data []TopicProduceData 0-32767 none none",
+        ],
+    },
+    "LegacyProduceResponse": {
+        "PartitionProduceResponse": [
+            "index index int32 0-32767 none none",
+            "errorCode error_code int16 0-32767 none none",
+            "baseOffset base_offset int64 0-32767 none none",
+            "logAppendTimeMs log_append_time_ms int64 2-32767 none none",
+        ],
+        "TopicProduceResponse": [
+            "name name string 0-32767 none none",
+            "partitionResponses partition_responses []PartitionProduceResponse 0-32767 none none",
+        ],
+        "LegacyProduceResponse": [
+            "responses responses []TopicProduceResponse 0-32767 none none",
+            "throttleTimeMs throttle_time_ms int32 1-32767 none none",
         ],
     },
     "ListConfigResourcesRequest": {

@@ -149,7 +149,11 @@ class LocalLog:
     def largest_timestamp_ms(self, segment: Segment) -> int:
         """Return a segment's largest timestamp, or when its file was last written where its records have none."""
         largest_ms = segment.largest.timestamp_ms
-        return largest_ms if largest_ms >= 0 else self._disk.modified_ms(segment.log.path)
+        return largest_ms if largest_ms >= 0 else self.modified_ms(segment)
+
+    def modified_ms(self, segment: Segment) -> int:
+        """Return when a segment's file was last written."""
+        return self._disk.modified_ms(segment.log.path)
 
     def handles_to_sync(self, start_offset: int, end_offset: int, log_end_offset: int) -> list[FileHandle]:
         """Return the files that hold [start_offset, end_offset); of the whole log's end the active segment's, too."""

@@ -494,6 +494,14 @@ class Log:
             latest = max(self.segments, key=lambda segment: segment.largest.timestamp_ms)
             return latest.find_largest_timestamp(wait=wait)
 
+    def segment_times(self) -> list[tuple[int, int]]:
+        """Return (first offset, when last written in ms) of each segment. Raises StorageError."""
+        with self._failures("looking at the segments of"):
+            return [
+                (max(segment.base_offset, self.log_start_offset), self._local.modified_ms(segment))
+                for segment in self.segments
+            ]
+
     def earliest(self) -> TimestampOffset:
         """Return the log start offset and its leader epoch, where that is known; the timestamp is -1."""
         entry = self.leader_epochs.earliest

@@ -1,0 +1,70 @@
+"""ListOffsets 0: the first offsets of the segments last written at or before a time, latest first, and the log's end.
+
+Timestamps -1 (latest) and -2 (earliest) are all that consumers of 0.9 ask for.
+"""
+
+from typing import Final
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess, find_partition
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.legacy_list_offsets_request import LegacyListOffsetsRequest, ListOffsetsPartition
+from kafkapy.protocol.messages.legacy_list_offsets_response import (
+    LegacyListOffsetsResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.offset_lookup import EARLIEST, LATEST
+from kafkapy.security.authorizer import AclOperation
+
+CONSUMER_REPLICA_ID: Final = -1
+
+
+async def handle(
+    services: Services, context: RequestContext, request: LegacyListOffsetsRequest
+) -> LegacyListOffsetsResponse:
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    is_from_client = request.replica_id == CONSUMER_REPLICA_ID
+
+    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            if not access.allows(topic):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if asked.timestamp < EARLIEST:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version 0")
+            partition = find_partition(services, topic, asked.partition_index)
+            offsets = _offsets_before(partition, asked, services.clock.wall_ms(), is_from_client=is_from_client)
+        except ApiError as error:
+            return ListOffsetsPartitionResponse(asked.partition_index, error.code)
+        except StorageError:
+            return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return ListOffsetsPartitionResponse(asked.partition_index, 0, offsets)
+
+    return LegacyListOffsetsResponse(
+        [
+            ListOffsetsTopicResponse(topic.name, [answer(topic.name, partition) for partition in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _offsets_before(
+    partition: HostedPartition, asked: ListOffsetsPartition, now_ms: int, *, is_from_client: bool
+) -> list[int]:
+    log = partition.log
+    assert log is not None
+    times = log.segment_times()
+    if log.log_end_offset > log.segments.active.base_offset:
+        times.append((log.log_end_offset, now_ms))
+    if asked.timestamp == EARLIEST:
+        times = times[:1]
+    elif asked.timestamp != LATEST:
+        while times and times[-1][1] > asked.timestamp:
+            times.pop()
+    offsets = [offset for offset, _ in reversed(times)][: max(asked.max_num_offsets, 0)]
+    limit = log.high_watermark
+    if is_from_client and any(offset > limit for offset in offsets):
+        offsets = [limit, *(offset for offset in offsets if offset <= limit)]
+    return offsets
