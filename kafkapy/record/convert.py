@@ -7,7 +7,6 @@ from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, Rec
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, ZSTD
 from kafkapy.record.errors import (
-    INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE,
     CorruptRecordError,
     InvalidRecordsError,
@@ -21,7 +20,7 @@ def up_convert(message_set: ReadableBuffer, max_bytes: int = MAX_DECOMPRESSED_BY
 
     The codec stays. Messages of magic 0 have no time: NO_TIMESTAMP. A message cut short at the end is left out.
     Raises CorruptRecordError (a CRC), RecordTooLargeError (inflates beyond max_bytes), and InvalidRecordsError where
-    Kafka's LogValidator refuses: no message, mixed formats, several wrappers, LogAppendTime set by a producer.
+    Kafka's LogValidator refuses: no message, mixed formats, several wrappers.
     """
     messages = list(batches(message_set))
     if not messages:
@@ -41,8 +40,6 @@ def up_convert(message_set: ReadableBuffer, max_bytes: int = MAX_DECOMPRESSED_BY
 def _checked_records(message: LegacyBatch, max_bytes: int) -> list[NewRecord]:
     if not message.is_valid():
         raise CorruptRecordError(f"the CRC of a message of magic {message.magic} is wrong")
-    if message.timestamp_type == LOG_APPEND_TIME:
-        raise InvalidRecordsError("a producer may not set LogAppendTime", code=INVALID_TIMESTAMP)
     records: list[NewRecord] = []
     for record, inner in message.messages(max_bytes):
         if inner.magic != message.magic:

@@ -12,7 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Self
 
-from kafkapy.protocol.api import response_type
+from kafkapy.protocol.api import message_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.primitives import Writer
 
@@ -32,7 +32,7 @@ class WireClient:
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
-        self._sent: deque[tuple[int, int, int]] = deque()
+        self._sent: deque[tuple[Any, int, int]] = deque()
         self._next_correlation_id = 1
 
     def call(self, request: Any, version: int, **header: Any) -> Any:
@@ -44,7 +44,7 @@ class WireClient:
         """Send a request, whose answer `receive` will take; return its correlation id."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
-        self._sent.append((request.API_KEY, version, correlation_id))
+        self._sent.append((request, version, correlation_id))
         self.send_frame(request_frame(request, version, correlation_id=correlation_id, **header))
         return correlation_id
 
@@ -66,11 +66,11 @@ class WireClient:
 
         Raises ConnectionClosed.
         """
-        api_key, version, correlation_id = self._sent.popleft()
+        request, version, correlation_id = self._sent.popleft()
         frame = self.receive_frame()
-        answered, position = read_response_header(frame, api_key, version)
+        answered, position = read_response_header(frame, request.API_KEY, version)
         assert answered == correlation_id, "answers come in the order of their requests"
-        return response_type(api_key).decode(frame[position:], version)
+        return message_type(request.NAME.replace("Request", "Response")).decode(frame[position:], version)
 
     def receive_frame(self) -> bytes:
         """Return the next frame as it is, its size left out. Raises ConnectionClosed, TimeoutError."""
