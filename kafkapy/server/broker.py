@@ -52,6 +52,7 @@ from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_maintenance import LogMaintenance
+from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
@@ -299,10 +300,15 @@ class BrokerServer:
             is_stray=lambda log: self._registration_of(log) is None,
             assigned_directory=self._assigned_directory,
         )
-        for item in loading.plan():
-            loading.load(item)
-            await asyncio.sleep(0)
-        loading.finish()
+        config = self._dynamic_config.current
+        recovery = LogRecovery(
+            loading,
+            new_helper=self._new_helper,
+            threads_per_directory=config.log.num_recovery_threads_per_data_dir,
+            producer_id_expiration_ms=config.transaction.producer_id_expiration_ms,
+            clock=self._clock,
+        )
+        await recovery.load_all()
 
     def _registration_of(self, log: Log) -> PartitionRegistration | None:
         """Return what the metadata says of a log's partition; None where it places no such partition here."""

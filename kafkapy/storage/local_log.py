@@ -180,6 +180,13 @@ class LocalLog:
             self.has_new_names = False
         return calls
 
+    def write_epochs(self, epochs: LeaderEpochs) -> None:
+        """Write leader-epoch-checkpoint here and now, where it is older than `epochs`. Blocks. Raises OSError."""
+        if epochs.is_dirty:
+            path = f"{self.directory}/{checkpoint.LEADER_EPOCH_FILE}"
+            self._disk.write_file_atomically(path, checkpoint.encode_epochs(epochs.entries))
+            epochs.is_dirty = False
+
     def postpone(self, calls: list[Callable[[], None]]) -> None:
         """Leave calls of other_syncs, which may be made twice, to the next flush."""
         self._postponed = [*calls, *self._postponed]

@@ -47,7 +47,7 @@ from kafkapy.storage.log_read import FetchIsolation, LogRead
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_replay import rebuild_producers
 from kafkapy.storage.producer_state import PreparedAppend, ProducerEntry, ProducerState, VerificationGuard
-from kafkapy.storage.recovery import LoadedLog, LogLoader, Progress
+from kafkapy.storage.recovery import LoadedLog, LogLoader
 from kafkapy.storage.retention import due_segments
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.time_index import TimestampOffset
@@ -113,7 +113,6 @@ class Log:
         was_clean_shutdown: bool = True,
         is_recovered: bool = False,
         topic_id: Uuid | None = None,
-        on_progress: Progress | None = None,
         files: OpenFiles | None = None,
         log_dir: LogDirState | None = None,
         new_producer_state: Callable[[], ProducerState] = ProducerState,
@@ -141,7 +140,6 @@ class Log:
                 was_clean_shutdown=was_clean_shutdown,
                 is_recovered=is_recovered,
                 new_producer_state=new_producer_state,
-                on_progress=on_progress,
             )
             loaded = loader.load()
             log = cls(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
@@ -745,6 +743,14 @@ class Log:
         """Move the log's directory, as when it waits for deletion; open files stay open."""
         with self._failures("renaming the directory"):
             self._local.rename_directory(directory)
+
+    def hand_over(self) -> None:
+        """Leave the files as after a clean stop, though not durable, for who opens the log with `is_recovered`."""
+        with self._failures("handing over"):
+            self._local.snapshots.maybe_take(self.producer_state)
+            self.segments.active.become_inactive()
+            self._local.write_epochs(self.leader_epochs)
+        self.close_files()
 
     def let_go_of_files(self) -> None:
         """Close the files of a log that somebody deletes; what is being sent stays readable until it is released."""

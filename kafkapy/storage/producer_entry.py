@@ -116,12 +116,17 @@ class ProducerEntry:
 
     def add(self, batch: NextBatch) -> None:
         """Take a batch for which `is_followed_by` held, now that it is written."""
+        self.add_batch(
+            batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
+        )
+
+    def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
+        """Note a batch of this epoch that is in the log."""
         batches = self.batches
-        delta = batch.last_offset - batch.base_offset
-        batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
+        batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
         if len(batches) > MAX_BATCHES_KEPT:
             del batches[0]
-        self.last_timestamp_ms = batch.max_timestamp
+        self.last_timestamp_ms = timestamp_ms
 
     def move_to_epoch(self, producer_epoch: int) -> None:
         """Forget the batches of another epoch."""

@@ -12,7 +12,6 @@ while the end of the old one is not). Only a compacted log may have such gaps, a
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import CorruptIndexError
@@ -42,9 +41,6 @@ from kafkapy.storage.segments import Segments
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
-
-Progress: TypeAlias = Callable[[TopicPartition, int, int], None]
-"""Called with the partition, the segments recovered so far, and how many there are to recover."""
 
 
 @dataclass(slots=True)
@@ -77,7 +73,6 @@ class LogLoader:
         was_clean_shutdown: bool,
         new_producer_state: Callable[[], ProducerState],
         is_recovered: bool = False,
-        on_progress: Progress | None = None,
     ) -> None:
         """is_recovered: log_recovery has put the files right, but made nothing durable."""
         self._files = files
@@ -91,7 +86,6 @@ class LogLoader:
         self._was_clean = was_clean_shutdown or is_recovered
         self._is_durable = was_clean_shutdown
         self._new_producer_state = new_producer_state
-        self._on_progress = on_progress
         self._segments = Segments()
         self._snapshots = ProducerSnapshots(self._disk, directory)
         self._epochs = LeaderEpochs()
@@ -248,7 +242,13 @@ class LogLoader:
         unflushed = self._segments.between(self._recovery_point, 1 << 63)
         end_offset = None
         for done, segment in enumerate(unflushed):
-            self._report(done, len(unflushed))
+            logger.info(
+                "Recovering unflushed segment %d. %d/%d recovered for %s.",
+                segment.base_offset,
+                done,
+                len(unflushed),
+                self._topic_partition,
+            )
             if end_offset is not None and not self._follows(segment, end_offset):
                 logger.warning(
                     "Corruption found in %s: segment %d does not follow offset %d, deleting it and all behind it",
@@ -270,16 +270,11 @@ class LogLoader:
                 )
                 self._doom(unflushed[done + 1 :])
                 break
-        self._report(len(unflushed), len(unflushed))
 
     def _follows(self, segment: Segment, end_offset: int) -> bool:
         """Whether a segment may come behind one that ends at `end_offset`."""
         is_gap_fine = self._config.is_compacted or self._was_compacted
         return segment.base_offset == end_offset or (is_gap_fine and segment.base_offset > end_offset)
-
-    def _report(self, done: int, total: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(self._topic_partition, done, total)
 
     def _recover_segment(self, segment: Segment) -> int:
         """Read all batches of a segment, rebuild its indexes, cut what does not hold; return the bytes cut."""

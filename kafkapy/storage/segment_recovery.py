@@ -1,18 +1,43 @@
-"""Reading a segment from its first byte: which batches hold, and the indexes as an append would have made them."""
+"""Reading a segment from its first byte: which batches hold, and the indexes as an append would have made them.
+
+A broker that was killed reads all that it had not made durable before it serves anybody, so this is a loop over batches
+that does as little as it can for each: one unpack of its header, one CRC, no object. What is rare (messages of magic 0
+and 1, markers, a producer that does not go on where it stood, whatever is damaged) is left to the careful path.
+"""
 
 import logging
+from collections.abc import Callable
+from typing import Final
+
+from crc32c import crc32c
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import crc_is_valid
+from kafkapy.record.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAX_INT32,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    crc_is_valid,
+    scan_headers,
+)
 from kafkapy.record.errors import RecordsError
+from kafkapy.storage import offset_index, time_index
 from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.producer_replay import producer_batch, replay_producer_batch
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_scan import ScannedBatch, scan_batches
+from kafkapy.storage.sparse_index import INT32_MAX
 from kafkapy.storage.time_index import NO_TIMESTAMP, TimestampOffset
 
 logger = logging.getLogger("kafkapy.storage")
+
+CHUNK_BYTES: Final = 4 << 20
+SPECIAL_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 
 def reset_indexes(segment: Segment, config: LogConfig) -> None:
@@ -35,29 +60,22 @@ class SegmentRecovery:
         self._largest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
         self._indexed_to = 0
         self._valid_bytes = 0
+        self._next_offset = segment.base_offset
+        self._offset_entries = bytearray()
+        self._time_entries = bytearray()
+        self._last_indexed_ms = NO_TIMESTAMP
         self.has_gaps = False
 
     def run(self) -> int:
         """Return the bytes that had to be cut off."""
         segment = self._segment
         reset_indexes(segment, self._config)
-        try:
-            next_offset = segment.base_offset
-            for scanned in scan_batches(segment, 0):
-                if not self._holds(scanned, next_offset):
-                    break
-                self._take(scanned)
-                header = scanned.header
-                if header.base_offset != next_offset or header.record_count != header.last_offset - next_offset + 1:
-                    self.has_gaps = header.magic == 2
-                next_offset = header.last_offset + 1
-                self._valid_bytes = scanned.position + scanned.header.size_bytes
-        except RecordsError as error:
-            logger.warning("Found invalid messages in %s at byte %d: %s", segment.log.path, self._valid_bytes, error)
+        self._read_all()
+        self._write_entries()
         segment.set_largest(self._largest)
         cut_bytes = self._cut() if self._valid_bytes < segment.size else 0
         if self._largest.timestamp_ms >= 0:
-            segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True)
+            self._if_there_is_room(lambda: segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True))
         segment.offset_index.trim()
         segment.time_index.trim()
         segment.bytes_since_index_entry = self._valid_bytes - self._indexed_to
@@ -69,28 +87,163 @@ class SegmentRecovery:
         self._segment.log.file.sync()
         return cut_bytes
 
-    def _holds(self, scanned: ScannedBatch, next_offset: int) -> bool:
-        header = scanned.header
-        return (
-            next_offset <= header.base_offset <= header.last_offset
-            and self._segment.offset_index.can_append(header.last_offset)
-            and crc_is_valid(scanned.chunk, header.position, header.size_bytes)
-        )
+    # Reading
 
-    def _take(self, scanned: ScannedBatch) -> None:
-        header = scanned.header
-        segment = self._segment
+    def _read_all(self) -> None:
+        """Read batches to the end, or to the first that does not hold."""
+        file, size = self._segment.log.file, self._segment.size
+        length = CHUNK_BYTES
+        while self._valid_bytes < size:
+            start = self._valid_bytes
+            chunk = file.pread(min(length, size - start), start)
+            if not self._take_plain(chunk):
+                return
+            if self._valid_bytes == start:
+                batch_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(chunk[8:12], "big", signed=True)
+                if batch_bytes > len(chunk) and batch_bytes <= size - start:
+                    length = batch_bytes  # larger than what was read
+                    continue
+                if not self._take_careful(chunk):
+                    return
+            length = CHUNK_BYTES
+            self._write_entries()
+
+    def _take_plain(self, chunk: bytes) -> bool:
+        """Take batches of magic 2 up to the first that is not plain; return False where one does not hold."""
+        view = memoryview(chunk)
+        unpack_from = BATCH_HEADER.unpack_from
+        size = len(chunk)
+        chunk_start = self._valid_bytes
+        at = 0
+        next_offset = self._next_offset
+        max_offset = self._segment.base_offset + INT32_MAX
+        latest_epoch = self._epochs.latest_epoch
+        epoch = -1 if latest_epoch is None else latest_epoch
+        largest_ms, _, _ = self._largest
+        interval = self._config.index_interval_bytes
+        indexed_to = self._indexed_to - chunk_start
+        producers = self._producers.producers
+        has_gaps = self.has_gaps
+        last_start = size - HEADER_BYTES
+        while at <= last_start:
+            (
+                base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_ms, producer_id,
+                producer_epoch, sequence, count,
+            ) = unpack_from(chunk, at)  # fmt: skip
+            end = at + length + LOG_OVERHEAD_BYTES
+            if magic != 2 or length < HEADER_BYTES - LOG_OVERHEAD_BYTES or end > size:
+                break
+            last_offset = base_offset + delta
+            if not next_offset <= base_offset <= last_offset <= max_offset:
+                return self._stop(chunk_start + at, next_offset)
+            if crc32c(view[at + ATTRIBUTES_POSITION : end]) != crc:
+                return self._stop(chunk_start + at, next_offset)
+            if producer_id >= 0:
+                entry = producers.get(producer_id)
+                if (
+                    entry is not None
+                    and producer_epoch == entry.producer_epoch
+                    and attributes & SPECIAL_FLAGS == (TRANSACTIONAL_FLAG if entry.transaction_first_offset >= 0 else 0)
+                ):
+                    last_sequence = (sequence + delta) & MAX_INT32 if sequence >= 0 else sequence
+                    entry.add_batch(last_sequence, last_offset, delta, max_ms)
+                else:
+                    header = BatchHeader(
+                        at, end - at, base_offset, last_offset, leader_epoch, magic, crc, attributes, 0, max_ms,
+                        producer_id, producer_epoch, sequence, count,
+                    )  # fmt: skip
+                    if not self._take_producer(header, chunk):
+                        return self._stop(chunk_start + at, next_offset)
+            if max_ms > largest_ms:
+                largest_ms = max_ms
+                self._largest = TimestampOffset(max_ms, last_offset)
+            if at - indexed_to > interval:
+                self._note_entries(last_offset, chunk_start + at)
+                indexed_to = at
+            if leader_epoch > epoch:
+                self._epochs.assign(leader_epoch, base_offset)
+                epoch = leader_epoch
+            if base_offset != next_offset or count != delta + 1:
+                has_gaps = True
+            next_offset = last_offset + 1
+            at = end
+        self.has_gaps = has_gaps
+        return self._stop(chunk_start + at, next_offset, holds=True)
+
+    def _stop(self, valid_bytes: int, next_offset: int, *, holds: bool = False) -> bool:
+        self._valid_bytes = valid_bytes
+        self._next_offset = next_offset
+        self._producers.map_end_offset = next_offset
+        return holds
+
+    def _take_careful(self, chunk: bytes) -> bool:
+        """Take the messages of old formats at the start of a chunk; return False where there is none that holds."""
+        chunk_start = self._valid_bytes
+        try:
+            for header in scan_headers(chunk):
+                if header.magic == 2:
+                    break
+                if not self._holds(header, chunk):
+                    return False
+                self._take_old(header, chunk_start + header.position)
+        except RecordsError as error:
+            self._warn(error)
+            return False
+        return self._valid_bytes > chunk_start
+
+    def _warn(self, error: RecordsError) -> None:
+        path = self._segment.log.path
+        logger.warning("Found invalid messages in %s at byte %d: %s", path, self._valid_bytes, error)
+
+    def _take_old(self, header: BatchHeader, position: int) -> None:
         if header.max_timestamp > self._largest.timestamp_ms:
             self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
-        if scanned.position - self._indexed_to > self._config.index_interval_bytes and not segment.offset_index.is_full:
-            segment.offset_index.append(header.last_offset, scanned.position)
-            segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True)
-            self._indexed_to = scanned.position
-        latest_epoch = self._epochs.latest_epoch
-        if header.leader_epoch >= 0 and (latest_epoch is None or header.leader_epoch > latest_epoch):
-            self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0:
-            batch = producer_batch(header, scanned.chunk)
-            for aborted in replay_producer_batch(self._producers, batch):
-                segment.txn_index.append(aborted)
-        self._producers.map_end_offset = header.last_offset + 1
+        if position - self._indexed_to > self._config.index_interval_bytes:
+            self._note_entries(header.last_offset, position)
+        self._stop(position + header.size_bytes, header.last_offset + 1)
+
+    def _holds(self, header: BatchHeader, chunk: bytes) -> bool:
+        return (
+            self._next_offset <= header.base_offset <= header.last_offset
+            and self._segment.offset_index.can_append(header.last_offset)
+            and crc_is_valid(chunk, header.position, header.size_bytes)
+        )
+
+    def _take_producer(self, header: BatchHeader, chunk: bytes) -> bool:
+        """Replay a batch of a producer with an id; return False where it is a control batch that cannot be read."""
+        try:
+            batch = producer_batch(header, chunk)
+        except RecordsError as error:
+            self._warn(error)
+            return False
+        for aborted in replay_producer_batch(self._producers, batch):
+            self._segment.txn_index.append(aborted)
+        return True
+
+    # Indexes
+
+    def _note_entries(self, last_offset: int, position: int) -> None:
+        """Add index entries for the batch at `position`; they are written a chunk at a time."""
+        base_offset = self._segment.base_offset
+        self._offset_entries += offset_index.ENTRY.pack(last_offset - base_offset, position)
+        largest_ms, largest_offset, _ = self._largest
+        if largest_ms > self._last_indexed_ms:
+            self._time_entries += time_index.ENTRY.pack(largest_ms, largest_offset - base_offset)
+            self._last_indexed_ms = largest_ms
+        self._indexed_to = position
+
+    def _write_entries(self) -> None:
+        segment = self._segment
+        offset_entries, self._offset_entries = self._offset_entries, bytearray()
+        time_entries, self._time_entries = self._time_entries, bytearray()
+        self._if_there_is_room(lambda: segment.offset_index.append_entries(offset_entries))
+        self._if_there_is_room(lambda: segment.time_index.append_entries(time_entries))
+
+    def _if_there_is_room(self, write: Callable[[], object]) -> None:
+        """Write index entries, unless the disk is full: an index with fewer entries is slower, not wrong."""
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("No room for the indexes of %s: it is read with fewer entries", self._segment.log.path)

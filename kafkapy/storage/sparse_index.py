@@ -103,6 +103,21 @@ class SparseIndex:
         self.handle.file.pwrite((entry,), self._entry_count * self.ENTRY_BYTES)
         self._entry_count += 1
 
+    def append_entries(self, entries: bytes | bytearray) -> None:
+        """Add encoded entries, which must follow the last one; what does not fit is left out. Raises OSError."""
+        width = self.ENTRY_BYTES
+        count = min(len(entries) // width, self.room)
+        if count <= 0:
+            return
+        self.handle.file.pwrite((memoryview(entries)[: count * width],), self.entry_count * width)
+        self._entry_count += count
+        self._forget_last()
+
+    @property
+    def room(self) -> int:
+        """How many entries can still be added."""
+        return self.max_entries - self.entry_count
+
     def read_entry(self, slot: int, *, wait: bool) -> bytes:
         return self._read(slot, 1, wait=wait)
 

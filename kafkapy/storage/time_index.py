@@ -43,6 +43,10 @@ class TimeIndex(SparseIndex):
         return self.entry_count >= self.max_entries - 1
 
     @property
+    def room(self) -> int:
+        return super().room - 1
+
+    @property
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) where there is none. May block."""
         if self._entry_count < 0 or self._last_entry is None:

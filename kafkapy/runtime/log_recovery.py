@@ -1,0 +1,114 @@
+"""Loading the logs at a broker's start, with helper processes for those that have much to recover.
+
+After a stop that was not clean, all behind the recovery point is read before it is served. A small log is done here; a
+large one by one of num.recovery.threads.per.data.dir processes for each directory, so that several processors work at
+it and the event loop stays free. Log lines are Kafka's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.storage import log_recovery
+
+if TYPE_CHECKING:
+    from kafkapy.seams import Clock, HelperProcess
+    from kafkapy.storage.log_loading import LogLoading, LogToLoad
+
+MIN_HELPER_BYTES: Final = 64 << 20
+"""A log with less to read is recovered in place: that takes less time than a process needs to start."""
+CONFIGURE_LOGGING: Final = "kafkapy.server.logs:configure"
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+class LogRecovery:
+    """See the module. threads_per_directory: num.recovery.threads.per.data.dir."""
+
+    def __init__(
+        self,
+        loading: "LogLoading",
+        *,
+        new_helper: "Callable[[asyncio.AbstractEventLoop], HelperProcess]",
+        threads_per_directory: int,
+        producer_id_expiration_ms: int,
+        clock: "Clock",
+        min_helper_bytes: int = MIN_HELPER_BYTES,
+    ) -> None:
+        self._loading = loading
+        self._new_helper = new_helper
+        self._threads_per_directory = threads_per_directory
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._clock = clock
+        self._min_helper_bytes = min_helper_bytes
+
+    async def load_all(self) -> None:
+        """Load every log; a directory that fails goes offline."""
+        items = self._loading.plan()
+        large = self._large_ones(items)
+        workers = [
+            asyncio.get_running_loop().create_task(self._work(queue))
+            for queue in large.values()
+            for _ in range(min(self._threads_per_directory, len(queue)))
+        ]
+        is_large = {id(item) for queue in large.values() for item in queue}
+        try:
+            for item in items:
+                if id(item) not in is_large:
+                    self._loading.load(item)
+                    await asyncio.sleep(0)
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        self._loading.finish()
+
+    def _large_ones(self, items: "list[LogToLoad]") -> "dict[str, list[LogToLoad]]":
+        """Return what is worth a helper process, by directory, the largest last: it is taken first."""
+        sized = [(self._unflushed_bytes(item), item) for item in items]
+        large: dict[str, list[LogToLoad]] = {}
+        for size_bytes, item in sorted(sized, key=lambda each: each[0]):
+            if size_bytes >= self._min_helper_bytes:
+                large.setdefault(item.directory.path, []).append(item)
+        return large
+
+    def _unflushed_bytes(self, item: "LogToLoad") -> int:
+        try:
+            return self._loading.unflushed_bytes(item)
+        except OSError:
+            return 0  # loading it will say what is wrong
+
+    async def _work(self, queue: "list[LogToLoad]") -> None:
+        """Recover and load logs of one directory, one after another, in a process that lives as long as this."""
+        helper = self._new_helper(asyncio.get_running_loop())
+        try:
+            helper.submit(CONFIGURE_LOGGING, {"level": logging.getLogger().getEffectiveLevel()}, _ignore)
+            while queue:
+                item = queue.pop()
+                failure = await self._recover(helper, item)
+                if failure is not None:
+                    logger.warning("Recovering %s in place, because its process failed: %s", item.path, failure)
+                item.is_recovered = failure is None
+                self._loading.load(item)
+        finally:
+            helper.close()
+
+    async def _recover(self, helper: "HelperProcess", item: "LogToLoad") -> str | None:
+        """Have a log recovered; return why that was not possible."""
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def on_done(result: Any, error: str | None) -> None:
+            if not future.done():
+                future.set_result(error if error is not None else result)
+
+        call = log_recovery.arguments(
+            item, now_ms=self._clock.wall_ms(), producer_id_expiration_ms=self._producer_id_expiration_ms
+        )
+        helper.submit(log_recovery.FUNCTION, call, on_done)
+        return await future
+
+
+def _ignore(result: Any, error: str | None) -> None:
+    """The helper logs, or it does not."""
