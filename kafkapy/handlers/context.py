@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
+    from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
@@ -106,6 +107,7 @@ class Services:
     log_manager: "LogManager"
     replica_manager: "ReplicaManager"
     log_dir_mover: "LogDirMover"
+    log_flusher: "LogFlusher"
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"

@@ -14,7 +14,7 @@ transactional id: without the right to that id the whole request fails (CVE-2018
 from struct import Struct
 from typing import Final
 
-from kafkapy.errors import ApiError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
 from kafkapy.handlers.data_plane import Leaders, TopicAccess, completion
@@ -70,7 +70,10 @@ async def _append(
 ) -> None:
     """Append, and wait for replicas only where acks=-1 and they do not have it yet."""
     manager = services.replica_manager
-    if manager.append_records(appends, required_acks=request.acks):
+    is_done = manager.append_records(appends, required_acks=request.acks)
+    if manager.owed_flushes:
+        await _flush(services, manager.take_owed_flushes())
+    if is_done:
         return
     heavy = [append for append in appends if append.needed is not None]
     if heavy:
@@ -97,6 +100,20 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
             manager.refuse_append(append, error)
         else:
             manager.append_records([append], required_acks=acks)
+            if manager.owed_flushes:
+                await _flush(services, manager.take_owed_flushes())
+
+
+async def _flush(services: Services, appends: list[PartitionAppend]) -> None:
+    """Make appends durable before they are answered, as flush.messages asks for."""
+    for append in appends:
+        log = append.partition.log
+        if log is None:
+            continue
+        try:
+            await services.log_flusher.flush(log)
+        except (ApiError, StorageError) as error:
+            services.replica_manager.refuse_append(append, error)
 
 
 class _Plan:

@@ -74,10 +74,17 @@ class ReplicaManager:
         self.node_id = node_id
         self.partitions = HostedPartitions(node_id, log_manager, log_config)
         self.log_manager = log_manager
+        self.owed_flushes: list[PartitionAppend] = []
+        """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
         self._clock = clock
         self._produces = Purgatory(wheel)
         self._fetches = Purgatory(wheel)
         self._deletions = Purgatory(wheel)
+
+    def take_owed_flushes(self) -> list[PartitionAppend]:
+        """Return the appends just made whose answers wait for a flush (flush.messages)."""
+        owed, self.owed_flushes = self.owed_flushes, []
+        return owed
 
     @property
     def image(self) -> "MetadataImage":
@@ -188,7 +195,9 @@ class ReplicaManager:
         response.base_offset = result.first_offset
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
-        append.required_offset = result.last_offset + 1
+        append.required_offset = end_offset = result.last_offset + 1
+        if end_offset - log.recovery_point >= log.flush_messages and origin is AppendOrigin.CLIENT:
+            self.owed_flushes.append(append)
         if partition.maybe_advance_high_watermark():
             self.complete_waiting(partition)
         elif self._fetches.waiting_count:
@@ -198,6 +207,7 @@ class ReplicaManager:
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
         """Answer an append that is not made: an ApiError, a StorageError, or a broken invariant."""
         partition, response = append.partition, append.response
+        append.required_offset = -1
         if isinstance(error, ApiError):
             if error.code not in CODES_WITHOUT_LOG_START and partition.log is not None:
                 response.log_start_offset = partition.log.log_start_offset

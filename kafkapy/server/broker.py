@@ -51,6 +51,7 @@ from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_dir_mover import LogDirMover
+from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.pool import HeavyWork
@@ -134,6 +135,7 @@ class BrokerServer:
         self._replica_manager.shutdown()
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
+        await self._flusher.close()
         await self._mover.stop()
         await self._maintenance.stop()
         await self._cleaner.stop()
@@ -170,6 +172,7 @@ class BrokerServer:
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
         undo.push_async_callback(self._groups.close)
+        self._flusher = LogFlusher(self._io_pool, self._clock)
         self._mover = self._new_mover()
         undo.push_async_callback(self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
@@ -396,6 +399,7 @@ class BrokerServer:
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,
             log_dir_mover=self._mover,
+            log_flusher=self._flusher,
             fetch_sessions=FetchSessionCache(
                 self.config.node.max_incremental_fetch_session_cache_slots,
                 new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),

@@ -97,6 +97,8 @@ class Log:
         self._rules: dict[AppendOrigin, ValidationRules] = {}
         self._now_ms = now_ms
         self._roll_ms = 0
+        self.flush_messages = 0
+        """How many records may lie behind the recovery point before somebody has to wait for a flush."""
         self.update_config(config)
 
     @classmethod
@@ -191,6 +193,7 @@ class Log:
         """Take a new configuration; it holds from the next append on."""
         self.config = self._local.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
+        self.flush_messages = config.flush_messages
         self._roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
             self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.types import TopicPartition
 from tests.sim.broker_world import DATA_DIR, Machine, Topic, values_of
 from tests.sim.loop import SimLoop, run
 
@@ -152,7 +153,7 @@ async def test_a_cold_index_of_500_ms_delays_only_who_asks_by_time(machine: Mach
 @on_machine
 async def test_a_flush_of_2_s_delays_nobody(machine: Machine, stalls: Stalls) -> None:
     client = machine.connect()
-    flushed = await client.create_topic("flushed", flush_messages="1")
+    flushed = await client.create_topic("flushed", flush_ms="100")
     warm = await client.create_topic("warm")
     await asyncio.sleep(2)
     stalls.stall_next("sync", "flushed-0", 2000)
@@ -160,6 +161,25 @@ async def test_a_flush_of_2_s_delays_nobody(machine: Machine, stalls: Stalls) ->
     latencies = await use_meanwhile(machine, flushed, 4000)
     assert stalls.stalled
     assert_undelayed(latencies, count=350)
+    assert_undelayed(await others, count=350)
+
+
+@on_machine
+async def test_flush_messages_holds_the_answers_of_its_topic_until_they_are_durable(
+    machine: Machine, stalls: Stalls
+) -> None:
+    client = machine.connect()
+    flushed = await client.create_topic("flushed", flush_messages="1")
+    warm = await client.create_topic("warm")
+    await asyncio.sleep(2)
+    stalls.stall_next("sync", "flushed-0", 2000)
+    others = asyncio.create_task(use_meanwhile(machine, warm, 4000))
+    start = machine.loop.time()
+    answers = await asyncio.gather(*(machine.connect().produce(flushed, b"v") for _ in range(5)))
+    assert 2000 <= (machine.loop.time() - start) * 1000 < 2010
+    assert sorted(answer.base_offset for answer in answers) == list(range(5))
+    log = machine.logs()[TopicPartition("flushed", 0)]
+    assert log.recovery_point == log.log_end_offset == 5
     assert_undelayed(await others, count=350)
 
 
@@ -206,7 +226,7 @@ def test_a_stop_waits_for_a_flush_and_is_clean() -> None:
         machine = Machine(loop, num_io_threads="1")
         await machine.boot()
         client = machine.connect()
-        topic = await client.create_topic("orders", flush_messages="1")
+        topic = await client.create_topic("orders", flush_ms="100")
         # the only worker is busy for longer than a controlled shutdown may take: the flush waits behind that
         machine.io_pool.submit(lambda: loop.block(8000), lambda _result, _error: None)
         await client.produce(topic, b"v")

@@ -19,6 +19,7 @@ from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
@@ -160,6 +161,7 @@ class Hosting:
             random=SeededRandom(),
             io_pool=self.io_pool,
             heavy_work=HeavyWork(self.io_pool),
+            log_flusher=LogFlusher(self.io_pool, self.clock),
             authorizer=authorizer or Deny(),
             metadata=self.cluster,
             log_manager=self.log_manager,

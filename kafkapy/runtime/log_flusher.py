@@ -1,0 +1,64 @@
+"""Flushes that somebody waits for: flush.messages makes a producer's answer wait until its records are durable.
+
+One flush of a log runs at a time. What is appended meanwhile is made durable by the next one, for all who wait then.
+A deviation from Apache Kafka, which holds the log and its readers up for as long: here consumers may read a record
+before its producer has been answered.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.runtime.pool import run_in_pool
+
+if TYPE_CHECKING:
+    from kafkapy.seams import Clock, IoPool
+    from kafkapy.storage.log import Log
+
+
+class LogFlusher:
+    """See the module."""
+
+    def __init__(self, io_pool: "IoPool", clock: "Clock") -> None:
+        self._io_pool = io_pool
+        self._clock = clock
+        self._waiting: dict[Log, list[asyncio.Future[None]]] = {}
+        self._tasks: dict[Log, asyncio.Task[None]] = {}
+
+    async def flush(self, log: "Log") -> None:
+        """Return once all that is in the log now is durable. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(log, []).append(future)
+        if log not in self._tasks:
+            self._tasks[log] = loop.create_task(self._work(log))
+        await future
+
+    async def close(self) -> None:
+        """Wait for the flushes that were asked for."""
+        await asyncio.gather(*self._tasks.values())
+
+    async def _work(self, log: "Log") -> None:
+        try:
+            while waiting := self._waiting.pop(log, None):
+                error = await self._flush(log)
+                for future in waiting:
+                    if future.done():
+                        continue
+                    if error is None:
+                        future.set_result(None)
+                    else:
+                        future.set_exception(error)
+        finally:
+            del self._tasks[log]
+
+    async def _flush(self, log: "Log") -> ApiError | StorageError | None:
+        try:
+            flush = log.prepare_flush()
+            try:
+                await run_in_pool(self._io_pool, flush.run)
+            finally:
+                log.complete_flush(flush, self._clock.wall_ms())
+        except (ApiError, StorageError) as error:
+            return error
+        return None
