@@ -182,7 +182,7 @@ def describe(node: Any, resources: list[Any], include_synonyms: bool = True) -> 
             "error_code": result.error_code,
             "error_message": result.error_message,
             "resource": [result.resource_type, result.resource_name],
-            "configs": sorted(_row(config) for config in result.configs),
+            "configs": sorted(_row(config) for config in result.configs if not config.name.startswith("kafkapy.")),
         }
         for result in response.results
     ]
