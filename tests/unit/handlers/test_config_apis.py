@@ -182,7 +182,7 @@ def describe(node: Any, resources: list[Any], include_synonyms: bool = True) -> 
             "error_code": result.error_code,
             "error_message": result.error_message,
             "resource": [result.resource_type, result.resource_name],
-            "configs": sorted(_row(config) for config in result.configs if not config.name.startswith("kafkapy.")),
+            "configs": sorted(_row(config) for config in result.configs if config.name != OWN_KEY),
         }
         for result in response.results
     ]
@@ -204,6 +204,7 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
     return node.create_topic(name, configs)
 
 
+OWN_KEY = "kafkapy.legacy.clients.enable"
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,
     "incremental": incremental,
