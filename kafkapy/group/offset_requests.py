@@ -74,7 +74,7 @@ class OffsetRequests:
             response.topics.append(answer)
             for partition in topic.partitions:
                 code = ErrorCode.NONE
-                if partition.committed_metadata is not None and len(partition.committed_metadata) > max_metadata:
+                if _java_length(partition.committed_metadata or "") > max_metadata:
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     if check is not None:
@@ -190,6 +190,11 @@ class OffsetRequests:
 
 def group_not_found(group_id: str) -> ApiError:
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def _java_length(text: str) -> int:
+    """Return the length that Java gives the text, in UTF-16 units: what offset.metadata.max.bytes bounds in Kafka."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _commit_value(

@@ -168,7 +168,10 @@ def test_an_offset_of_another_topic_of_the_name_is_none():
 def test_metadata_beyond_the_limit_is_refused():
     shard = Shard(offset_metadata_max_bytes=4)
     assert shard.commit(metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert shard.commit(metadata="123\N{GRINNING FACE}") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert shard.shard.groups == {}
+    assert shard.commit(metadata="äöüß") == [ErrorCode.NONE]
+    assert shard.commit(metadata="\N{GRINNING FACE}\N{GRINNING FACE}") == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
