@@ -7,7 +7,7 @@ it. The states and their order are those of Apache Kafka's CurrentAssignmentBuil
 """
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
@@ -91,7 +91,8 @@ def _advance(
         if free:
             assigned[topic_id] = {**has, **dict.fromkeys(free, target.target_epoch)}
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _changed(member, member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={}))
+    moved = member.moved_to(target.target_epoch, state=state, assigned=assigned, pending_revocation={})
+    return member if moved == member else moved
 
 
 def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reported | None) -> ConsumerMember:
@@ -137,10 +138,3 @@ def _still_owns(reported: Reported | None, revoked: OwnedPartitions) -> bool:
     if reported is None:
         return True
     return any(partition in revoked.get(topic_id, ()) for topic_id, owned in reported.items() for partition in owned)
-
-
-def _changed(before: ConsumerMember, after: ConsumerMember) -> ConsumerMember:
-    """Return `before` where only the remembered epoch would change: a member that waits is written once."""
-    if replace(after, previous_member_epoch=before.previous_member_epoch) == before:
-        return before
-    return after

@@ -101,7 +101,7 @@ def test_member_waits_at_the_new_epoch_for_what_others_still_own() -> None:
 
 
 def test_member_that_waits_is_unchanged_while_nothing_is_released() -> None:
-    before = ConsumerMember("m", 11, 10, UNRELEASED, assigned={FOO: {0: 10}})
+    before = ConsumerMember("m", 11, 11, UNRELEASED, assigned={FOO: {0: 10}})
 
     assert step(before, {FOO: {0, 1}}, None, taken=frozenset({1})) is before
 
