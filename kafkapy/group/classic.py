@@ -152,11 +152,18 @@ class ClassicGroup(ClassicJoin):
 
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
-    def on_loaded(self, now_ms: int) -> None:
-        """The group came from the log: sessions begin anew. Too many members rebalance, the first to come stay."""
+    def on_loaded(self, now_ms: int, *, is_converted: bool = False) -> None:
+        """The group came from the log: sessions begin anew. Too many members rebalance, the first to come stay.
+
+        `is_converted`: it was a KIP-848 group, and no generation has followed. Its members may still wait for what they
+        were assigned, so they rebalance, too. Apache Kafka forgets that with the coordinator that converted the group:
+        those partitions have no owner there until something else makes the group rebalance (a deviation).
+        """
         self.renew_sessions(now_ms)
         if len(self.members) > self.settings.config.group_max_size:
             self.prepare_rebalance("group.max.size is smaller than the group", GroupDecision(), now_ms)
+        elif is_converted and len(self.members):
+            self.prepare_rebalance("the group has just become a classic one", GroupDecision(), now_ms)
 
     def die(self) -> None:
         """The group has been deleted."""

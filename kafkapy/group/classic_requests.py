@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
 from kafkapy.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
@@ -54,6 +55,8 @@ class ClassicGroups:
         self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._is_loaded = False
+        self._conversions: dict[str, bool] = {}
+        """While the log is loaded: KIP-848 groups that were removed, and whether a classic group's record followed."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -62,11 +65,15 @@ class ClassicGroups:
         check_join(request, version, self._settings)
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return self._consumer.classic_join(group, request, version, client, now_ms)
+            try:
+                return self._consumer.classic_join(group, request, version, client, now_ms)
+            except ApiError as error:
+                return GroupDecision(JoinGroupResponse(error_code=error.code))  # without a member id, as in Kafka
         join = Join(request, version=version, client=client, token=token, now_ms=now_ms, new_uuid=self._random.uuid())
         if isinstance(group, ClassicGroup):
             return group.join(join)
         if request.member_id:
+            # Apache Kafka forgets an empty KIP-848 group here without writing it down; here it stays.
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         replaced = list(group.tombstone_records()) if group is not None else []
         return self._join_first(join, replaced)
@@ -145,11 +152,18 @@ class ClassicGroups:
         self._is_loaded = True
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
-                group.on_loaded(now_ms)
+                group.on_loaded(now_ms, is_converted=self._conversions.get(group.group_id, False))
+        self._conversions.clear()
+
+    def note_removal(self, group_id: str) -> None:
+        """A KIP-848 group was removed; the next record may make it a classic one (downgrade.py)."""
+        if not self._is_loaded:
+            self._conversions[group_id] = False
 
     def replay(self, key: GroupMetadataKey, value: Message | None) -> None:
         """Apply a GroupMetadata record: one that a group here has just decided, or any while the log is loaded."""
         if value is None:
+            self._conversions.pop(key.group, None)
             self._delete(key.group)
             return
         assert isinstance(value, GroupMetadataValue)
@@ -166,6 +180,8 @@ class ClassicGroups:
         group.load_metadata(value)
         if self._is_loaded:
             group.on_loaded(self._now_ms())
+        elif self._conversions.pop(key.group, None) is False:
+            self._conversions[key.group] = True
 
     def _delete(self, group_id: str) -> None:
         group = self._groups.get(group_id)

@@ -92,16 +92,18 @@ class ClassicJoinDecision(MemberUpdate):
         others = [member for member in group.members.values() if member is not replaced]
         if not can_downgrade(group.settings, [*others, self._updated]):
             return None
-        rebalances = group.assignment_epoch < self._group_epoch
+        is_stale = group.assignment_epoch < self._group_epoch
         target = group.target_of(self._updated)
-        if not rebalances:
+        if not is_stale:
             self._reconcile(group.assignment_epoch, target, has_subscription_changed)
+        # Apache Kafka rebalances a stale group only: what members wait for at that moment stays without an owner there.
+        waits = any(not member.is_reconciled_to(group.assignment_epoch) for member in others)
         reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
         decision = downgrade(
             group,
             [*((member, group.targets.get(member.member_id, {})) for member in others), (self._updated, target)],
             removed_ids=[*(member.member_id for member in others), self._updated.member_id],
-            rebalance_reason=reason if rebalances else None,
+            rebalance_reason=reason if is_stale or waits else None,
             image=self._around.image,
             now_ms=self._around.now_ms,
         )

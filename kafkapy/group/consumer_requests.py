@@ -91,9 +91,7 @@ class ConsumerGroups:
         """Make the group, of a classic one if there is one of that id; the first member joins."""
         group = self.make(request.group_id)
         records: list[CoordinatorRecord] = []
-        if classic is not None and classic.is_empty:
-            records += classic.tombstone_records()
-        elif classic is not None:
+        if classic is not None:
             check_upgrade(classic, self._settings)
             records += upgrade(classic, group, around.image, around.now_ms)
         decision = group.heartbeat(request, member_id, around)
@@ -164,6 +162,10 @@ class ConsumerGroups:
                 _described(member, group.targets.get(member.member_id, {}), image) for member in group.members.values()
             ],
         )
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is gone, and its hash needless; groups notice at their next heartbeat."""
+        self._hashes.forget(topic)
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
         self._history.begin_decision(EXPIRED)

@@ -22,6 +22,7 @@ from kafkapy.group.offsets import NO_PRODUCER_ID
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup
 from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
 from kafkapy.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
@@ -101,6 +102,7 @@ class GroupShard:
 
     def forget_topic(self, topic: str, topic_id: Uuid) -> GroupDecision:
         """Decide what the deletion of a topic means: its offsets go."""
+        self.consumer.forget_topic(topic)
         return GroupDecision(records=self.offsets.store.tombstones_of_topic(topic, topic_id), is_atomic=False)
 
     def expire(self, group_id: str) -> GroupDecision:
@@ -169,6 +171,8 @@ class GroupShard:
             self.classic.replay(key, value)
         elif is_consumer_group_record(key):
             self.consumer.replay(key, value)
+            if value is None and type(key) is ConsumerGroupMetadataKey:
+                self.classic.note_removal(key.group_id)
         elif type(key) is LegacyOffsetCommitKey:
             current_key, current_value = _modernized(key, value)
             self._replay_offset(current_key, current_value, record_offset, producer_id)

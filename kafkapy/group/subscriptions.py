@@ -106,6 +106,10 @@ class MetadataHashes:
         ]
         return xxh3_64(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
+    def forget(self, topic: str) -> None:
+        """Drop what is kept of a topic that is gone."""
+        self._by_topic.pop(topic, None)
+
     def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
         cached = self._by_topic.get(topic.name)
         if cached is not None and cached[0] is topic:

@@ -32,7 +32,9 @@ NEVER_ASSIGNED_AT_MS = 0
 
 
 def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
-    """Raise GROUP_ID_NOT_FOUND unless the group may become a KIP-848 group."""
+    """Raise GROUP_ID_NOT_FOUND unless the group may become a KIP-848 group; an empty one always may."""
+    if group.is_empty:
+        return
     if migration_policy(settings) not in UPGRADES:
         raise _refused(group, "online upgrade is disabled.")
     if group.protocol_type != CONSUMER_PROTOCOL:
@@ -42,7 +44,13 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 
 
 def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, now_ms: int) -> list[CoordinatorRecord]:
-    """Make `group`, a new one, what `classic` is; return the records that do so to the log. Raises ApiError."""
+    """Make `group`, a new one, what `classic` is; return the records that do so to the log. Raises ApiError.
+
+    Before their first generation members have been told nothing, not even their ids: they join the new group by
+    themselves. Apache Kafka fails there with UNKNOWN_SERVER_ERROR, which ends the client that makes the upgrade.
+    """
+    if classic.protocol_name is None:
+        return list(classic.tombstone_records())
     members = _members(classic, image)
     records = _records(classic, group, members, image)
     group.history = classic.history
@@ -68,14 +76,10 @@ def _records(
 
 
 def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
-    """Return the members with what they have been assigned.
-
-    In the first rebalance of a group no protocol is chosen yet: it is the one that would be by now. Apache Kafka fails
-    with UNKNOWN_SERVER_ERROR there, which ends the client that joins.
-    """
+    """Return the members with what they have been assigned."""
     protocol_name = classic.protocol_name
     if protocol_name is None or not classic.members.is_spoken_by_all(protocol_name):
-        protocol_name = classic.members.select_protocol()
+        protocol_name = classic.members.select_protocol()  # one has come since that does not speak it
     try:
         return [_member(classic, member, protocol_name, image) for member in classic.members]
     except ProtocolError as error:

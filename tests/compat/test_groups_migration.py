@@ -3,15 +3,19 @@
 Proved against Apache Kafka itself with KAFKAPY_COMPAT_SERVER=apache.
 """
 
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers import Server
+from benchmarks.servers import Server, java
 from tests.compat.conftest import new_server
+from tools.kafka import JAVA_LIBS
 
 PARTITIONS = 4
 PROPERTIES = {
@@ -97,8 +101,16 @@ class Traffic:
             self.close(member)
 
     def group_type(self) -> str:
+        return self.group()[0]
+
+    def group(self) -> tuple[str, str, int]:
+        """Return the group's type and state, and how many members it has."""
         listed = self.admin.list_consumer_groups().result().valid
-        return next(group.type.name.lower() for group in listed if group.group_id == self.topic)
+        found = [group for group in listed if group.group_id == self.topic]
+        if not found:
+            return "", "", 0
+        described = self.admin.describe_consumer_groups([self.topic])[self.topic].result()
+        return found[0].type.name.lower(), described.state.name.lower(), len(described.members)
 
 
 def test_members_change_their_protocol_one_by_one_there_and_back(bootstrap: str, topic: str) -> None:
@@ -127,3 +139,71 @@ def test_members_change_their_protocol_one_by_one_there_and_back(bootstrap: str,
     traffic.classic()
     traffic.until_shared()
     traffic.finish()
+
+
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+
+
+class JavaMember:
+    """Kafka's own console consumer as a member of the traffic's group; it commits when it is told to stop."""
+
+    def __init__(self, traffic: Traffic, output: Path, **properties: str) -> None:
+        arguments = ["--bootstrap-server", traffic.bootstrap, "--topic", traffic.topic, "--group", traffic.topic]
+        settings = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": "200", **properties}
+        for key, value in settings.items():
+            arguments += ["--command-property", f"{key}={value}"]
+        self.output = output
+        with output.open("wb") as out:
+            self.process = subprocess.Popen(java(CONSOLE_CONSUMER, *arguments), stdout=out, stderr=subprocess.DEVNULL)
+
+    def seen(self) -> set[int]:
+        return {int(line) for line in self.output.read_text().split("\n")[:-1]}
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+@pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
+def test_java_consumers_of_both_protocols_share_a_group(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    """Cooperative ones: they keep reading what they have while the group changes."""
+    traffic = Traffic(bootstrap, topic)
+    classic = {
+        "group.protocol": "classic",
+        "partition.assignment.strategy": COOPERATIVE,
+        "heartbeat.interval.ms": "500",
+    }
+    members: list[JavaMember] = []
+
+    def start(**properties: str) -> JavaMember:
+        members.append(JavaMember(traffic, tmp_path / f"{len(members)}", **properties))
+        return members[-1]
+
+    def until(kind: str, member_count: int) -> None:
+        """Go on until the group is what it should be, and every partition that has news is read."""
+        deadline = time.monotonic() + 60
+        while traffic.group() != (kind, "stable", member_count):
+            traffic.run()
+            assert time.monotonic() < deadline, traffic.group()
+            time.sleep(0.05)
+        traffic.run()
+        assert traffic.producer.flush(30) == 0
+        while set().union(*(member.seen() for member in members)) != set(range(traffic.sent_count)):
+            assert time.monotonic() < deadline, "records are missing"
+            time.sleep(0.05)
+
+    try:
+        first = start(**classic)
+        until("classic", 1)
+        second = start(**{"group.protocol": "consumer"})
+        until("consumer", 2)
+        first.stop()
+        until("consumer", 1)
+        start(**classic)
+        until("consumer", 2)
+        second.stop()
+        until("classic", 1)
+    finally:
+        for member in members:
+            member.stop()

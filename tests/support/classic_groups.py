@@ -34,6 +34,8 @@ LogEntry = tuple[bytes | None, bytes | None]
 class ClassicWorld:
     """One shard, its log, its clock; methods take a request to the shard and give the answer, None while it waits."""
 
+    image = EMPTY_IMAGE
+
     def __init__(self, *, seed: int = 0, **config: Any) -> None:
         self.config = replace(GroupCoordinatorConfig(), **{"group_initial_rebalance_delay_ms": 0, **config})
         self.random = SeededRandom(seed)
@@ -54,7 +56,7 @@ class ClassicWorld:
         self.waiting.clear()
         self.shard = GroupShard(
             GroupSettings(lambda: self.config),
-            metadata=lambda: EMPTY_IMAGE,
+            metadata=lambda: self.image,
             random=self.random,
             wall_ms=lambda: WALL_START_MS + self.now_ms,
             now_ms=lambda: self.now_ms,

@@ -110,3 +110,15 @@ def test_hash_of_a_topic_is_kept_while_its_image_is() -> None:
     first = hashes.of({"foo"}, image)
 
     assert hashes.of({"foo"}, replace(image, cluster=ClusterImage())) == first
+
+
+def test_hash_of_a_topic_that_is_gone_is_not_kept() -> None:
+    hashes = MetadataHashes()
+    image = image_of(foo=3)
+    first = hashes.of({"foo", "bar"}, image)
+
+    hashes.forget("foo")
+    hashes.forget("bar")
+
+    assert not hashes._by_topic
+    assert hashes.of({"foo"}, image) == first

@@ -1,0 +1,535 @@
+"""Groups between the two protocols: conversions, members of the classic protocol in KIP-848 groups, their time-outs.
+
+Answers and records of the usual ways are compared with Apache Kafka's own in tests/scenarios/test_group_migrations.py.
+"""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.group.classic import ClassicGroup
+from kafkapy.group.classic_state import assigned_partitions
+from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.explain import explain
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
+from tests.support.consumer_groups import FakeConsumer, error_of, image_of, topic_id
+from tests.support.migration_script import assignment, subscription
+from tests.support.mixed_groups import MixedWorld, logged
+
+TOPIC = "t"
+SESSION_MS, REBALANCE_MS, MODERN_SESSION_MS = 10_000, 60_000, 45_000
+
+
+def world_of(partitions: int = 4, **config: Any) -> MixedWorld:
+    return MixedWorld(image_of(t=partitions), **config)
+
+
+def speaks(*owned: int, version: int = 1) -> dict[str, bytes]:
+    return {"range": subscription(*owned, version=version, topic=TOPIC)}
+
+
+def classic_group(world: MixedWorld, *shares: tuple[int, ...], **fields: Any) -> list[str]:
+    """Bring a classic group to a stable generation in which each member has its share; return the ids."""
+    ids = [world.new_id(protocols=speaks(), **fields) for _ in shares]
+    tokens = [world.join(member_id, protocols=speaks(), **fields) for member_id in ids]
+    world.advance(0)
+    answers = [world.joined(token) for token in tokens]
+    given = {member_id: assignment(*share, topic=TOPIC) for member_id, share in zip(ids, shares, strict=True)}
+    for answer in answers:
+        world.sync(answer.member_id, answer.generation_id, given if answer.leader == answer.member_id else None)
+    assert world.group.state is ClassicState.STABLE
+    return ids
+
+
+def modern(world: MixedWorld, member_id: str = "m", **fields: Any) -> FakeConsumer:
+    return FakeConsumer(world, member_id, TOPIC, **fields)  # type: ignore[arg-type]
+
+
+def rejoin(world: MixedWorld, member_id: str, *owned: int, **fields: Any) -> JoinGroupResponse:
+    return world.joined(world.join(member_id, protocols=speaks(*owned), **fields))
+
+
+def assigned(world: MixedWorld, member_id: str, generation: int) -> list[int]:
+    response = world.synced(world.sync(member_id, generation))
+    return sorted(partition.partition for partition in assigned_partitions(response.assignment))
+
+
+def own_partitions(world: MixedWorld, member_id: str) -> list[int]:
+    return sorted(world.consumer_group.members[member_id].assigned.get(topic_id(TOPIC), {}))
+
+
+# -- up -------------------------------------------------------------------------------------------------------------
+
+
+def test_classic_members_keep_what_they_have_when_a_modern_one_joins() -> None:
+    world = world_of()
+    first, second = classic_group(world, (0, 1), (2, 3))
+
+    consumer = modern(world)
+    consumer.join()
+
+    group = world.consumer_group
+    assert (group.group_epoch, group.assignment_epoch, consumer.epoch) == (2, 2, 2)
+    assert (own_partitions(world, first), own_partitions(world, second)) == ([0, 1], [2, 3])
+    assert consumer.partitions() == []
+    assert group.members[first].classic_session_timeout_ms == SESSION_MS
+    assert logged(world.shard) == reloaded(world)
+
+
+def reloaded(world: MixedWorld) -> Any:
+    world.restart()
+    return logged(world.shard)
+
+
+def test_members_revoke_one_after_another_and_the_modern_one_gets_its_share() -> None:
+    world = world_of(3)
+    (first,) = classic_group(world, (0, 1, 2))
+    consumer = modern(world)
+    consumer.join()
+    assert world.heartbeat(first, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+
+    assert rejoin(world, first, 0, 1, 2).generation_id == 1
+    assert assigned(world, first, 1) == [0, 1]
+    assert world.heartbeat(first, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    consumer.beat()
+    assert consumer.partitions() == []
+
+    assert rejoin(world, first, 0, 1).generation_id == 2
+    assert assigned(world, first, 2) == [0, 1]
+    consumer.beat()
+    assert consumer.partitions() == [("t", 2)]
+    assert world.heartbeat(first, 2) == ErrorCode.NONE
+    assert world.consumer_group.state_name == "Stable"
+
+
+def test_members_of_an_eager_assignor_own_nothing_when_they_join() -> None:
+    world = world_of(3)
+    (first,) = classic_group(world, (0, 1, 2))
+    modern(world).join()
+
+    answer = world.joined(world.join(first, protocols=speaks(version=0)))
+
+    assert (answer.generation_id, assigned(world, first, 2)) == (2, [0, 1])
+
+
+def test_classic_member_that_waits_is_told_to_join_once_its_partitions_are_free() -> None:
+    world = world_of(2)
+    consumer = modern(world)
+    consumer.join()
+    answer = world.joined(world.join("c", protocols=speaks()))
+    assert assigned(world, "c", answer.generation_id) == []
+    assert world.heartbeat("c", 3) == ErrorCode.NONE
+
+    consumer.beat()
+    consumer.beat()
+    assert world.heartbeat("c", 3) == ErrorCode.REBALANCE_IN_PROGRESS
+
+    rejoin(world, "c")
+    assert assigned(world, "c", 3) == [1]
+    assert world.heartbeat("c", 3) == ErrorCode.NONE
+
+
+def test_joins_and_syncs_that_wait_are_told_to_come_again() -> None:
+    world = world_of()
+    first, second = classic_group(world, (0, 1), (2, 3))
+    waiting = world.join(first, protocols=speaks())
+    modern(world).join()
+    assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
+
+    world = world_of()
+    first, second = classic_group(world, (0, 1), (2, 3))
+    tokens = [world.join(member_id, protocols=speaks()) for member_id in (first, second)]
+    for token in tokens:
+        world.joined(token)
+    waiting = world.sync(second, 2)
+    modern(world).join()
+    assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert own_partitions(world, second) == [2, 3]
+
+
+def test_members_that_are_in_no_generation_yet_join_the_new_group_by_themselves() -> None:
+    world = world_of(group_initial_rebalance_delay_ms=3_000)
+    member_id = world.new_id(protocols=speaks())
+    waiting = world.join(member_id, protocols=speaks())
+
+    consumer = modern(world)
+    consumer.join()
+
+    assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (list(world.consumer_group.members), consumer.epoch) == (["m"], 2)
+    assert rejoin(world, member_id).generation_id == 3
+
+
+def test_static_member_comes_back_with_the_other_protocol() -> None:
+    world = world_of()
+    token = world.join(group_instance_id="i", protocols=speaks())
+    world.advance(0)
+    answer = world.joined(token)
+    world.sync(answer.member_id, 1, {answer.member_id: assignment(0, 1, 2, 3, topic=TOPIC)}, group_instance_id="i")
+
+    consumer = modern(world, instance_id="i")
+    consumer.join()
+
+    assert list(world.consumer_group.members) == ["m"]
+    assert len(consumer.partitions()) == 4
+    assert world.heartbeat(answer.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+
+
+REFUSALS = [
+    ({"group_consumer_migration_policy": "DISABLED"}, "online upgrade is disabled."),
+    ({"group_consumer_migration_policy": "downgrade"}, "online upgrade is disabled."),
+    ({"group_consumer_max_size": 1}, "the group size exceeds the consumer group maximum size."),
+]
+
+
+@pytest.mark.parametrize(("config", "reason"), REFUSALS)
+def test_group_that_may_not_be_converted_stays_as_it_is(config: dict[str, Any], reason: str) -> None:
+    world = world_of(**config)
+    first, second = classic_group(world, (0, 1), (2, 3))
+
+    message = f"Cannot upgrade classic group g to consumer group because {reason}"
+    assert error_of(modern(world).join) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    assert world.group.state is ClassicState.STABLE
+    assert (world.heartbeat(first, 1), world.heartbeat(second, 1)) == (ErrorCode.NONE, ErrorCode.NONE)
+
+
+def test_conversion_that_is_not_written_has_not_been() -> None:
+    world = world_of()
+    first, second = classic_group(world, (0, 1), (2, 3))
+    waiting = world.join(first, protocols=speaks())
+    world.log_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(ApiError):
+        modern(world).join()
+    world.log_error = None
+
+    assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.is_classic
+    tokens = [world.join(member_id, protocols=speaks()) for member_id in (first, second)]
+    assert {world.joined(token).generation_id for token in tokens} == {2}
+    modern(world).join()
+    assert not world.is_classic
+
+
+# -- classic members of a KIP-848 group -----------------------------------------------------------------------------
+
+
+def test_session_of_a_classic_member_is_its_own() -> None:
+    world = world_of()
+    first, _ = classic_group(world, (0, 1), (2, 3))
+    consumer = modern(world)
+    consumer.join()
+    world.advance(SESSION_MS - 1)
+    world.heartbeat(first, 1)
+
+    world.advance(1)
+
+    assert sorted(world.consumer_group.members) == sorted(["m", first])
+
+
+def test_new_coordinator_gives_classic_members_the_groups_session_until_they_are_heard_of() -> None:
+    world = world_of()
+    first, _ = classic_group(world, (0, 1), (2, 3))
+    consumer = modern(world)
+    consumer.join()
+    world.restart()
+    world.advance(MODERN_SESSION_MS - 1)
+    consumer.beat()
+    world.heartbeat(first, 1)
+
+    world.advance(1)
+    assert sorted(world.consumer_group.members) == sorted(["m", first])
+    world.advance(SESSION_MS)
+    assert list(world.consumer_group.members) == ["m"]
+
+
+def test_member_that_does_not_join_in_time_is_removed() -> None:
+    world = world_of()
+    (first,) = classic_group(world, (0, 1, 2, 3), rebalance_timeout_ms=20_000)
+    consumer = modern(world)
+    consumer.join()
+    for _ in range(4):
+        assert world.heartbeat(first, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+        consumer.beat()
+        world.advance(5_000)
+
+    assert world.heartbeat(first, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    consumer.beat()
+    assert len(consumer.partitions()) == 4
+
+
+def test_member_that_does_not_sync_in_time_is_removed() -> None:
+    world = world_of()
+    modern(world).join()
+    answer = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
+    world.advance(4_000)
+    assert world.heartbeat("c", answer.generation_id) == ErrorCode.NONE
+
+    world.advance(4_000)
+
+    assert "c" not in world.consumer_group.members
+
+
+def test_sync_ends_the_wait_for_it() -> None:
+    world = world_of()
+    modern(world).join()
+    answer = world.joined(world.join("c", protocols=speaks(), rebalance_timeout_ms=8_000))
+    world.synced(world.sync("c", answer.generation_id))
+    world.advance(8_000)
+
+    assert world.heartbeat("c", answer.generation_id) == ErrorCode.NONE
+
+
+def test_policy_that_allows_nothing_refuses_classic_members() -> None:
+    world = world_of(group_consumer_migration_policy="disabled")
+    modern(world).join()
+
+    assert world.code(world.join("c", protocols=speaks())) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_full_group_takes_no_classic_member() -> None:
+    world = world_of(group_consumer_max_size=1)
+    modern(world).join()
+
+    assert world.code(world.join("c", protocols=speaks())) == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_protocols_must_be_common_to_the_classic_members() -> None:
+    world = world_of()
+    modern(world).join()
+    metadata = subscription(topic=TOPIC)
+    world.joined(world.join("a", protocols={"range": metadata, "sticky": metadata}))
+
+    assert world.code(world.join("b", protocols={"roundrobin": metadata})) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert world.joined(world.join("b", protocols={"sticky": metadata})).protocol_name == "sticky"
+    assert world.code(world.join("c", protocols={"range": metadata})) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert world.joined(world.join("a", protocols={"sticky": metadata, "range": metadata})).protocol_name == "sticky"
+
+
+def test_assignment_is_written_in_the_version_of_the_members_subscription() -> None:
+    world = world_of()
+    modern(world).join()
+    for version in (0, 1, 3, 9):
+        metadata = version.to_bytes(2, "big") + subscription(version=min(version, 3), topic=TOPIC)[2:]
+        answer = world.joined(world.join(f"c{version}", protocols={"range": metadata}))
+        response = world.synced(world.sync(f"c{version}", answer.generation_id))
+        assert int.from_bytes(response.assignment[:2], "big") == min(version, 3)
+
+
+# -- down -----------------------------------------------------------------------------------------------------------
+
+
+def mixed_group(world: MixedWorld) -> tuple[FakeConsumer, str]:
+    """Return a modern and a classic member, both where they belong."""
+    consumer = modern(world)
+    consumer.join()
+    rejoin(world, "c")
+    for _ in range(3):
+        consumer.beat()
+    rejoin(world, "c")
+    assigned(world, "c", 3)
+    assert world.consumer_group.state_name == "Stable"
+    return consumer, "c"
+
+
+def test_group_becomes_classic_when_the_last_modern_member_leaves() -> None:
+    world = world_of()
+    consumer, classic_id = mixed_group(world)
+
+    consumer.leave()
+
+    group = world.group
+    assert (group.state, group.generation, group.protocol_name) == (ClassicState.PREPARING_REBALANCE, 3, "range")
+    assert assigned_partitions(group.members[classic_id].assignment) == {("t", 2), ("t", 3)}
+    assert world.heartbeat(classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
+    answer = rejoin(world, classic_id, 2, 3)
+    assert (answer.generation_id, answer.leader) == (4, classic_id)
+
+
+def test_new_coordinator_goes_on_with_the_rebalance_of_a_group_that_has_become_classic() -> None:
+    world = world_of()
+    consumer, classic_id = mixed_group(world)
+    consumer.leave()
+
+    world.restart()
+
+    assert (world.group.state, world.group.generation) == (ClassicState.PREPARING_REBALANCE, 3)
+    assert world.heartbeat(classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
+    rejoin(world, classic_id, 2, 3)
+    world.synced(world.sync(classic_id, 4, {classic_id: assignment(0, 1, 2, 3, topic=TOPIC)}))
+    world.restart()
+    assert (world.group.state, world.group.generation) == (ClassicState.STABLE, 4)
+
+
+def test_group_becomes_classic_when_the_last_modern_member_is_not_heard_of() -> None:
+    world = world_of()
+    _, classic_id = mixed_group(world)
+    for _ in range(15):
+        world.advance(3_000)
+        world.heartbeat(classic_id, 3)
+
+    assert world.is_classic
+    assert [member.member_id for member in world.group.members] == [classic_id]
+
+
+def test_group_becomes_classic_when_the_modern_member_does_not_revoke_in_time() -> None:
+    world = world_of()
+    consumer = modern(world, rebalance_timeout_ms=9_000)
+    consumer.join()
+    rejoin(world, "c")
+    assigned(world, "c", 3)
+    consumer.beat()
+    for _ in range(2):
+        world.advance(4_000)
+        world.heartbeat("c", 3)
+    assert not world.is_classic
+
+    world.advance(1_000)
+
+    assert world.is_classic
+
+
+def test_administrator_may_remove_modern_members_by_leave_group() -> None:
+    world = world_of()
+    mixed_group(world)
+
+    response = world.leave(("m", None), ("m", None), ("stranger", None))
+
+    assert [member.error_code for member in response.members] == [0, 0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert world.is_classic
+
+
+def test_group_stays_where_the_policy_or_its_size_keeps_it() -> None:
+    for config in ({"group_consumer_migration_policy": "upgrade"}, {"group_max_size": 0}):
+        world = world_of(**config)
+        consumer, classic_id = mixed_group(world)
+        consumer.leave()
+        assert list(world.consumer_group.members) == [classic_id]
+        world.leave((classic_id, None))
+        assert world.consumer_group.state_name == "Empty"
+
+
+def test_last_member_leaves_a_group_of_the_kind_that_it_was() -> None:
+    world = world_of()
+    consumer = modern(world)
+    consumer.join()
+
+    consumer.leave()
+
+    assert world.consumer_group.state_name == "Empty"
+
+
+def test_static_member_that_comes_back_classic_makes_no_rebalance() -> None:
+    world = world_of()
+    consumer = modern(world, instance_id="i")
+    consumer.join()
+    consumer.leave(-2)
+
+    answer = world.joined(world.join(group_instance_id="i", protocols=speaks()))
+
+    assert (world.group.state, answer.generation_id, world.group.generation) == (ClassicState.STABLE, 2, 2)
+    response = world.synced(world.sync(answer.member_id, 2, group_instance_id="i"))
+    assert len(assigned_partitions(response.assignment)) == 4
+
+
+def test_static_member_that_comes_back_classic_lets_those_who_wait_rebalance() -> None:
+    world = world_of()
+    consumer = modern(world, instance_id="i")
+    consumer.join()
+    assert assigned(world, "c", rejoin(world, "c").generation_id) == []
+
+    world.joined(world.join(group_instance_id="i", protocols=speaks()))
+
+    assert world.group.state is ClassicState.PREPARING_REBALANCE
+    assert world.heartbeat("c", 3) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_static_member_that_comes_back_classic_with_another_subscription_rebalances() -> None:
+    world = MixedWorld(image_of(t=4, u=1))
+    consumer = modern(world, instance_id="i")
+    consumer.join()
+
+    other = subscription(topic="u")
+    answer = world.joined(world.join(group_instance_id="i", protocols={"range": other}))
+
+    assert (world.group.state, world.group.generation) == (ClassicState.PREPARING_REBALANCE, 2)
+    assert world.code(world.sync(answer.member_id, answer.generation_id, group_instance_id="i"))
+
+
+def test_expression_of_a_static_member_is_forgotten_when_it_comes_back_classic() -> None:
+    world = world_of()
+    other = modern(world, "other")
+    other.join()
+    consumer = modern(world, instance_id="i", subscribed_topic_names=None, subscribed_topic_regex="t.*")
+    consumer.join()
+    assert list(world.consumer_group.subscriptions.resolved) == ["t.*"]
+
+    world.joined(world.join(group_instance_id="i", protocols=speaks()))
+
+    assert not world.consumer_group.subscriptions.resolved
+    assert "ConsumerGroupRegularExpressionKey" in [record.key.NAME for record in world.written if record.value is None]
+
+
+def test_downgrade_that_is_not_written_is_tried_again() -> None:
+    world = world_of()
+    _, classic_id = mixed_group(world)
+    world.log_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(16):
+        world.advance(3_000)
+        world.heartbeat(classic_id, 3)
+    assert not world.is_classic
+
+    world.log_error = None
+    world.advance(1_000)
+
+    assert world.is_classic
+
+
+def test_member_whose_metadata_cannot_be_read_keeps_the_group_what_it_is() -> None:
+    world = world_of()
+    consumer = modern(world)
+    consumer.join()
+    world.joined(world.join("c", protocols={"range": subscription(topic=TOPIC), "sticky": b""}))
+
+    consumer.leave()
+
+    assert list(world.consumer_group.members) == ["c"]
+
+
+# -- there and back -------------------------------------------------------------------------------------------------
+
+
+def test_empty_groups_change_their_kind_and_tell_the_log() -> None:
+    world = world_of()
+    consumer = modern(world)
+    consumer.join()
+    consumer.leave()
+    (classic_id,) = classic_group(world, (0, 1, 2, 3))
+    assert [type(group) for group in reloaded_groups(world)] == [ClassicGroup]
+
+    world.leave((classic_id, None))
+    consumer.join()
+    assert isinstance(world.shard.groups["g"], ConsumerGroup)
+    assert [type(group) for group in reloaded_groups(world)] == [ConsumerGroup]
+
+
+def reloaded_groups(world: MixedWorld) -> list[Any]:
+    world.restart()
+    return list(world.shard.groups.values())
+
+
+def test_history_is_told_across_conversions() -> None:
+    world = world_of()
+    (first,) = classic_group(world, (0, 1, 2, 3))
+    consumer = modern(world)
+    consumer.join()
+    consumer.leave()
+
+    told = explain(world.shard.groups["g"], world.image).decode()
+
+    assert f"member {first} joined" in told
+    assert "member m (client client) joined" in told
+    assert "Downgrade group g from consumer to classic for member leaving." in told
