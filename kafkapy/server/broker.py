@@ -58,13 +58,14 @@ from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
-from kafkapy.server.limits import reactor_limits
+from kafkapy.server.limits import open_file_capacity, reactor_limits
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
@@ -204,6 +205,7 @@ class BrokerServer:
             self.config.log_dirs,
             self.config.log_config,
             random=self._random,
+            files=OpenFiles(self._disk, open_file_capacity()),
             producer_id_expiration_ms=transaction.producer_id_expiration_ms,
             is_verification_enabled=transaction.transaction_partition_verification_enable,
             on_directory_offline=self._directory_failed,

@@ -14,7 +14,7 @@ from typing import Final
 from kafkapy.seams import Disk, File, FileRegion, ReadableBuffer
 
 DEFAULT_CAPACITY: Final = 4096
-"""Open segment and index files. Sockets need descriptors too; the server raises RLIMIT_NOFILE and sets what is left."""
+"""Open segment and index files, for who does not know better: a broker's come from RLIMIT_NOFILE (server/limits.py)."""
 
 
 class CutFile:
