@@ -121,7 +121,6 @@ class LogCleaner:
             now_ms = self._clock.wall_ms()
             with contextlib.suppress(StorageError):  # offline by now
                 to_clean = self.manager.assess(log, now_ms)
-                log.delete_due_files(now_ms)
                 if to_clean is not None:
                     assessed.append((log, to_clean))
             if count % LOGS_PER_SLICE == 0:

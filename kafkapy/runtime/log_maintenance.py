@@ -14,6 +14,7 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
+    from kafkapy.storage.doomed_files import FileDeletion
     from kafkapy.storage.doomed_logs import Deletion
     from kafkapy.storage.flush import Flush
     from kafkapy.storage.log_checkpoints import CheckpointWrite
@@ -44,18 +45,20 @@ class LogMaintenance:
 
     def start(self) -> None:
         log, checkpoints = self._config.log, self._log_manager.checkpoints
-        for period_ms, step in (
-            (min(FLUSH_CHECK_MS, log.log_flush_scheduler_interval_ms), self.flush_due),
-            (log.log_flush_offset_checkpoint_interval_ms, lambda: self._write(checkpoints.recovery_points)),
-            (log.log_flush_start_offset_checkpoint_interval_ms, lambda: self._write(checkpoints.log_start_offsets)),
-            (
-                self._config.replication.replica_high_watermark_checkpoint_interval_ms,
-                lambda: self._write(checkpoints.high_watermarks),
-            ),
-            (log.log_retention_check_interval_ms, self.clean_up),
-            (DELETION_CHECK_MS, self._delete_due),
+        flush_ms = min(FLUSH_CHECK_MS, log.log_flush_scheduler_interval_ms)
+        recovery_ms = log.log_flush_offset_checkpoint_interval_ms
+        start_ms = log.log_flush_start_offset_checkpoint_interval_ms
+        high_watermark_ms = self._config.replication.replica_high_watermark_checkpoint_interval_ms
+        first_ms = log.log_initial_task_delay_ms
+        for delay_ms, period_ms, step in (
+            (flush_ms, flush_ms, self.flush_due),
+            (first_ms, recovery_ms, lambda: self._write(checkpoints.recovery_points)),
+            (first_ms, start_ms, lambda: self._write(checkpoints.log_start_offsets)),
+            (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks)),
+            (first_ms, log.log_retention_check_interval_ms, self.clean_up),
+            (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due),
         ):
-            self._tasks.append(asyncio.get_running_loop().create_task(self._every(period_ms, step)))
+            self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, period_ms, step)))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -75,11 +78,13 @@ class LogMaintenance:
                 await asyncio.sleep(0)
 
     async def _delete_due(self) -> None:
-        """Make renames durable, then delete the directories of logs whose delay has passed."""
+        """Make renames durable, then delete the directories of logs, and the files of segments, that waited enough."""
         for sync in self._log_manager.due_syncs():
             await self._to_the_end(self._sync_names(sync))
         for deletion in self._log_manager.due_deletions(self._clock.wall_ms()):
             await self._to_the_end(self._delete(deletion))
+        for files in self._log_manager.due_file_deletions(self._clock.wall_ms()):
+            await self._to_the_end(self._delete(files))
 
     async def _sync_names(self, sync: "DirectorySync") -> None:
         try:
@@ -87,13 +92,13 @@ class LogMaintenance:
         except OSError as error:
             sync.log_dir.failure(error, f"syncing the names in {sync.log_dir.path}")
 
-    async def _delete(self, deletion: "Deletion") -> None:
+    async def _delete(self, deletion: "Deletion | FileDeletion") -> None:
         try:
             await run_in_pool(self._io_pool, deletion.run)
         except OSError as error:
             deletion.log_dir.failure(error, f"deleting {deletion.path}")
         else:
-            logger.info("Deleted the log in %s", deletion.path)
+            logger.info("Deleted %s", deletion.describe())
 
     async def _flush(self, flush: "Flush") -> None:
         try:
@@ -122,10 +127,11 @@ class LogMaintenance:
         task.add_done_callback(self._at_work.discard)
         await asyncio.shield(task)
 
-    async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
-        """Take a step each period. A directory that fails meanwhile is offline already; the others go on."""
+    async def _every(self, delay_ms: int, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step each period, the first after a delay. A directory that fails meanwhile is offline already."""
         while True:
-            await asyncio.sleep(min(period_ms, MAX_PERIOD_MS) / 1000)
+            await asyncio.sleep(min(delay_ms, MAX_PERIOD_MS) / 1000)
+            delay_ms = period_ms
             try:
                 await step()
             except (ApiError, StorageError) as error:

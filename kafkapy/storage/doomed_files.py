@@ -1,7 +1,28 @@
 """Files that were renamed to .deleted and go once file.delete.delay.ms has passed: readers may still be at them."""
 
+from typing import NamedTuple
+
 from kafkapy.seams import Disk
+from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment import Segment
+
+
+class FileDeletion(NamedTuple):
+    """Files of one log that are to be deleted now. `run` is for a worker."""
+
+    disk: Disk
+    log_dir: LogDirState
+    path: str
+    """The log's directory."""
+    files: list[str]
+
+    def run(self) -> None:
+        """Unlink them; one that is gone already is fine. Blocks. Raises OSError."""
+        for path in self.files:
+            self.disk.delete(path)
+
+    def describe(self) -> str:
+        return f"{len(self.files)} files of segments in {self.path}"
 
 
 class _Doomed:
@@ -30,16 +51,27 @@ class DoomedFiles:
     def add(self, segment: Segment, snapshot_path: str | None) -> None:
         self._waiting.append(_Doomed(segment, snapshot_path))
 
-    def delete_due(self, now_ms: int, delay_ms: int) -> int | None:
-        """Delete what has waited for `delay_ms`; return when the next are due, None where none wait. Raises OSError."""
+    def take_due(self, now_ms: int, delay_ms: int) -> list[str]:
+        """Let go of what has waited for `delay_ms`; return the paths, which a worker unlinks (they may be gigabytes).
+
+        What is being sent stays readable until it is released.
+        """
+        paths = []
         for doomed in self._waiting:
             if doomed.due_ms is None:
                 doomed.due_ms = now_ms + delay_ms
         while self._waiting and (self._waiting[0].due_ms or 0) <= now_ms:
             doomed = self._waiting.pop(0)
-            doomed.segment.delete()
+            doomed.segment.let_go()
+            paths += [handle.path for handle in doomed.segment.handles()]
             if doomed.snapshot_path is not None:
-                self._disk.delete(doomed.snapshot_path)
+                paths.append(doomed.snapshot_path)
+        return paths
+
+    def delete_due(self, now_ms: int, delay_ms: int) -> int | None:
+        """Delete what is due here and now; return when the next are, None where none wait. Raises OSError."""
+        for path in self.take_due(now_ms, delay_ms):
+            self._disk.delete(path)
         return self._waiting[0].due_ms if self._waiting else None
 
     def let_go(self) -> None:

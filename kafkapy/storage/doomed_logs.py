@@ -23,6 +23,9 @@ class Deletion(NamedTuple):
         self.disk.delete_tree(self.path)
         self.disk.sync_directory(self.log_dir.path)
 
+    def describe(self) -> str:
+        return f"the log in {self.path}"
+
 
 class _DoomedLog(NamedTuple):
     """log: None where it was found so at the start, and never opened."""

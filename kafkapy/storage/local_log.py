@@ -41,15 +41,20 @@ class LocalLog:
         self._doomed = DoomedFiles(files.disk, loaded.doomed)
         self._jitter = jitter
         self._postponed: list[Callable[[], None]] = []
+        self._give_jitter(self.segments.active)
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         """Make an empty segment; it is not part of the log yet."""
         segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
+        self._give_jitter(segment)
+        self.has_new_names = True
+        return segment
+
+    def _give_jitter(self, segment: Segment) -> None:
+        """Let logs that began together not all roll together."""
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0 and self._jitter is not None:
             segment.roll_jitter_ms = self._jitter(jitter_ms)
-        self.has_new_names = True
-        return segment
 
     def roll(self, base_offset: int, log_end_offset: int, producers: ProducerState, now_ms: int) -> Segment:
         """Begin a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
@@ -129,6 +134,10 @@ class LocalLog:
         self.segments.add(cleaned)
         self.has_new_names = True
         return cleaned
+
+    def take_due_files(self, now_ms: int) -> list[str]:
+        """Return the files whose delay has passed; they are let go of, and unlinked by a worker."""
+        return self._doomed.take_due(now_ms, self.config.file_delete_delay_ms) if len(self._doomed) else []
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due, None where none wait."""

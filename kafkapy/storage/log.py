@@ -397,15 +397,6 @@ class Log:
 
     # Rolling
 
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll where segment.ms has passed since the first record of the active segment (as an append would)."""
-        segment = self.segments.active
-        is_due = segment.size > 0 and now_ms - max(segment.first_timestamp, 0) > self._roll_ms - segment.roll_jitter_ms
-        if is_due and segment.first_timestamp >= 0:
-            self.roll(now_ms)
-            return True
-        return False
-
     def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
         """Begin a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
 
@@ -628,7 +619,7 @@ class Log:
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that retention or the log start offset calls for; return their number.
 
-        The files go after file.delete.delay.ms, by delete_due_files.
+        The files go after file.delete.delay.ms, by take_due_files.
         """
         self.log_dir.check_online()
         self._now_ms = now_ms
@@ -651,6 +642,10 @@ class Log:
             self._local.doom(segments)
         logger.info("Deleting %d segments of %s due to %s", due.segment_count, self.topic_partition, due.reason)
         return due.segment_count
+
+    def take_due_files(self, now_ms: int) -> list[str]:
+        """Return the files whose delay has passed; they are let go of, and unlinked by a worker."""
+        return self._local.take_due_files(now_ms)
 
     def delete_due_files(self, now_ms: int) -> int | None:
         """Delete the files whose delay has passed; return when the next are due, None where none wait."""

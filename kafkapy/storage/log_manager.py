@@ -18,6 +18,7 @@ from typing import NamedTuple
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random, failpoint
+from kafkapy.storage.doomed_files import FileDeletion
 from kafkapy.storage.doomed_logs import Deletion, DoomedLogs
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, marked_directory
@@ -367,9 +368,15 @@ class LogManager:
             if log.is_offline:
                 continue
             deleted = log.delete_old_segments(now_ms)
-            log.delete_due_files(now_ms)
             log.remove_expired_producers(now_ms)
             yield deleted
+
+    def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion]:
+        """Yield the files of deleted segments whose delay has passed, log by log; each is to be run in the pool."""
+        for log in self._all_logs():
+            paths = [] if log.is_offline else log.take_due_files(now_ms)
+            if paths:
+                yield FileDeletion(self.disk, log.log_dir, log.directory, paths)
 
     # Facts and the end
 
