@@ -6,14 +6,14 @@ and say at once what they have. Nothing is fetched. The same members are sent to
 """
 
 import asyncio
-import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from benchmarks.wire import frame
 from kafkapy.protocol.api import response_type
-from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkapy.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -22,7 +22,6 @@ from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkapy.protocol.primitives import Writer
 
 JOIN, SYNC, HEARTBEAT, CONSUMER_HEARTBEAT = 9, 5, 4, 1
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
@@ -78,14 +77,6 @@ class Peer(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-
-
-def frame(request: Any, version: int) -> bytes:
-    """Return a request as it is sent, size and header included."""
-    out = Writer()
-    write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=1, client_id="bench")
-    body = bytes(out) + bytes(request.encode(version))
-    return struct.pack(">i", len(body)) + body
 
 
 def decode(answer: bytes, api_key: int, version: int) -> Any:

@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from benchmarks.group_client import ClassicMember, ConsumerMember, Group, Member, Peer, find_coordinator, frame
+from benchmarks.group_client import ClassicMember, ConsumerMember, Group, Member, Peer, find_coordinator
 from benchmarks.servers import Server
-from benchmarks.topics import create_topic
+from benchmarks.topics import create_topic, delete_topic
+from benchmarks.wire import frame
 from benchmarks.workload import Figures, Workload
 from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kafkapy.protocol.messages.offset_commit_request import (
@@ -62,7 +63,9 @@ def settle(server: Server, topic: str, scale: float, *, kind: str, interval_s: f
                 "broker_cpu_s": server.cpu_s() - cpu_s,
             }
 
-    return measured(run)
+    figures = measured(run)
+    delete_topic(server, topic)
+    return figures
 
 
 @asynccontextmanager
@@ -180,7 +183,9 @@ def heartbeats(server: Server, topic: str, scale: float, *, kind: str) -> Figure
             await paced.run()
             return {**paced.latencies_ms(), "broker_cpu_ms_per_1000": (server.cpu_s() - cpu_s) / sent * 1e6}
 
-    return measured(run)
+    figures = measured(run)
+    delete_topic(server, topic)
+    return figures
 
 
 def commits(server: Server, topic: str, scale: float) -> Figures:
@@ -208,7 +213,9 @@ def commits(server: Server, topic: str, scale: float) -> Figures:
             "broker_cpu_us_per_commit": cost_s / count * 1e6,
         }
 
-    return measured(run)
+    figures = measured(run)
+    delete_topic(server, topic)
+    return figures
 
 
 WORKLOADS = [
