@@ -27,6 +27,7 @@ from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.time_search import HeavySearch, Searched
 
 CONSUMER_REPLICA_ID: Final = -1
 LEADER_EPOCHS_FROM: Final = 4
@@ -73,10 +74,20 @@ class _Lookup:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {self._version}")
 
     async def _find(self, topic: str, asked: ListOffsetsPartition) -> TimestampOffset:
+        searched: Searched = {}
         while True:
             partition = find_partition(self._services, topic, asked.partition_index, asked.current_leader_epoch)
             try:
-                return find_offset(partition, asked.timestamp, self._isolation, is_from_client=self._is_from_client)
+                return find_offset(
+                    partition,
+                    asked.timestamp,
+                    self._isolation,
+                    is_from_client=self._is_from_client,
+                    searched=searched,
+                )
+            except HeavySearch as heavy:
+                searched[heavy.place] = await self._services.heavy_work.run(heavy.run)
+                continue
             except NeedsWarming as cold:
                 needed = cold
             try:

@@ -17,6 +17,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.fetch_read import end_offset
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.time_search import Searched
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
@@ -46,12 +47,18 @@ def is_supported(timestamp_ms: int, version: int) -> bool:
 
 
 def find_offset(
-    partition: "HostedPartition", timestamp_ms: int, isolation: FetchIsolation, *, is_from_client: bool
+    partition: "HostedPartition",
+    timestamp_ms: int,
+    isolation: FetchIsolation,
+    *,
+    is_from_client: bool,
+    searched: Searched | None = None,
 ) -> TimestampOffset:
     """Return what ListOffsets answers, NOT_FOUND where there is no such offset.
 
     The partition's leadership is the caller's to check. Raises ApiError OFFSET_NOT_AVAILABLE for a client while a new
-    leader's high watermark has not reached the start of its epoch; NeedsWarming; StorageError.
+    leader's high watermark has not reached the start of its epoch; NeedsWarming; HeavySearch where `searched` is given;
+    StorageError.
     """
     log = partition.log
     assert log is not None
@@ -66,7 +73,10 @@ def find_offset(
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     is_max = timestamp_ms == MAX_TIMESTAMP
-    found = log.offset_of_max_timestamp() if is_max else log.offset_for_timestamp(timestamp_ms)
+    if is_max:
+        found = log.offset_of_max_timestamp(searched=searched)
+    else:
+        found = log.offset_for_timestamp(timestamp_ms, searched=searched)
     if found is None or found.offset >= limit:
         if is_lagging:
             raise _not_available(partition)

@@ -1,6 +1,5 @@
 """What an append is: its rules by topic and origin, its result, and what producer state takes of its batches."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,11 +16,10 @@ from kafkapy.record.validate import (
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.producer_replay import read_marker
 from kafkapy.storage.producer_state import BatchMetadata, ProducerBatch
+from kafkapy.storage.workers import give_way
 from kafkapy.types import TopicPartition
 
 NO_TIMESTAMP: Final = -1
-GIVE_WAY_S: Final = 0.0001
-"""A worker's pause within long work in Python: a sleep of no length does not hand the interpreter over."""
 
 
 @dataclass(slots=True)
@@ -70,11 +68,7 @@ def check_apart(records: ReadableBuffer, rules: ValidationRules, now_ms: int) ->
 
     The loop goes on meanwhile: inflating is done without the interpreter, and walking the records gives way to it.
     """
-    return validate_and_assign(records, rules, next_offset=0, leader_epoch=0, now_ms=now_ms, pause=_give_way)
-
-
-def _give_way() -> None:
-    time.sleep(GIVE_WAY_S)
+    return validate_and_assign(records, rules, next_offset=0, leader_epoch=0, now_ms=now_ms, pause=give_way)
 
 
 def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendResult:

@@ -51,6 +51,7 @@ from kafkapy.storage.recovery import LoadedLog, LogLoader
 from kafkapy.storage.retention import due_segments
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.time_search import Searched, find_largest, find_timestamp
 from kafkapy.storage.txn_index import AbortedTransaction
 from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
 
@@ -467,24 +468,32 @@ class Log:
         segment = self.segments.floor(start_offset)
         return self._reader.aborted_transactions(start_offset, end_offset, segment) if segment is not None else []
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, wait: bool = False) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, *, wait: bool = False, searched: Searched | None = None
+    ) -> TimestampOffset | None:
         """Return the first record at or after `timestamp_ms`, None where there is none.
 
-        Raises NeedsWarming unless `wait`. The caller holds it against the high watermark or last stable offset.
+        Raises NeedsWarming unless `wait`, HeavySearch where `searched` is given (empty at first). The caller holds it
+        against the high watermark or last stable offset.
         """
         self.log_dir.check_online()
         with self._failures("searching"):
             for segment in self.segments:
                 if self._local.largest_timestamp_ms(segment) >= timestamp_ms:
-                    return segment.find_timestamp(timestamp_ms, self.log_start_offset, wait=wait)
+                    return find_timestamp(segment, timestamp_ms, self.log_start_offset, wait=wait, searched=searched)
         return None
 
-    def offset_of_max_timestamp(self, *, wait: bool = False) -> TimestampOffset | None:
-        """Return the first record that has the log's largest timestamp, None where no record has one."""
+    def offset_of_max_timestamp(
+        self, *, wait: bool = False, searched: Searched | None = None
+    ) -> TimestampOffset | None:
+        """Return the first record that has the log's largest timestamp, None where no record has one.
+
+        Raises as offset_for_timestamp does.
+        """
         self.log_dir.check_online()
         with self._failures("searching"):
             latest = max(self.segments, key=lambda segment: segment.largest.timestamp_ms)
-            return latest.find_largest_timestamp(wait=wait)
+            return find_largest(latest, wait=wait, searched=searched)
 
     def segment_times(self) -> list[tuple[int, int]]:
         """Return (first offset, when last written in ms) of each segment. Raises StorageError."""

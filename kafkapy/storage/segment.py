@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, batch_at
+from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import NeedsWarming
@@ -283,31 +283,6 @@ class Segment:
         if data is None:
             raise NeedsWarming(file, batch.position, batch.size_bytes)
         return data
-
-    def find_timestamp(self, timestamp_ms: int, start_offset: int, *, wait: bool = False) -> TimestampOffset | None:
-        """Return the first record at or above `start_offset` whose timestamp is at or above `timestamp_ms`."""
-        indexed = self.time_index.lookup(timestamp_ms, wait=wait)
-        position = self.offset_index.lookup(max(indexed.offset, start_offset), wait=wait).position
-        for found in self.scan(position, wait=wait):
-            if found.max_timestamp < timestamp_ms or found.last_offset < start_offset:
-                continue
-            batch = batch_at(self.read_batch(found, wait=wait))
-            for record in batch.records():
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp_ms, record.offset, batch.partition_leader_epoch)
-        return None
-
-    def find_largest_timestamp(self, *, wait: bool = False) -> TimestampOffset | None:
-        """Return the record that has the segment's largest timestamp, the first of them; None where none has a time."""
-        largest = self.largest
-        position = self.offset_index.lookup(largest.offset, wait=wait).position
-        for found in self.scan(position, wait=wait):
-            if found.max_timestamp == largest.timestamp_ms and found.max_timestamp >= 0:
-                batch = batch_at(self.read_batch(found, wait=wait))
-                return TimestampOffset(
-                    found.max_timestamp, batch.offset_of_max_timestamp(), batch.partition_leader_epoch
-                )
-        return None
 
     def read_next_offset(self) -> int:
         """Return the offset behind the last record, the base offset when empty. Blocks."""

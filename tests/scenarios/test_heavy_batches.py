@@ -1,13 +1,14 @@
 """Batches that take long to check: in their order, within bounds, and beside them everybody else is served."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES
-from kafkapy.record.builder import encode_records, seal
+from kafkapy.record.builder import build_batch, encode_records, seal
 from kafkapy.record.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from tests.support.asking import (
     LATEST,
@@ -23,6 +24,7 @@ from tests.support.asking import (
 from tests.support.wire import ConnectionClosed, WireClient
 
 MIB = 1 << 20
+MAX_TIMESTAMP = -3
 CODECS = pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 
 
@@ -136,3 +138,26 @@ def test_a_connection_may_end_while_its_batch_is_checked(connect: Callable[[], W
     with pytest.raises((ConnectionClosed, OSError)):
         client.receive()
     assert produce(other, topic, batch_of()).error_code == 0
+
+
+@CODECS
+def test_a_record_is_found_by_time_in_a_heavy_batch(client: WireClient, topic: str, codec: int) -> None:
+    create_topic(client, topic)
+    now_ms = int(time.time() * 1000)
+    records = [(now_ms + index, None, bytes(MIB), ()) for index in range(4)]
+    light = [(now_ms + 4, None, b"", ())]
+    assert produce(client, topic, build_batch(records, compression=codec)).error_code == 0
+    assert produce(client, topic, build_batch(light, compression=codec)).error_code == 0
+    for index in range(5):
+        found = list_offset(client, topic, now_ms + index)
+        assert (found.offset, found.timestamp) == (index, now_ms + index)
+    assert list_offset(client, topic, now_ms + 5).offset == -1
+    assert list_offset(client, topic, MAX_TIMESTAMP).offset == 4
+
+
+def test_among_very_many_records_one_is_found_by_time(client: WireClient, topic: str) -> None:
+    create_topic(client, topic, message_timestamp_type="LogAppendTime")
+    append_time_ms = produce(client, topic, many_records(20_000)).log_append_time_ms
+    assert list_offset(client, topic, append_time_ms).offset == 0
+    assert list_offset(client, topic, MAX_TIMESTAMP).offset == 0
+    assert list_offset(client, topic, append_time_ms + 1).offset == -1
