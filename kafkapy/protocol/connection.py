@@ -181,8 +181,7 @@ class Connection:
         part = data if len(data) <= missing else data[:missing]
         frame[self._arrived :] = part  # cuts what receive_view had added in vain
         self._arrived += len(part)
-        self._input = data
-        self._position = len(part)
+        self._input, self._position = (data, missing) if len(data) > missing else (b"", 0)
 
     def receive_view(self) -> memoryview | None:
         """Return where the next bytes of a large frame go (then call `received`), or None: receive, then `feed`."""
@@ -203,6 +202,8 @@ class Connection:
 
         Raises ProtocolError for a size that is negative or above the bound; the connection cannot be read any further.
         """
+        if not self._input and self._frame is None:
+            return None
         if (
             self.started_count - self._answered_count >= self._max_in_flight
             or self.output_bytes >= self._max_output_bytes
@@ -215,17 +216,18 @@ class Connection:
         data, position = self._input, self._position
         start = position + 4
         if len(data) < start:
-            if position == len(data):
-                self._input, self._position = b"", 0
             return None
         (size,) = _unpack_size(data, position)
         if not 0 <= size <= self._max_frame_bytes:
             raise ProtocolError(f"frame size {size} is not within 0 and {self._max_frame_bytes}")
         end = start + size
-        if end > len(data):
+        if end < len(data):
+            self._position = end
+        elif end == len(data):
+            self._input, self._position = b"", 0
+        else:
             self._begin_frame(size, start)
             return None
-        self._position = end
         self.started_count += 1
         return memoryview(bytearray(data[start:end]))
 
