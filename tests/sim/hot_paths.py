@@ -171,7 +171,11 @@ def kept() -> Counts:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.hot_paths")
     parser.add_argument("--update", action="store_true", help="keep what was counted")
+    parser.add_argument("--json", action="store_true", help="print the counts and nothing else")
     arguments = parser.parse_args()
+    if arguments.json:
+        print(json.dumps(count_all()))
+        return 0
     if sys.version_info[:2] != COUNTED_ON:
         print(f"counts are those of Python {'.'.join(map(str, COUNTED_ON))}")
         return 1
