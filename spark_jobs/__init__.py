@@ -1,1 +1,15 @@
-"""PySpark pipelines over the standard Kafka source: market trades in, bars out. They run against any Kafka."""
+"""Market data on Spark: jobs over the standard Kafka source and sink, for kafkapy or any Kafka.
+
+    feed ----> topic trades ----> silver ----> topic silver_trades ----> gold, live ----> topics of bars, Parquet
+               topic depth -----> book
+               all topics ------> bronze (archive) ----> audit, backfill, replay
+
+Each is a module with `run(config)`, started by `python -m spark_jobs JOB --config file.yaml`; `JOB --help` lists what
+it can be told, and `--set KEY=VALUE` goes over the file. A pipeline on a laptop, each in a shell of its own, the
+brokers' address in b.yaml (bootstrap_servers: 127.0.0.1:9092):
+
+    kafkapy start
+    python -m spark_jobs feed --config b.yaml --set speed=1 --set state=feed.state
+    python -m spark_jobs silver --config b.yaml --set topics=[trades] --set checkpoint=c/silver
+    python -m spark_jobs live --config b.yaml --set topics=[silver_trades] --set checkpoint=c/live
+"""

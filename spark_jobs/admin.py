@@ -11,9 +11,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from spark_jobs.config import JobConfig
 from spark_jobs.errors import JobError
+from spark_jobs.failures import cause
 
-TIMEOUT_MS = "30000"
+TIMEOUT_MS = "15000"
 Offsets = dict[tuple[str, int], int]
 """Offsets by (topic, partition)."""
 
@@ -78,8 +80,31 @@ class Admin:
         try:
             return future.get()
         except Py4JJavaError as error:
-            cause = error.java_exception.getCause() or error.java_exception
-            raise JobError(f"{self.bootstrap}: {cause.getMessage()}") from None
+            why = cause(str(error))
+            if why.startswith("TimeoutException"):
+                raise JobError(
+                    f"no broker answers at {self.bootstrap} ({why}): is it running, is the address right, do the "
+                    f"security options under kafka fit it?"
+                ) from None
+            raise JobError(f"{self.bootstrap}: {why}") from None
+
+
+def require_topics(spark: SparkSession, config: JobConfig, topics: Iterable[str]) -> None:
+    """Raise JobError where one of the topics does not exist, or no broker answers."""
+    with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
+        missing = sorted(set(topics) - admin.topic_names())
+    if missing:
+        names = ", ".join(missing)
+        raise JobError(f"topic {names} does not exist on {config.bootstrap_servers}: create it, or correct topics")
+
+
+def create_missing_topics(
+    spark: SparkSession, config: JobConfig, topics: Iterable[str], partitions: int, configs: Mapping[str, str]
+) -> None:
+    """Create the topics that do not exist yet."""
+    with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
+        for topic in sorted(set(topics) - admin.topic_names()):
+            admin.create_topic(topic, partitions, configs)
 
 
 @contextmanager
@@ -93,8 +118,7 @@ def open_admin(spark: SparkSession, bootstrap: str, options: Mapping[str, str]) 
     try:
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
     except Py4JJavaError as error:
-        cause = error.java_exception.getCause() or error.java_exception
-        raise JobError(f"{bootstrap}: {cause.getMessage()}") from None
+        raise JobError(f"{bootstrap}: {cause(str(error))}") from None
     try:
         yield Admin(jvm, client, bootstrap)
     finally:

@@ -26,7 +26,7 @@ from spark_jobs.config import JobConfig
 from spark_jobs.errors import JobError
 from spark_jobs.events import Event
 from spark_jobs.generator import Market, generate
-from spark_jobs.metrics import FeedMetrics
+from spark_jobs.metrics import FeedMetrics, served
 from spark_jobs.recordings import read_csv, read_dump
 from spark_jobs.schemas import DEPTH, TRADE
 from spark_jobs.signals import stop_on_signals
@@ -66,7 +66,9 @@ class FeedConfig(JobConfig):
 def run(config: FeedConfig) -> int:
     """Send all events and return the number sent; SIGINT and SIGTERM end it after what is in flight."""
     with stop_on_signals() as stop:
-        return Feed(config, stop).send(events(config))
+        feed = Feed(config, stop)
+        with served(config, feed.metrics.registry):
+            return feed.send(events(config))
 
 
 def events(config: FeedConfig) -> Iterator[Event]:
@@ -98,7 +100,7 @@ class Feed:
         self.config = config
         self.stop = stop
         self.id = feed_id(config)
-        self.metrics = FeedMetrics(config)
+        self.metrics = FeedMetrics()
         self.failure: str | None = None
         self.acknowledged: dict[int, tuple[str, int, int]] = {}
         self.next_event = 0

@@ -16,6 +16,7 @@ from pydantic import Field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch, prepare
 from spark_jobs.config import Duration, StreamConfig, duration_ms
@@ -25,7 +26,6 @@ from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTH
 from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, header, write_batch, write_topic
 from spark_jobs.source import read_batch, read_topics
-from spark_jobs.targets import create_missing_topics
 from spark_jobs.trades import distinct_trades, parse_trades
 
 COMPACTED = {"cleanup.policy": "compact"}

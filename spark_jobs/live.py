@@ -7,6 +7,7 @@ is gold's (schemas.BAR): give it a topic of its own.
 from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
 from spark_jobs.checkpoints import prepare
 from spark_jobs.config import Trigger
@@ -15,7 +16,6 @@ from spark_jobs.metrics import QueryMetrics
 from spark_jobs.session import spark_session
 from spark_jobs.sink import write_topic
 from spark_jobs.source import read_topics
-from spark_jobs.targets import create_missing_topics
 
 
 class LiveConfig(BarsConfig):

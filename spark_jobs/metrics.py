@@ -16,36 +16,44 @@ from spark_jobs.errors import JobError
 log = logging.getLogger("spark_jobs")
 
 
-def serve(config: JobConfig, registry: CollectorRegistry) -> None:
-    """Serve the metrics where the configuration says so, until the process ends. Raises JobError on a taken port."""
+@contextmanager
+def served(config: JobConfig, registry: CollectorRegistry) -> Iterator[None]:
+    """Serve the metrics where the configuration says so. Raises JobError on a taken port."""
     if config.metrics_port is None:
+        yield
         return
     try:
-        server, _ = start_http_server(config.metrics_port, config.metrics_host, registry)
+        server, thread = start_http_server(config.metrics_port, config.metrics_host, registry)
     except OSError as error:
         where = f"{config.metrics_host}:{config.metrics_port}"
         raise JobError(f"metrics cannot be served on {where}: {error.strerror}") from None
     log.info("metrics on http://%s:%d/metrics", config.metrics_host, server.server_port)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager
 def listening(spark: SparkSession, metrics: "QueryMetrics") -> Iterator["QueryMetrics"]:
-    """Let the metrics hear of the session's queries."""
-    spark.streams.addListener(metrics)
-    try:
-        yield metrics
-    finally:
-        spark.streams.removeListener(metrics)
+    """Let the metrics hear of the session's queries, and serve them."""
+    with served(metrics.config, metrics.registry):
+        spark.streams.addListener(metrics)
+        try:
+            yield metrics
+        finally:
+            spark.streams.removeListener(metrics)
 
 
 class FeedMetrics:
     """What a feed has sent."""
 
-    def __init__(self, config: JobConfig) -> None:
-        registry = CollectorRegistry()
-        self.records = Counter("feed_records", "records given to the producer", ["topic"], registry=registry)
-        self.time = Gauge("feed_event_time_seconds", "arrival time of the last record", ["topic"], registry=registry)
-        serve(config, registry)
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.records = Counter("feed_records", "records given to the producer", ["topic"], registry=self.registry)
+        self.time = Gauge("feed_event_time_seconds", "when the last record arrived", ["topic"], registry=self.registry)
 
     def sent(self, topic: str, arrival_ms: int) -> None:
         self.records.labels(topic).inc()
@@ -56,6 +64,7 @@ class QueryMetrics(StreamingQueryListener):
     """What Spark says of every batch of the job's queries, and what the job counts itself (bad and late events)."""
 
     def __init__(self, config: JobConfig, job: str) -> None:
+        self.config = config
         self.job = job
         self.registry = CollectorRegistry()
         self.rows = self._counter("input_rows", "rows read")
@@ -67,7 +76,6 @@ class QueryMetrics(StreamingQueryListener):
         self.rate = self._gauge("processed_rows_per_second", "rate of the last batch")
         self.watermark = self._gauge("watermark_seconds", "event time before which events are late")
         self.state_rows = self._gauge("state_rows", "rows in the state stores")
-        serve(config, self.registry)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"spark_job_{name}", help_text, ["job", *labels], registry=self.registry)

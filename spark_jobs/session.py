@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -32,7 +33,6 @@ FIXED = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.streaming.stopTimeout": "60s",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 """What the jobs' results depend on, whatever the cluster's defaults are: an overflow is an error, never a null, and
 the types of sums and quotients are those that gold.py counts on."""
@@ -41,9 +41,9 @@ the types of sums and quotients are those that gold.py counts on."""
 def start_session(config: SparkConfig, name: str) -> SparkSession:
     """Return the running session, or a new one with the connector on its classpath."""
     builder = SparkSession.builder.appName(name)
-    if SparkSession.getActiveSession() is None:
+    if not _is_running():
         _require_java()
-        for key, value in {**_launch_options(config), **config.spark}.items():
+        for key, value in _options(config).items():
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     for key, value in FIXED.items():
@@ -55,16 +55,20 @@ def start_session(config: SparkConfig, name: str) -> SparkSession:
 @contextmanager
 def spark_session(config: SparkConfig, name: str) -> Iterator[SparkSession]:
     """Hold a session for a job; stop it at the end if it was started here. Spark's failures become JobErrors."""
-    before = SparkSession.getActiveSession()
+    was_running = _is_running()
     try:
         session = start_session(config, name)
         yield session
     except (PySparkException, Py4JError) as error:
         raise JobError(told(error, config)) from error
     finally:
-        active = SparkSession.getActiveSession()
-        if before is None and active is not None:
-            active.stop()
+        if not was_running and _is_running():
+            SparkSession.builder.getOrCreate().stop()
+
+
+def _is_running() -> bool:
+    """Return whether this process has a session. (getActiveSession tells of the calling thread alone.)"""
+    return SparkContext._active_spark_context is not None
 
 
 def stream_writer(rows: DataFrame, config: StreamConfig, name: str) -> DataStreamWriter:
@@ -103,6 +107,16 @@ def stop_after_batch(query: StreamingQuery, timeout_s: float) -> None:
 def _last_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
+
+
+def _options(config: SparkConfig) -> dict[str, str]:
+    """Return our options under the configured ones; jars and options of the JVM are added to ours."""
+    ours = _launch_options(config)
+    options = {**ours, **config.spark}
+    for key, glue in (("spark.jars", ","), ("spark.driver.extraJavaOptions", " ")):
+        if key in ours and key in config.spark:
+            options[key] = glue.join((ours[key], config.spark[key]))
+    return options
 
 
 def _launch_options(config: SparkConfig) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
 from spark_jobs.checkpoints import batch, prepare
 from spark_jobs.config import Duration, StreamConfig
@@ -26,7 +27,6 @@ from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, header, write_batch, write_topic
 from spark_jobs.source import read_batch, read_topics
-from spark_jobs.targets import create_missing_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
 LATE = "late"

@@ -2,7 +2,8 @@
 
 A topic may get a batch's rows twice when the batch is done again after a crash: every row is keyed by what it is, so
 that compaction, or a reader that keeps the last of a key, sees it once. Parquet of foreachBatch lies in a directory
-per batch that doing the batch again replaces: nothing twice, nothing lost.
+per batch that doing the batch again replaces: nothing twice, nothing lost. A batch's directory is complete once it
+holds _SUCCESS.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +16,8 @@ from spark_jobs.source import client_options
 
 def write_topic(rows: DataFrame, config: JobConfig, topic: str) -> None:
     """Write rows of (key, value[, headers]) to a topic: a batch, inside foreachBatch or on its own."""
-    writer = rows.write.format("kafka").options(**client_options(config)).option("topic", topic)
+    options = {"kafka.compression.type": "zstd", **client_options(config), "topic": topic}
+    writer = rows.write.format("kafka").options(**options)
     writer.option("includeHeaders", str("headers" in rows.columns).lower()).save()
 
 

@@ -7,6 +7,7 @@ import json
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.admin import require_topics
 from spark_jobs.checkpoints import Batch
 from spark_jobs.config import JobConfig, StreamConfig
 
@@ -32,7 +33,8 @@ def subscription(config: StreamConfig) -> dict[str, str]:
 
 
 def read_topics(spark: SparkSession, config: StreamConfig) -> DataFrame:
-    """Return the stream of the configured topics."""
+    """Return the stream of the configured topics. Raises JobError where one is missing or no broker answers."""
+    require_topics(spark, config, config.topics)
     options = {
         "kafka.max.poll.records": POLL_RECORDS,
         "kafka.isolation.level": config.isolation_level,

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spark_jobs.errors import JobError
 
 TIMEOUT_S = 30.0
+CONNECT_S = 10.0
 
 
 def create_topics(
@@ -22,6 +23,13 @@ def create_topics(
     Raises JobError when the broker refuses or does not answer.
     """
     admin = AdminClient(client)
+    servers = client["bootstrap.servers"]
+    try:
+        admin.list_topics(timeout=CONNECT_S)
+    except KafkaException as error:
+        raise JobError(
+            f"no broker answers at {servers} ({error.args[0].str()}): is it running, is the address right?"
+        ) from None
     wanted = [NewTopic(topic, partitions, replication_factor, config=config or {}) for topic in topics]
     for topic, created in admin.create_topics(wanted, request_timeout=TIMEOUT_S).items():
         try:
@@ -29,10 +37,7 @@ def create_topics(
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
-            if error.args[0].code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-                servers = client["bootstrap.servers"]
-                raise JobError(f"no broker answers at {servers}: is it running, is the address right?") from None
-            raise JobError(f"topic {topic} cannot be created: {error.args[0].str()}") from None
+            raise JobError(f"topic {topic} cannot be created on {servers}: {error.args[0].str()}") from None
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> None:

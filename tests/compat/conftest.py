@@ -20,6 +20,9 @@ from tools.kafka import JAVA_LIBS, kcat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What makes a JVM cheap that runs each piece of code a few times only."""
+
 COMPAT_DIRECTORY = Path(__file__).parent
 
 
@@ -88,7 +91,9 @@ def spark() -> "Iterator[SparkSession]":
 
     if not jars_directory().is_dir():
         pytest.skip("Spark's Kafka connector is missing: run `make spark-jars`")
-    session = start_session(SparkConfig(bootstrap_servers="", master="local[2]", shuffle_partitions=2), "tests")
+    options = {"spark.driver.extraJavaOptions": QUICK_JVM}
+    config = SparkConfig(bootstrap_servers="", master="local[2]", shuffle_partitions=2, spark=options)
+    session = start_session(config, "tests")
     yield session
     session.stop()
 
