@@ -1,4 +1,4 @@
-"""The ratios as one self-contained HTML page: a bar for each figure on a logarithmic scale, its spread as a line."""
+"""The ratios as a picture (SVG) and a page (HTML): a bar for each figure on a logarithmic scale, its spread a line."""
 
 import math
 from html import escape
@@ -15,22 +15,31 @@ SHOWN = (
 LABELS, WIDTH, ROW_HEIGHT = 520, 560, 20
 DECADES = (-1, 2)
 STYLE = """
-body { font: 14px system-ui, sans-serif; margin: 2rem; color: #222; background: #fff }
-.better { fill: #2a7d4f } .worse { fill: #b3402a } .spread { stroke: #222 } .grid { stroke: #ddd } .one { stroke: #222 }
+.back { fill: #fff } .better { fill: #2a7d4f } .worse { fill: #b3402a }
+.grid { stroke: #ddd } .one, .spread { stroke: #222 }
 text { font: 12px system-ui, sans-serif; fill: #222 } .figure { fill: #777 } .number { text-anchor: end }
 """
 
 
-def chart(results: Results, about: dict[str, Any]) -> str:
-    shown = [row for row in rows(results) if row.figure in SHOWN and not math.isnan(row.ratio)]
-    height = ROW_HEIGHT * (len(shown) + 2)
-    parts = [_grid(height), *(_bar(row, index) for index, row in enumerate(shown))]
+def html(results: Results, about: dict[str, Any]) -> str:
+    """Return a page that needs no other file."""
     missing = "".join(f"<li>{escape(load)}: not yet ({escape(why)})</li>" for load, why in not_yet(results).items())
     said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items())
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>kafkapy beside Apache Kafka</title>"
-        f"<style>{STYLE}</style><h1>kafkapy beside Apache Kafka 4.3.1</h1><p>{escape(TITLE)}. {escape(said)}.</p>"
-        f'<svg width="{LABELS + WIDTH + 60}" height="{height}">{"".join(parts)}</svg><ul>{missing}</ul></html>\n'
+        "<!doctype html><html lang=en><meta charset=utf-8><title>kafkapy beside Apache Kafka</title>"
+        "<style>body { font: 14px system-ui, sans-serif; margin: 2rem }</style>"
+        f"<h1>kafkapy beside Apache Kafka 4.3.1</h1><p>{escape(TITLE)}. {escape(said)}.</p>"
+        f"{svg(results)}<ul>{missing}</ul></html>\n"
+    )
+
+
+def svg(results: Results) -> str:
+    shown = [row for row in rows(results) if row.figure in SHOWN and not math.isnan(row.ratio)]
+    width, height = LABELS + WIDTH + 60, ROW_HEIGHT * (len(shown) + 2)
+    parts = [_grid(height), *(_bar(row, index) for index, row in enumerate(shown))]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"><style>{STYLE}</style>'
+        f'<rect class="back" width="{width}" height="{height}"/>{"".join(parts)}</svg>\n'
     )
 
 

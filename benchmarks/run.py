@@ -2,8 +2,9 @@
 
 All loads run on one pair of servers (those that need TLS or three nodes on pairs of their own), both of them running
 all the time, so that the JVM is as warm as it gets; the rounds of a load alternate between them (A B, B A, ...), and a
-ratio compares the two measurements of one round. The table is printed; it, all
-figures and a chart are written to .tools/bench/ as results.md, results.json and results.html.
+ratio compares the two measurements of one round. The table is printed; it, all figures and a chart are written to
+.tools/bench/ as results.md, results.json and results.html. A run of some loads (ONLY=) keeps what earlier ones found
+of the others. `python -m benchmarks.run --publish` puts what is there into benchmarks/README.md.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import consume, features, groups, growth, latency, produce, report, rest, spark_read
-from benchmarks.chart import chart
+from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
 from benchmarks.servers import Server
@@ -35,6 +36,8 @@ WORKLOADS: list[Workload] = [workload for module in MODULES for workload in modu
 
 ROUNDS, SCALE = 5, 1.0
 QUICK_ROUNDS, QUICK_SCALE = 2, 0.1
+
+FIGURES_BEGIN, FIGURES_END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 def chosen(only: str | None, is_quick: bool) -> list[Workload]:
@@ -115,7 +118,7 @@ def _turns(pair: list[Server], rounds: int) -> Iterator[Server]:
         yield from pair if number % 2 == 0 else reversed(pair)
 
 
-def machine() -> dict[str, Any]:
+def about(rounds: int, scale: float) -> dict[str, Any]:
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
@@ -124,7 +127,9 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(pages / (1 << 30)),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
+        "load_before": round(os.getloadavg()[0], 1),
+        "rounds": rounds,
+        "scale": scale,
     }
 
 
@@ -133,22 +138,45 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the load, two rounds: at most ten minutes")
     parser.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS}; quick: {QUICK_ROUNDS})")
     parser.add_argument("--only", help="families or parts of names, comma-separated")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the last results into benchmarks/README.md; run nothing"
+    )
     arguments = parser.parse_args()
+    if arguments.publish:
+        publish(**json.loads((DIRECTORY / "results.json").read_text()))
+        return 0
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     scale = QUICK_SCALE if arguments.quick else SCALE
-    about = {**machine(), "rounds": rounds, "scale": scale}
+    machine = about(rounds, scale)
     started = time.monotonic()
     results = run_all(chosen(arguments.only, arguments.quick), rounds, scale)
-    about["minutes"] = round((time.monotonic() - started) / 60, 1)
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    (DIRECTORY / "results.json").write_text(json.dumps({"machine": about, "results": results}, indent=1))
-    (DIRECTORY / "results.md").write_text(report.markdown(results, about))
-    (DIRECTORY / "results.html").write_text(chart(results, about))
+    machine["minutes"] = round((time.monotonic() - started) / 60, 1)
+    write(results, machine, is_part=arguments.only is not None)
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(report.table(results))
     console.print(report.goals_table(results))
-    print(f"{about['minutes']} minutes; written to {DIRECTORY}/results.md, .json and .html")
+    print(f"{machine['minutes']} minutes; written to {DIRECTORY}/results.md, .json and .html")
     return 0
+
+
+def write(results: Results, machine: dict[str, Any], *, is_part: bool) -> None:
+    """Write the three files; a part is put in the place of what was found of its loads before."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    path = DIRECTORY / "results.json"
+    if is_part and path.exists():
+        results = {**json.loads(path.read_text())["results"], **results}
+    path.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+    (DIRECTORY / "results.md").write_text(report.markdown(results, machine))
+    (DIRECTORY / "results.html").write_text(html(results, machine))
+
+
+def publish(machine: dict[str, Any], results: Results) -> None:
+    """Put figures and chart into the page of this directory."""
+    page = Path(__file__).with_name("README.md")
+    before, _, rest = page.read_text().partition(FIGURES_BEGIN)
+    _, _, after = rest.partition(FIGURES_END)
+    page.write_text(f"{before}{FIGURES_BEGIN}\n{report.markdown(results, machine)}{FIGURES_END}{after}")
+    page.with_name("ratios.svg").write_text(svg(results))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """The benchmark's report: which way a ratio goes, what is held against which goal, what is not run yet."""
 
+from xml.etree import ElementTree
+
 import pytest
 
-from benchmarks.chart import chart
+from benchmarks.chart import html, svg
 from benchmarks.report import held_against_goals, markdown, rows
 from benchmarks.run import WORKLOADS, chosen
 
@@ -41,11 +43,12 @@ def test_a_goal_is_held_against_the_figures_of_its_families():
 
 def test_what_is_not_run_says_so_in_every_report():
     assert "* over TLS: not yet (no TLS)." in markdown(RESULTS, ABOUT)
-    assert "over TLS: not yet (no TLS)" in chart(RESULTS, ABOUT)
+    assert "over TLS: not yet (no TLS)" in html(RESULTS, ABOUT)
 
 
 def test_the_chart_escapes_names():
-    assert "produce &lt;a&gt;" in chart(RESULTS, ABOUT)
+    assert "produce &lt;a&gt;" in svg(RESULTS)
+    assert ElementTree.fromstring(svg(RESULTS)).tag.endswith("svg")
 
 
 def test_loads_are_chosen_by_family_or_part_of_the_name():
