@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from kafkapy.storage.flush import Flush
     from kafkapy.storage.log_checkpoints import CheckpointWrite
     from kafkapy.storage.log_manager import DirectorySync, LogManager
+    from kafkapy.storage.space_reserve import SpaceReserve
 
 FLUSH_CHECK_MS: Final = 1000
 """How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""
 DELETION_CHECK_MS: Final = 1000
+RESERVE_CHECK_MS: Final = 1000
 MAX_PERIOD_MS: Final = 24 * 3_600_000
 """A period of Long.MAX_VALUE means never; a day is the longest that a loop's timer is asked for."""
 LOGS_PER_SLICE: Final = 16
@@ -34,7 +36,16 @@ logger = logging.getLogger("kafkapy.storage")
 class LogMaintenance:
     """Owns the periodic tasks between start() and stop()."""
 
-    def __init__(self, log_manager: "LogManager", config: "BrokerConfig", *, clock: "Clock", io_pool: "IoPool") -> None:
+    def __init__(
+        self,
+        log_manager: "LogManager",
+        config: "BrokerConfig",
+        *,
+        clock: "Clock",
+        io_pool: "IoPool",
+        reserve: "SpaceReserve",
+    ) -> None:
+        self._reserve = reserve
         self._log_manager = log_manager
         self._config = config
         self._clock = clock
@@ -57,6 +68,7 @@ class LogMaintenance:
             (high_watermark_ms, high_watermark_ms, lambda: self._write(checkpoints.high_watermarks)),
             (first_ms, log.log_retention_check_interval_ms, self.clean_up),
             (DELETION_CHECK_MS, DELETION_CHECK_MS, self._delete_due),
+            (0, RESERVE_CHECK_MS, self._renew_reserve),
         ):
             self._tasks.append(asyncio.get_running_loop().create_task(self._every(delay_ms, period_ms, step)))
 
@@ -85,6 +97,12 @@ class LogMaintenance:
             await self._to_the_end(self._delete(deletion))
         for files in self._log_manager.due_file_deletions(self._clock.wall_ms()):
             await self._to_the_end(self._delete(files))
+
+    async def _renew_reserve(self) -> None:
+        try:
+            await run_in_pool(self._io_pool, self._reserve.renew)
+        except OSError as error:
+            logger.warning("The reserve of room for metadata was not written: %s", error)
 
     async def _sync_names(self, sync: "DirectorySync") -> None:
         try:

@@ -63,9 +63,11 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.space_reserve import SpaceReserve
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
@@ -157,6 +159,8 @@ class BrokerServer:
         directories.lock()
         undo.callback(directories.unlock)
         self._check_not_failed()
+        self._reserve = SpaceReserve(self._disk, config.metadata_log_dir)
+        _try_reserve(self._reserve.give_up_if_needed)
         self.cluster_id = self._check_identity()
         self._previous_broker_epoch = directories.last_broker_epoch()
         self._quorum = self._new_quorum()
@@ -189,7 +193,9 @@ class BrokerServer:
         self._expirer.start()
         self._mover.start()
         self._groups.start()
-        self._maintenance = LogMaintenance(self._log_manager, config, clock=self._clock, io_pool=self._io_pool)
+        self._maintenance = LogMaintenance(
+            self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
+        )
         self._maintenance.start()
         self._cleaner = self._new_cleaner()
         self._cleaner.start()
@@ -209,6 +215,8 @@ class BrokerServer:
             producer_id_expiration_ms=transaction.producer_id_expiration_ms,
             is_verification_enabled=transaction.transaction_partition_verification_enable,
             on_directory_offline=self._directory_failed,
+            on_directory_full=self._directory_full,
+            on_directory_room=self._directory_has_room,
         )
 
     def _check_identity(self) -> str:
@@ -488,6 +496,15 @@ class BrokerServer:
         elif not directories.live:
             self._fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
 
+    def _directory_full(self, state: LogDirState) -> None:
+        """Records find no room: what is left is for metadata, where that lies on the same disk."""
+        if state.path == self.config.metadata_log_dir:
+            _try_reserve(self._reserve.give_up)
+
+    def _directory_has_room(self, state: LogDirState) -> None:
+        if state.path == self.config.metadata_log_dir:
+            _try_reserve(self._reserve.renew)
+
     def _tell_of_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:
             if directory.path == path and directory.directory_id is not None:
@@ -508,6 +525,14 @@ class BrokerServer:
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None and not self.failed.done():
             self.failed.set_result(error)
+
+
+def _try_reserve(change: Callable[[], None]) -> None:
+    """The room set aside for metadata is a help, not a need."""
+    try:
+        change()
+    except OSError as error:
+        logger.warning("The room for metadata could not be set aside or given up: %s", error)
 
 
 def new_broker(config: BrokerConfig) -> BrokerServer:

@@ -314,6 +314,8 @@ class Log:
         verification: VerificationGuard | None,
         transaction_version: int,
     ) -> AppendResult:
+        if self.log_dir.is_full:
+            self.log_dir.check_room()
         data, batches, size_bytes, first_offset, last_offset, max_timestamp, _, _, append_time_ms = validated
         if not batches:
             return AppendResult(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, self.log_start_offset, 0)

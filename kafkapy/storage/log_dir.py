@@ -14,15 +14,37 @@ NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
+RESUME_FREE_BYTES: Final = 8 << 20
+"""Once a disk was full, records are let in again where so much is free: the rest is for metadata and checkpoints."""
+
+
 class LogDirState:
-    """Whether a log directory is online. `on_offline` is called once, when it stops being so."""
+    """Whether a log directory is online, and whether it is full.
 
-    __slots__ = ("offline_reason", "on_offline", "path")
+    `on_offline` is called once, when it stops being online; `on_full` each time when an append finds no room any more,
+    `on_room` when there is room again.
+    """
 
-    def __init__(self, path: str, on_offline: Callable[["LogDirState"], None] | None = None) -> None:
+    __slots__ = ("_free_bytes", "is_full", "offline_reason", "on_full", "on_offline", "on_room", "path")
+
+    def __init__(
+        self,
+        path: str,
+        on_offline: Callable[["LogDirState"], None] | None = None,
+        *,
+        on_full: Callable[["LogDirState"], None] | None = None,
+        on_room: Callable[["LogDirState"], None] | None = None,
+        free_bytes: Callable[[str], int] | None = None,
+    ) -> None:
+        """free_bytes(path): the room there is; where it is not given, every append finds out for itself."""
         self.path = path
         self.offline_reason: str | None = None
+        self.is_full = False
+        """Whether an append found no room, and `check_room` has found none since."""
         self.on_offline = on_offline
+        self.on_full = on_full
+        self.on_room = on_room
+        self._free_bytes = free_bytes
 
     @property
     def is_offline(self) -> bool:
@@ -41,12 +63,29 @@ class LogDirState:
             if self.on_offline is not None:
                 self.on_offline(self)
 
+    def _note_full(self) -> None:
+        if not self.is_full:
+            self.is_full = True
+            if self.on_full is not None:
+                self.on_full(self)
+
+    def check_room(self) -> None:
+        """Raise ApiError KAFKA_STORAGE_ERROR while the disk is still too full for records."""
+        free_bytes = self._free_bytes(self.path) if self._free_bytes is not None else RESUME_FREE_BYTES
+        if free_bytes < RESUME_FREE_BYTES:
+            raise ApiError(KAFKA_STORAGE_ERROR, f"no room in {self.path}: {free_bytes} bytes are free")
+        self.is_full = False
+        if self.on_room is not None:
+            self.on_room(self)
+
     def failure(self, error: OSError, doing: str) -> ApiError | StorageError:
         """Return what an OSError means: out of space or descriptors leaves the directory online, all else does not.
 
         A deviation from Apache Kafka, which takes it offline in every case: a full disk gets room again.
         """
         message = f"{doing}: {error.strerror or error}"
+        if error.errno in NO_SPACE:
+            self._note_full()
         if error.errno in NO_SPACE or error.errno in NO_DESCRIPTORS:
             logger.warning("No room in dir %s: %s", self.path, message)
             return ApiError(KAFKA_STORAGE_ERROR, message)

@@ -28,9 +28,19 @@ class LogDirectories:
     """The directories in the order of log.dirs. `cordoned` are paths in which no new replica is to be placed."""
 
     def __init__(
-        self, disk: Disk, paths: Sequence[str], *, random: Random, on_offline: Callable[[LogDirState], None]
+        self,
+        disk: Disk,
+        paths: Sequence[str],
+        *,
+        random: Random,
+        on_offline: Callable[[LogDirState], None],
+        on_full: Callable[[LogDirState], None] | None = None,
+        on_room: Callable[[LogDirState], None] | None = None,
     ) -> None:
-        self._by_path = {path: LogDirectory(disk, path, LogDirState(path, on_offline)) for path in paths}
+        def new_state(path: str) -> LogDirState:
+            return LogDirState(path, on_offline, on_full=on_full, on_room=on_room, free_bytes=disk.free_bytes)
+
+        self._by_path = {path: LogDirectory(disk, path, new_state(path)) for path in paths}
         self._random = random
         self.cordoned: frozenset[str] = frozenset()
 

@@ -72,6 +72,8 @@ class LogManager:
         producer_id_expiration_ms: int = 86400000,
         is_verification_enabled: bool = True,
         on_directory_offline: Callable[[str], None] | None = None,
+        on_directory_full: Callable[[LogDirState], None] | None = None,
+        on_directory_room: Callable[[LogDirState], None] | None = None,
     ) -> None:
         """on_directory_offline(path) is called when a directory fails, with its logs already out of `logs`."""
         self.disk = disk
@@ -80,7 +82,14 @@ class LogManager:
         self.future_logs: dict[TopicPartition, Log] = {}
         self.offline_logs: dict[TopicPartition, Log] = {}
         self.files = files if files is not None else OpenFiles(disk)
-        self.directories = LogDirectories(disk, log_dirs, random=random, on_offline=self._on_offline)
+        self.directories = LogDirectories(
+            disk,
+            log_dirs,
+            random=random,
+            on_offline=self._on_offline,
+            on_full=on_directory_full,
+            on_room=on_directory_room,
+        )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
         self.doomed = DoomedLogs(disk)
         self.producer_id_expiration_ms = producer_id_expiration_ms

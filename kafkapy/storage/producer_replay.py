@@ -91,7 +91,7 @@ def rebuild_producers(
     if snapshots.latest is None and was_clean_shutdown:
         for offset in sorted({*snapshot_at, end_offset}):
             producers.map_end_offset = offset
-            snapshots.maybe_take(producers)
+            snapshots.take_if_there_is_room(producers)
         return
     had_none = producers.is_empty and producers.map_end_offset >= end_offset
     truncate_and_reload(producers, snapshots, log_start_offset, end_offset, now_ms)
@@ -100,10 +100,10 @@ def rebuild_producers(
             start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
             producers.map_end_offset = start_offset
             if segment.base_offset in snapshot_at:
-                snapshots.maybe_take(producers)
+                snapshots.take_if_there_is_room(producers)
             _replay_segment(producers, segment, start_offset, end_offset)
     producers.map_end_offset = end_offset
-    snapshots.maybe_take(producers)
+    snapshots.take_if_there_is_room(producers)
 
 
 def truncate_and_reload(

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from kafkapy.seams import Disk
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_file
+from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.producer_state import ProducerEntry, ProducerState, decode_snapshot
 
 
@@ -31,6 +32,15 @@ class ProducerSnapshots:
 
     def path(self, offset: int) -> str:
         return segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
+
+    def take_if_there_is_room(self, state: ProducerState) -> None:
+        """Do as maybe_take where the next one can make up for it: a full disk is no reason to fail. Raises OSError."""
+        try:
+            self.maybe_take(state)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._disk.delete(self.path(state.map_end_offset))
 
     def maybe_take(self, state: ProducerState) -> bool:
         """Write the state where it is ahead of the last snapshot; return whether it was. Raises OSError.

@@ -291,7 +291,7 @@ class LogLoader:
         recovery = SegmentRecovery(segment, self._config, self._epochs, producers)
         cut_bytes = recovery.run()
         self._was_compacted = self._was_compacted or recovery.has_gaps
-        self._snapshots.maybe_take(producers)
+        self._snapshots.take_if_there_is_room(producers)
         return cut_bytes
 
     def _doom(self, segments: list[Segment]) -> None:

@@ -52,10 +52,11 @@ async def test_a_full_disk_refuses_an_append_and_serves_again_when_there_is_room
     topic = await client.create_topic("orders")
     await client.produce(topic, b"first")
     machine.disk.capacity_bytes = machine.disk.used_bytes() + 50_000
-    for _ in range(3):
-        refused = await client.produce(topic, b"x" * 100_000)
+    for size_bytes in (100_000, 100_000, 10):
+        refused = await client.produce(topic, b"x" * size_bytes)
         assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert (await client.produce(topic, b"small")).base_offset == 1
+    machine.disk.capacity_bytes += 16 << 20
+    assert (await client.produce(topic, b"x" * 100_000)).base_offset == 1
     machine.disk.heal()
     assert (await client.produce(topic, b"x" * 100_000)).base_offset == 2
     found = await client.read_all(topic)
