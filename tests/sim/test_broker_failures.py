@@ -100,6 +100,9 @@ async def test_a_disk_without_a_byte_left_refuses_and_takes_up_again(machine: Ma
     machine.disk.capacity_bytes = machine.disk.used_bytes()
     await asyncio.sleep(60)
     assert (await client.produce(topic, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await create(client, "in-the-room-set-aside")).error_code == 0
+    machine.disk.capacity_bytes = machine.disk.used_bytes()
+    assert (await client.produce(topic, b"second")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await create(client, "never")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert values_of(await client.fetch(topic, 0)) == [b"first"]
     assert not machine.has_failed
