@@ -4,7 +4,7 @@ import math
 from html import escape
 from typing import Any
 
-from benchmarks.report import TITLE, Results, Row, not_yet, rows
+from benchmarks.report import TITLE, Results, Row, left_out, rows
 
 SHOWN = (
     "records_per_s", "requests_per_s", "p99_ms", "p999_ms", "broker_cpu_s_per_gb", "broker_cpu_us_per_request",
@@ -23,7 +23,7 @@ text { font: 12px system-ui, sans-serif; fill: #222 } .figure { fill: #777 } .nu
 
 def html(results: Results, about: dict[str, Any]) -> str:
     """Return a page that needs no other file."""
-    missing = "".join(f"<li>{escape(load)}: not yet ({escape(why)})</li>" for load, why in not_yet(results).items())
+    missing = "".join(f"<li>{escape(load)}: {escape(why)}</li>" for load, why in left_out(results).items())
     said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in about.items())
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>kafkapy beside Apache Kafka</title>"

@@ -83,7 +83,7 @@ WORKLOADS = [
     _workload("Java", "100 B", is_cold=False, is_quick=False),
     _workload("Java", "1 KiB", is_cold=False),
     _workload("Java", "1 KiB", is_cold=True),
-    _workload("librdkafka", "100 B", is_cold=False),
+    _workload("librdkafka", "100 B", is_cold=False, is_quick=False),
     _workload("librdkafka", "1 KiB", is_cold=False),
     _workload("librdkafka", "1 KiB", is_cold=True),
 ]

@@ -39,7 +39,12 @@ TRANSACTIONS = ("--transactional-id", "bench", "--transaction-duration-ms", "100
 
 WORKLOADS = [
     *(
-        Workload(f"produce 1 KiB, {codec}", partial(with_settings, compression_type=codec), family="codecs")
+        Workload(
+            f"produce 1 KiB, {codec}",
+            partial(with_settings, compression_type=codec),
+            family="codecs",
+            is_quick=codec in ("lz4", "zstd"),
+        )
         for codec in ("gzip", "snappy", "lz4", "zstd")
     ),
     Workload(

@@ -177,7 +177,7 @@ def heartbeats(server: Server, topic: str, scale: float, *, kind: str) -> Figure
                     await asyncio.wait_for(group.settled.wait(), SETTLE_TIMEOUT_S)
             await asyncio.sleep(1)
             senders = [(member.peer, member.heartbeat()) for member in everybody]
-            sent = int(len(senders) * HEARTBEAT_SECONDS)
+            sent = int(len(senders) * max(HEARTBEAT_SECONDS * scale, 3))
             paced = Paced(senders, per_s=len(senders), count=sent, error_at=ERROR_OF_HEARTBEAT)
             cpu_s = server.cpu_s()
             await paced.run()

@@ -30,7 +30,7 @@ _TICK_SECONDS = 0.0005
 
 def end_to_end(server: Server, topic: str, scale: float, *, rate: int) -> Figures:
     create_topic(server, topic)
-    count = int(rate * max(SECONDS * scale, 4))
+    count = int(rate * max(SECONDS * scale, 3))
     command = [sys.executable, "-m", "benchmarks.latency"]
     consumer = subprocess.Popen(
         [*command, "consume", server.bootstrap, topic, str(count)],

@@ -10,7 +10,7 @@ from rich.table import Table
 from benchmarks.workload import is_higher_better
 
 Results = dict[str, dict[str, Any]]
-"""By load: its family, and either the figures of each round by server, or why it is not run yet."""
+"""By load: its family, and either the figures of each round by server, or why it was left out."""
 
 KAFKAPY, APACHE_KAFKA = "kafkapy", "Apache Kafka"
 TITLE = "kafkapy beside Apache Kafka 4.3.1: medians; a ratio above 1 is in kafkapy's favour"
@@ -57,8 +57,9 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def not_yet(results: Results) -> dict[str, str]:
-    return {load: result["not_yet"] for load, result in results.items() if "not_yet" in result}
+def left_out(results: Results) -> dict[str, str]:
+    """Return why a load was not run, by load."""
+    return {load: result["left_out"] for load, result in results.items() if "left_out" in result}
 
 
 def table(results: Results) -> Table:
@@ -70,8 +71,8 @@ def table(results: Results) -> Table:
         cells = row.cells()
         made.add_row(row.load if row.load != last else "", *cells[1:])
         last = row.load
-    for load, reason in not_yet(results).items():
-        made.add_row(load, f"not yet: {reason}")
+    for load, reason in left_out(results).items():
+        made.add_row(load, reason)
     return made
 
 
@@ -139,7 +140,7 @@ def markdown(results: Results, about: dict[str, Any]) -> str:
         "",
         *_markdown_table(COLUMNS, (row.cells() for row in rows(results)), left=2),
         "",
-        *(f"* {load}: not yet ({reason})." for load, reason in not_yet(results).items()),
+        *(f"* {load}: {reason}." for load, reason in left_out(results).items()),
         "",
         *_markdown_table(
             ("load", "figure", "goal", "found", ""),

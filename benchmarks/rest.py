@@ -6,7 +6,7 @@ import time
 from benchmarks.servers import Server
 from benchmarks.topics import create_topic
 from benchmarks.wire import end_offsets, fill
-from benchmarks.workload import Cost, Figures, Workload
+from benchmarks.workload import RESTARTED, Cost, Figures, Workload
 
 GIB = 1 << 30
 SETTLE_SECONDS = 2.0
@@ -58,6 +58,6 @@ def end_offsets_soon(server: Server, topic: str, timeout_s: float = 120) -> int:
 
 
 WORKLOADS = [
-    Workload("start and rest", start_and_rest, family="rest", warms_up=False),
-    Workload("recovery after kill -9", recover, family="recovery", warms_up=False, rounds=2),
+    Workload("start and rest", start_and_rest, family="rest", warms_up=False, servers=RESTARTED),
+    Workload("recovery after kill -9", recover, family="recovery", warms_up=False, rounds=2, servers=RESTARTED),
 ]

@@ -13,10 +13,12 @@ from benchmarks.servers import Server
 
 Figures = dict[str, float]
 
+RESTARTED = "restarted"
 PLAIN = "plain"
 TLS = "TLS"
 THREE_NODES = "three nodes"
-SERVERS = (PLAIN, TLS, THREE_NODES)
+SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES)
+"""Kinds of pairs, in the order in which they run. Who restarts its servers does not do so to a warm JVM of others."""
 
 
 @dataclass(frozen=True)
