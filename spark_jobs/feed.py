@@ -306,16 +306,34 @@ PRODUCER: dict[str, Any] = {
     "queue.buffering.max.messages": 100_000,
     "message.timeout.ms": 120_000,
 }
+NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+)
+RETRY_S = 0.1
 CONSUMER: dict[str, Any] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
 
 
 def _partitions(consumer: Consumer, topics: list[str]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return {(topic, partition): (first offset, end offset)}."""
-    found = {}
-    for topic in topics:
-        for partition in consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions:
-            found[topic, partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-    return found
+    """Return {(topic, partition): (first offset, end offset)}. A topic just created may not have its leaders yet."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return {where: ends for topic in topics for where, ends in _ends(consumer, topic)}
+        except KafkaException as error:
+            if error.args[0].code() not in NOT_YET or time.monotonic() > end_s:
+                raise
+            time.sleep(RETRY_S)
+
+
+def _ends(consumer: Consumer, topic: str) -> Iterator[tuple[tuple[str, int], tuple[int, int]]]:
+    described = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    for partition in described.partitions:
+        yield (topic, partition), consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
 
 
 def _chain(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
