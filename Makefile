@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-spark check generate bench clean
+.PHONY: help setup tools spark-jars run demo test test-fast test-spark soak check generate bench clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -35,6 +35,9 @@ test: setup tools spark-jars   ## every test
 
 test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q -m "not compat and not spark"
+
+soak: setup      ## every simulation with SEEDS=20 times as many seeds as the tests: 20,000 crashes and more, for hours
+	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim
 
 check: setup     ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import Definition, broker_definitions, dynamic_only_definitions
 from kafkapy.config.load import LISTENER_KEY, base_key, load
 from kafkapy.config.log import LogConfig
-from kafkapy.config.topic import log_config
+from kafkapy.config.topic import log_config, retention_ms
 from kafkapy.config.validators import ConfigRuleError
 from kafkapy.errors import ConfigError
 
@@ -48,6 +48,11 @@ LISTENER_ONLY: Final = frozenset(
 
 CLUSTER_LISTENER_KEYS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Listener keys that may be set for the whole cluster; all others are a broker's own."""
+
+LOCAL_RETENTION_KEYS: Final = (
+    ("log.retention.ms", "log.local.retention.ms"),
+    ("log.retention.bytes", "log.local.retention.bytes"),
+)
 
 THREAD_KEYS: Final = (
     "background.threads",
@@ -182,12 +187,34 @@ def _check_change(before: BrokerConfig, after: BrokerConfig) -> None:
     for key in THREAD_KEYS:
         _check_thread_count(before, after, key, f"Dynamic thread count update validation failed for {key}=")
     _check_thread_count(before, after, "log.cleaner.threads", "Log cleaner threads=")
+    for key, local_key in LOCAL_RETENTION_KEYS:
+        retention = retention_ms(after) if key == "log.retention.ms" else after.value(key)
+        _check_local_retention(after, local_key, key, retention)
+    for endpoint in after.broker_listeners:
+        for key in ("max.connections", "max.connection.creation.rate"):
+            value = after.listener_value(endpoint.listener, key)
+            assert isinstance(value, int)
+            if value <= 0:
+                raise _invalid(key, after, f"Invalid {key} {value}")
     for endpoint in after.listeners:
         known = before.listener_protocols.get(endpoint.listener)
         was_bound = any(each.listener == endpoint.listener for each in before.listeners)
         if was_bound and known is not endpoint.security_protocol:
             message = f"Security protocol cannot be updated for existing listener {endpoint.listener}"
             raise _invalid("listener.security.protocol.map", after, message)
+
+
+def _check_local_retention(config: BrokerConfig, local_key: str, key: str, retention: object) -> None:
+    """What is kept locally is no more than what is kept at all. -2: the same, -1: all."""
+    local = config.value(local_key)
+    assert isinstance(local, int)
+    assert isinstance(retention, int)
+    if retention < 0 or local == -2:
+        return
+    if local == -1:
+        raise _invalid(local_key, config, f"Value must not be -1 as {key} value is set as {retention}.")
+    if local > retention:
+        raise _invalid(local_key, config, f"Value must not be more than {key} property value: {retention}")
 
 
 def _check_thread_count(before: BrokerConfig, after: BrokerConfig, key: str, failed: str) -> None:

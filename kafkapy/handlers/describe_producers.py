@@ -39,9 +39,9 @@ def _topic_error(services: Services, access: TopicAccess, topic: str) -> ApiErro
     if reason is not None:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
     if not access.allows(topic):
-        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.message)
     if topic not in services.metadata.image.topics.by_name:
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message)
     return None
 
 

@@ -1,59 +1,23 @@
 """Acceptors: take connections from listeners, within max.connections and its kin, and deal them to processors in turn.
 
 At max.connections (broker-wide or the listener's own) an acceptor stops accepting until a connection closes: peers
-wait in the backlog, as with Kafka. Beyond max.connections.per.ip a connection is closed at once.
+wait in the backlog, as with Kafka. A connection that comes faster than max.connection.creation.rate waits, and those
+behind it in the backlog. Beyond max.connections.per.ip a connection is closed at once.
 """
 
 import asyncio
 import errno
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kafkapy.protocol.connection import ConnectionInfo
-from kafkapy.reactor.limits import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN, UNLIMITED, ReactorLimits
+from kafkapy.reactor.connection_quotas import ConnectionQuotas
+from kafkapy.reactor.limits import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN
 from kafkapy.seams import Channel, Listener
 
 logger = logging.getLogger(__name__)
 
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-
-
-class ConnectionQuotas:
-    """Counts the open connections of the broker: in all, by listener, by address."""
-
-    def __init__(self, limits: ReactorLimits) -> None:
-        self.update(limits)
-        self._by_listener: Counter[str] = Counter()
-        self._by_ip: Counter[str] = Counter()
-        self.count = 0
-
-    def update(self, limits: ReactorLimits) -> None:
-        """Take other bounds; connections that are open stay."""
-        self._max_connections = limits.max_connections
-        self._max_per_listener: Mapping[str, int] = limits.listener_max_connections
-        self._max_per_ip = limits.max_connections_per_ip
-        self._overrides: Mapping[str, int] = limits.max_connections_per_ip_overrides
-
-    def has_room(self, listener_name: str) -> bool:
-        if self.count >= self._max_connections:
-            return False
-        return self._by_listener[listener_name] < self._max_per_listener.get(listener_name, UNLIMITED)
-
-    def may_connect(self, ip: str) -> bool:
-        return self._by_ip[ip] < self._overrides.get(ip, self._max_per_ip)
-
-    def add(self, listener_name: str, ip: str) -> None:
-        self.count += 1
-        self._by_listener[listener_name] += 1
-        self._by_ip[ip] += 1
-
-    def remove(self, listener_name: str, ip: str) -> None:
-        self.count -= 1
-        self._by_listener[listener_name] -= 1
-        self._by_ip[ip] -= 1
-        if not self._by_ip[ip]:
-            del self._by_ip[ip]
 
 
 class Acceptor:
@@ -78,13 +42,22 @@ class Acceptor:
         self._is_accepting = False
         self._is_closed = False
         self._pause: asyncio.TimerHandle | None = None
+        self._throttled: Channel | None = None
+        """A connection that came too fast: it goes before those of the backlog."""
+        quotas.add_listener(listener_name)
 
     def start(self) -> None:
         """Accept from now on, as long as there is room."""
         self._pause = None
-        if not self._is_accepting and not self._is_closed and self._quotas.has_room(self.listener_name):
-            self._is_accepting = True
-            self.listener.on_acceptable(self._on_acceptable)
+        if self._is_accepting or self._is_closed or not self._quotas.has_room(self.listener_name):
+            return
+        if self._throttled is not None:
+            channel, self._throttled = self._throttled, None
+            self._admit(channel)
+            if not self._quotas.has_room(self.listener_name):
+                return
+        self._is_accepting = True
+        self.listener.on_acceptable(self._on_acceptable)
 
     def room_freed(self) -> None:
         """A connection has closed."""
@@ -96,6 +69,8 @@ class Acceptor:
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
+        if self._throttled is not None:
+            self._throttled.close()
         self.listener.close()
 
     def _on_acceptable(self) -> None:
@@ -110,6 +85,11 @@ class Acceptor:
                     return
                 continue
             if channel is None:
+                return
+            throttle_ms = self._quotas.record_creation(self.listener_name, round(self._loop.time() * 1000))
+            if throttle_ms > 0:
+                self._throttled = channel
+                self._rest(throttle_ms)
                 return
             self._admit(channel)
 
@@ -133,9 +113,12 @@ class Acceptor:
             logger.debug("A connection to %s was lost before it was accepted: %s", self.listener_name, error)
             return False
         logger.error("Cannot accept on %s, trying again in %d ms: %s", self.listener_name, ACCEPT_PAUSE_MS, error)
-        self._stop()
-        self._pause = self._loop.call_later(ACCEPT_PAUSE_MS / 1000, self.start)
+        self._rest(ACCEPT_PAUSE_MS)
         return True
+
+    def _rest(self, pause_ms: int) -> None:
+        self._stop()
+        self._pause = self._loop.call_later(pause_ms / 1000, self.start)
 
     def _stop(self) -> None:
         self._is_accepting = False

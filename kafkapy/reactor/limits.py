@@ -60,6 +60,13 @@ class ReactorLimits:
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
     """listener.name.<listener>.max.connections, by listener name."""
+    max_connection_creation_rate: int = UNLIMITED
+    """Connections a second."""
+    listener_max_connection_creation_rate: Mapping[str, int] = field(default_factory=dict)
+    inter_broker_listener_name: str | None = None
+    quota_window_num: int = 11
+    quota_window_ms: int = 1000
+    """How the rate is measured; at most so long is a connection made to wait for it."""
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @property

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable, Iterator
 
 from kafkapy.protocol.connection import ConnectionInfo, Route
-from kafkapy.reactor.acceptor import Acceptor, ConnectionQuotas, new_connection_info
+from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
+from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import STALLED_FRAME_MS, ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
@@ -86,8 +87,9 @@ class Reactor:
             acceptor.start()
 
     def update_connection_limits(self, limits: ReactorLimits) -> None:
-        """Take other bounds on the number of connections; the rest of `limits` stays as it was at the start."""
+        """Take other bounds on connections and their rate; the rest of `limits` stays as it was at the start."""
         self._quotas.update(limits)
+        self._close_excess()
         for acceptor in self.acceptors:
             acceptor.room_freed()
 
@@ -125,6 +127,17 @@ class Reactor:
         info = new_connection_info(channel, listener_name, security_protocol, index, self._dealt_count)
         self._dealt_count += 1
         self.processors[index].adopt(channel, info)
+        self._close_excess()
+
+    def _close_excess(self) -> None:
+        """Beyond max.connections, close the connections that were idle for longest, but none between brokers."""
+        while self._quotas.is_exceeded:
+            links = [link for link in self._links() if not self._quotas.is_protected(link.info.listener_name)]
+            if not links:
+                return
+            longest_idle = min(links, key=lambda link: link.last_active)
+            logger.info("Closing connection %s: max.connections is exceeded", longest_idle.info.connection_id)
+            longest_idle.close()
 
     # ---- a full backlog
 

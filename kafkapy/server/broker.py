@@ -385,7 +385,10 @@ class BrokerServer:
 
         num.network.threads is taken but changes nothing: processors share one thread, so their number is of no weight.
         """
-        self._reactor.update_connection_limits(reactor_limits(config))
+        try:
+            self._reactor.update_connection_limits(reactor_limits(config))
+        except OSError as error:  # a name in max.connections.per.ip.overrides
+            logger.error("The bounds on connections stay as they are: %s", error)
         self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)

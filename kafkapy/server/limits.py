@@ -14,10 +14,12 @@ def reactor_limits(config: BrokerConfig) -> ReactorLimits:
     network = config.network
     pairs = (entry.strip().rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
     overrides = {host: int(count) for host, count in pairs}
-    by_listener = {
-        endpoint.listener: int(str(config.listener_value(endpoint.listener, "max.connections")))
-        for endpoint in config.broker_listeners
-    }
+
+    def by_listener(key: str) -> dict[str, int]:
+        """A listener's own bound; without one it has only the broker's."""
+        names = (endpoint.listener for endpoint in config.broker_listeners)
+        return {name: int(str(config.listener_value(name, key))) for name in names}
+
     return ReactorLimits(
         num_network_threads=network.num_network_threads,
         socket_listen_backlog_size=network.socket_listen_backlog_size,
@@ -29,7 +31,12 @@ def reactor_limits(config: BrokerConfig) -> ReactorLimits:
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
         max_connections_per_ip_overrides=resolve_overrides(overrides),
-        listener_max_connections=by_listener,
+        listener_max_connections=by_listener("max.connections"),
+        max_connection_creation_rate=network.max_connection_creation_rate,
+        listener_max_connection_creation_rate=by_listener("max.connection.creation.rate"),
+        inter_broker_listener_name=config.inter_broker_listener_name,
+        quota_window_num=config.quota.quota_window_num,
+        quota_window_ms=config.quota.quota_window_size_seconds * 1000,
         connection=ConnectionLimits(max_frame_bytes=network.socket_request_max_bytes),
     )
 

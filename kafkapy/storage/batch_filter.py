@@ -45,6 +45,7 @@ from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.cleaned_transactions import CleanedTransactions
 from kafkapy.storage.offset_map import CachedOffsets, OffsetMap
+from kafkapy.storage.survivors import Survivors
 
 
 class LastRecord(NamedTuple):
@@ -70,6 +71,7 @@ class BatchFilter:
     def __init__(
         self,
         offset_map: OffsetMap,
+        survivors: Survivors,
         transactions: CleanedTransactions,
         *,
         last_records: Mapping[int, LastRecord],
@@ -84,6 +86,7 @@ class BatchFilter:
         self.records_without_key = 0
         self._latest_offset = offset_map.latest_offset
         self._offsets = CachedOffsets(offset_map)
+        self._survivors = survivors
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = end_offset
@@ -122,20 +125,32 @@ class BatchFilter:
             return None
         if batch.record_count == 0:
             return None
+        is_judged = not batch.is_control and self._survivors.covers(batch)
+        if is_judged:
+            verdict = self._survivors.judge(batch)
+            self.records_without_key += verdict.without_key
+            if not verdict.kept:
+                return None
+            if verdict.kept == batch.record_count and not verdict.kept_tombstones:
+                return _whole(batch)
         payload = batch.records_payload()
         columns = record_columns(payload, batch.record_count)
         if batch.is_control:
             indexes = list(range(batch.record_count))
             needs_horizon = may_discard
         else:
-            indexes = self._last_of_their_keys(batch, columns)
+            if is_judged:
+                indexes = self._survivors.indexes(batch, columns.offset_deltas)
+            else:
+                indexes = self._last_of_their_keys(batch, columns)
+            indexes = self._unexpired(batch, columns, indexes)
             needs_horizon = bool(columns.null_values) and not set(indexes).isdisjoint(columns.null_values)
         if not indexes:
             return None
         if needs_horizon and horizon_ms is None:
             return self._with_horizon(batch, payload, columns, indexes)
         if len(indexes) == batch.record_count:
-            return KeptBatch(batch.raw(), batch.size_bytes, batch.last_offset, batch.max_timestamp, len(indexes))
+            return _whole(batch)
         records = join_records(payload, columns.starts, indexes)
         return _rewritten(batch, payload, columns, indexes, records, horizon_ms=None)
 
@@ -150,11 +165,16 @@ class BatchFilter:
         else:
             last_offsets = map(self._offsets.__getitem__, keys)  # type: ignore[arg-type]  # none of them is None
             indexes = [at for at, own, last in zip(count(), offsets, last_offsets, strict=False) if own >= last]
-        horizon_ms = batch.delete_horizon_ms
-        if columns.null_values and horizon_ms is not None and horizon_ms <= self._now_ms:
-            expired = {index for index in columns.null_values if offsets[index] <= latest_offset}
-            indexes = [index for index in indexes if index not in expired]
         return indexes
+
+    def _unexpired(self, batch: RecordBatch, columns: RecordColumns, indexes: list[int]) -> list[int]:
+        """Leave out the tombstones whose delete horizon has passed."""
+        horizon_ms = batch.delete_horizon_ms
+        if not columns.null_values or horizon_ms is None or horizon_ms > self._now_ms:
+            return indexes
+        covered = self._latest_offset - batch.base_offset
+        expired = {index for index in columns.null_values if columns.offset_deltas[index] <= covered}
+        return [index for index in indexes if index not in expired]
 
     def _is_last(self, key: bytes | None, offset: int) -> bool:
         if offset > self._latest_offset:
@@ -193,6 +213,10 @@ class BatchFilter:
         )
         max_timestamp = batch.max_timestamp if is_append_time else max(record.timestamp_ms for record in kept)
         return KeptBatch(data, len(data), kept[-1].offset, max_timestamp, len(kept))
+
+
+def _whole(batch: RecordBatch) -> KeptBatch:
+    return KeptBatch(batch.raw(), batch.size_bytes, batch.last_offset, batch.max_timestamp, batch.record_count)
 
 
 def _rewritten(

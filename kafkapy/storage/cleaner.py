@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
-from kafkapy.record.columns import record_columns
+from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.storage.batch_filter import BatchFilter, KeptBatch, LastRecord
@@ -33,10 +33,13 @@ from kafkapy.storage.offset_index import OffsetIndex
 from kafkapy.storage.offset_map import OffsetIndexer, OffsetMap
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.segment import Segment
+from kafkapy.storage.survivors import NO_KEY, TOMBSTONE, Survivors
 from kafkapy.storage.txn_index import AbortedTransaction
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
+SURVIVORS_SHARE: Final = 8
+"""Of log.cleaner.dedupe.buffer.size, that much more is taken for marks: 16 MiB, and as many offsets, by default."""
 
 
 class Progress(NamedTuple):
@@ -61,6 +64,9 @@ class CleaningPass:
             plan.dedupe_buffer_bytes,
             load_factor=plan.load_factor,
             needed_entries=plan.end_offset - plan.first_dirty_offset,
+        )
+        self._survivors = Survivors(
+            plan.first_dirty_offset, plan.end_offset, max_bytes=plan.dedupe_buffer_bytes // SURVIVORS_SHARE
         )
         self._disk = disk
         self._files = OpenFiles(disk)
@@ -97,6 +103,7 @@ class CleaningPass:
     def run(self) -> Iterator[Progress]:
         """Do the pass step by step. Raises OSError, RecordsError, CorruptIndexError; then it is over."""
         yield from self._index_dirty_part()
+        self._survivors.take(self.offset_map)
         if self.clean_to <= 0:
             return
         groups = group_segments(
@@ -167,6 +174,7 @@ class CleaningPass:
                 return [], []
             columns = record_columns(batch.records_payload(), batch.record_count)
             base_offset = batch.base_offset
+            self._note_peculiar(base_offset, columns)
             if base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
                 offsets = [base_offset + delta for delta in columns.offset_deltas]
                 return columns.keys, offsets  # type: ignore[return-value]  # none of them is None
@@ -177,12 +185,22 @@ class CleaningPass:
         dirty = [(key, at) for key, at in found if key is not None and at >= self.plan.first_dirty_offset]
         return [key for key, _ in dirty], [at for _, at in dirty]
 
+    def _note_peculiar(self, base_offset: int, columns: RecordColumns) -> None:
+        """Mark the records that are more than a key and a value."""
+        deltas = columns.offset_deltas
+        if columns.null_values:
+            self._survivors.note((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
+        if None in columns.keys:
+            without_key = (delta for key, delta in zip(columns.keys, deltas, strict=True) if key is None)
+            self._survivors.note((base_offset + delta for delta in without_key), NO_KEY)
+
     # Writing
 
     def _new_filter(self) -> tuple[BatchFilter, CleanedTransactions]:
         transactions = CleanedTransactions(self._aborted)
         batch_filter = BatchFilter(
             self.offset_map,
+            self._survivors,
             transactions,
             last_records=self._last_records,
             end_offset=self.plan.end_offset,

@@ -41,6 +41,8 @@ class LocalLog:
         self._doomed = DoomedFiles(files.disk, loaded.doomed)
         self._jitter = jitter
         self._postponed: list[Callable[[], None]] = []
+        self._closed: list[Segment] = []
+        """Segments that were rolled since the last flush: their indexes changed, even where all else was durable."""
         self._give_jitter(self.segments.active)
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -69,18 +71,25 @@ class LocalLog:
             old.become_active(self.config.segment_index_bytes)
             raise
         self.segments.add(segment)
+        self._closed.append(old)
         self.reader.known.note(log_end_offset, segment, 0)
         return segment
 
     def cut(self, offset: int, now_ms: int) -> None:
-        """Drop all batches that reach to or behind `offset`, which lies in the first segment or behind it."""
+        """Drop all batches that reach to or behind `offset`, which lies in the first segment or behind it. Syncs.
+
+        The cut is durable before anything else is written: were the next segment to begin where it is, no recovery
+        would read this one again, and a power cut would bring back what was cut off.
+        """
         self.reader.known.clear()
         behind = [segment for segment in self.segments if segment.base_offset > offset]
         if behind:
             self.doom(behind[::-1])  # the last first, and their names gone before the cut: a crash leaves no gap
             self._disk.sync_directory(self.directory)
         active = self.segments.active
-        active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
+        cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
+        if cut_bytes:
+            active.log.file.sync()
 
     def start_over(self, offset: int, now_ms: int) -> None:
         """Drop all segments and snapshots; an empty segment at `offset` takes their place."""
@@ -169,6 +178,10 @@ class LocalLog:
         segments = self.segments.between(start_offset, end_offset)
         if end_offset == log_end_offset and self.segments.active not in segments:
             segments.append(self.segments.active)  # its indexes' sizes may have changed
+        if self._closed:
+            present = self.segments.all()
+            segments += [segment for segment in self._closed if segment in present and segment not in segments]
+            self._closed.clear()
         return [handle for segment in segments for handle in segment.handles()]
 
     def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:

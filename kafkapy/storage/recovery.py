@@ -91,6 +91,7 @@ class LogLoader:
         self._epochs = LeaderEpochs()
         self._doomed: list[Segment] = []
         self._first_unflushed = 0
+        self._last_flushed: int | None = None
         self._was_compacted = False
 
     def load(self) -> LoadedLog:
@@ -201,6 +202,7 @@ class LogLoader:
         """Load every .log file with its indexes; rebuild those that are missing or cannot be right."""
         base_offsets = [offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
         self._first_unflushed = max((base for base in base_offsets if base <= self._recovery_point), default=0)
+        self._last_flushed = max((base for base in base_offsets if base < self._first_unflushed), default=None)
         for name in sorted(names):
             stem, dot, suffix = name.partition(".")
             if dot + suffix in INDEX_SUFFIXES and stem + LOG_SUFFIX not in names:
@@ -232,6 +234,8 @@ class LogLoader:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
             segment.txn_index.check()
+            if not self._was_clean and segment.base_offset == self._last_flushed:
+                _check_last_time(segment)
         except CorruptIndexError as error:
             logger.warning("Found a corrupted index file of %s: %s", self._topic_partition, error)
             return False
@@ -278,12 +282,14 @@ class LogLoader:
 
     def _recover_segment(self, segment: Segment) -> int:
         """Read all batches of a segment, rebuild its indexes, cut what does not hold; return the bytes cut."""
+        first = self._segments.first if len(self._segments) else segment
         producers = self._new_producer_state()
         rebuild_producers(
             producers,
             self._snapshots,
             self._segments,
-            log_start_offset=self._start_checkpoint,
+            # a snapshot from before the first segment would bring back transactions that ended in a deleted one
+            log_start_offset=max(self._start_checkpoint, min(first.base_offset, segment.base_offset) - 1),
             end_offset=segment.base_offset,
             now_ms=self._now_ms,
             was_clean_shutdown=False,
@@ -340,3 +346,16 @@ class LogLoader:
             was_clean_shutdown=self._was_clean,
         )
         return producers
+
+
+def _check_last_time(segment: Segment) -> None:
+    """Raise CorruptIndexError where the last time index entry is not that of the segment's latest batch.
+
+    For the one segment that was durable and then closed by a roll, which trims its indexes and adds that entry: the
+    next flush makes these changes durable, a power cut before it may leave zeros, or nothing.
+    """
+    last = segment.time_index.last_entry
+    position = segment.offset_index.lookup(last.offset, wait=True).position
+    latest_ms = max((each.max_timestamp for each in segment.scan(position, wait=True)), default=-1)
+    if latest_ms != last.timestamp_ms:
+        raise CorruptIndexError(f"{segment.time_index.handle.path}: its last entry is not the latest batch's")

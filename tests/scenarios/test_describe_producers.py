@@ -45,7 +45,10 @@ def test_errors_are_of_each_partition(client: WireClient, topic: str) -> None:
     good, missing = describe(client, topic, 0, 7)
     assert (good.error_code, missing.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     (unknown,) = describe(client, "nowhere", 0)
-    assert (unknown.error_code, unknown.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    assert (unknown.error_code, unknown.error_message) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message,
+    )
     for name in ("", "..", "a b"):
         (invalid,) = describe(client, name, 0)
         assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

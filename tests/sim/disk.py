@@ -2,13 +2,14 @@
 
 `crash(keep)` is the power going off, or the process being killed:
 
-    "all"         the page cache survives (kill -9)
+    "all"         the page cache survives (kill -9), and of a write that was under way any number of bytes
     "none"        only what was synced survives: contents by File.sync, names by sync_directory
     "torn"        a prefix of the unsynced writes of each file survives, the last one cut at a multiple of 512 bytes
     "reordered"   any subset of the unsynced writes of each file survives, of some of them any subset of sectors
 
 Names (create, rename, delete) survive as a prefix of what was done in their directory. A write that is not there reads
-as zeros where a later one extended the file. Chance comes from `seed`.
+as zeros where a later one extended the file. Chance comes from `seed`. `fork` gives a disk that goes on as another one:
+so a script runs once, and the machine stops at each of its changes (crash_enumeration.py).
 
 Faults: `capacity_bytes` (ENOSPC, with part of the write done), `fail(operation, errno, ...)`, `chill()` (pread_nowait
 finds nothing until somebody has waited for a pread), `hook` (called before each operation: stalls, counting),
@@ -67,6 +68,17 @@ class _Inode:
         self.platter_size = self.size
         self.pending.clear()
 
+    def fork(self) -> "_Inode":
+        other = _Inode()
+        other.data = bytearray(self.data)
+        other.size = self.size
+        other.platter = self.platter
+        other.platter_size = self.platter_size
+        other.pending = list(self.pending)
+        other.is_cold = self.is_cold
+        other.modified_ms = self.modified_ms
+        return other
+
     def crash(self, keep: Keep, chance: random.Random) -> None:
         if keep != "all":
             pending = self.pending
@@ -120,6 +132,17 @@ class _Directory:
         self.platter = dict(self.entries)
         self.pending.clear()
 
+    def fork(self, forked: "dict[int, _Inode | _Directory]") -> "_Directory":
+        """Copy all below; `forked` has by id what was copied already: a file may be in several states of its names."""
+        other = forked[id(self)] = _Directory()
+
+        def copy(names: "dict[str, _Inode | _Directory]") -> "dict[str, _Inode | _Directory]":
+            return {name: _forked(node, forked) for name, node in names.items()}
+
+        other.entries, other.platter = copy(self.entries), copy(self.platter)
+        other.pending = [copy(state) for state in self.pending]
+        return other
+
     def crash(self, keep: Keep, chance: random.Random) -> None:
         if keep != "all":
             states = [self.platter, *(self.pending if keep != "none" else ())]
@@ -127,6 +150,13 @@ class _Directory:
         self.sync()
         for node in self.entries.values():
             node.crash(keep, chance)
+
+
+def _forked(node: "_Inode | _Directory", forked: "dict[int, _Inode | _Directory]") -> "_Inode | _Directory":
+    other = forked.get(id(node))
+    if other is None:
+        other = forked[id(node)] = node.fork(forked) if isinstance(node, _Directory) else node.fork()
+    return other
 
 
 class SimFile:
@@ -158,7 +188,9 @@ class SimFile:
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         inode = self._check()
         content = b"".join(bytes(buffer) for buffer in buffers)
+        self._disk.under_way = (inode, (position, content))
         self._disk.step("write", self.path)
+        self._disk.under_way = None
         room = self._disk.room_for(inode, position, len(content))
         if room < len(content):
             self._change(inode, (position, content[:room]))
@@ -212,6 +244,8 @@ class SimDisk:
         self.hook: Callable[[str, str], None] | None = None
         self.changes = 0
         self.crash_after: int | None = None
+        self.under_way: tuple[_Inode, tuple[int, bytes]] | None = None
+        """The write that `hook` is called before: where that kills the process, part of it may be done."""
         self._chance = random.Random(seed)
         self._faults: list[tuple[str, int, str, int]] = []
 
@@ -219,10 +253,30 @@ class SimDisk:
 
     def crash(self, keep: Keep = "none") -> None:
         """Lose what the mode loses; files that were open are gone, locks too."""
+        if self.under_way is not None:
+            inode, (position, content) = self.under_way
+            self.under_way = None
+            if keep == "all":
+                inode.apply((position, content[: self._chance.randrange(len(content) + 1)]))
+            else:
+                inode.pending.append((position, content))
         self.root.crash(keep, self._chance)
         self.boot += 1
         self.locked.clear()
         self.crash_after = None
+
+    def fork(self, seed: int) -> "SimDisk":
+        """Return a disk in the state of this one that goes its own way: no hook, no faults, chance from `seed`."""
+        other = SimDisk(seed)
+        forked: dict[int, _Inode | _Directory] = {}
+        other.root = self.root.fork(forked)
+        if self.under_way is not None:
+            inode, change = self.under_way
+            found = forked.get(id(inode))
+            other.under_way = (found, change) if isinstance(found, _Inode) else None
+        other.boot, other.now_ms, other.changes = self.boot, self.now_ms, self.changes
+        other.locked = set(self.locked)
+        return other
 
     def fail(self, operation: str, code: int = errno.EIO, *, path: str = "", times: int = 1) -> None:
         """Let the next `times` operations (read, write, truncate, sync, ...) on paths that contain `path` fail."""
@@ -261,6 +315,7 @@ class SimDisk:
         for slot, (failing, code, part, times) in enumerate(self._faults):
             if failing == operation and part in path:
                 self._faults[slot : slot + 1] = [(failing, code, part, times - 1)] if times > 1 else []
+                self.under_way = None
                 raise OSError(code, os.strerror(code), path)
 
     def room_for(self, inode: _Inode, position: int, length: int) -> int:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.sim.broker_crashes import Computer, End
 from tests.sim.broker_world import DATA_DIR, Machine
-from tests.sim.disk import Keep, SimDisk
+from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR
+from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop, run
 
-KEEPS: list[Keep] = ["all", "none", "torn", "reordered"]
-SEEDS = [*range(120), 1152]
+SEEDS = [*range(120 * SOAK_FACTOR), 1152]
 LIFE_COUNT = 3
 
 

@@ -20,7 +20,7 @@ from kafkapy.types import TopicPartition
 from tests.sim.classic_members import REBALANCE_MS, TOPIC, Consumer, assign
 from tests.support.classic_groups import ClassicWorld
 
-FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
+FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 BLOCKS = range(20 * FACTOR)
 SEEDS_PER_BLOCK = 100
 STEPS = 40

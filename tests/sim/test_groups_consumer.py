@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_response import Consumer
 from tests.sim.modern_members import HEARTBEAT_MS, REBALANCE_MS, Partition, SimulatedMember
 from tests.support.consumer_groups import CLIENT, GroupWorld, image_with
 
-FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
+FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 SEEDS = range(200 * FACTOR)
 STEPS = 120
 TOPICS = ("apples", "pears", "plums")

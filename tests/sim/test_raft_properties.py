@@ -1,6 +1,6 @@
 """Seeded runs of Raft clusters: elections, failures, partitions, lost data, snapshots, voter changes.
 
-KAFKAPY_RAFT_SEEDS multiplies the number of seeds (default 1: some 200 runs).
+KAFKAPY_SOAK_SEEDS multiplies the number of seeds (default 1: some 200 runs).
 """
 
 import os
@@ -10,7 +10,7 @@ import pytest
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from tests.sim.raft_cluster import Cluster, Node, Platter, key_of, voter_of
 
-FACTOR = int(os.environ.get("KAFKAPY_RAFT_SEEDS", "1"))
+FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 
 
 def seeds(count: int) -> range:

@@ -4,7 +4,6 @@ What was told as committed is there again after the start; nothing that was neve
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,7 +12,8 @@ import pytest
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.runtime.quorum import Quorum
-from tests.sim.disk import Keep, SimCrash, SimDisk
+from tests.sim.crash_enumeration import SOAK_FACTOR, Outcomes, Recorder, crashes
+from tests.sim.disk import SimCrash, SimDisk
 from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import SimLoop, run
 from tests.support.quorums import DIRECTORY, ValueList, format_standalone, new_quorum
@@ -25,9 +25,8 @@ CONFIG = QuorumConfig(
     internal_metadata_delete_delay_millis=0,
 )
 T = TypeVar("T")
-STRIDE = int(os.environ.get("KAFKAPY_CRASH_STRIDE", "8"))
-"""Every so many changes there is a crash; 1 is thorough."""
-KEEPS: list[Keep] = ["all", "none", "torn", "reordered"]
+KINDS = ("quorum-state", ".checkpoint", ".log", ".index", ".timeindex", ".snapshot", "leader-epoch")
+STRIDE = 4 if SOAK_FACTOR == 1 else 1
 
 
 @dataclass
@@ -37,6 +36,11 @@ class Model:
     appended: list[bytes] = field(default_factory=list)
     committed_count: int = 0
     epochs: list[int] = field(default_factory=list)
+    was_whole: bool | None = None
+    """Whether the first start after the crash found all that was appended."""
+
+    def copy(self) -> "Model":
+        return Model(list(self.appended), self.committed_count, list(self.epochs))
 
 
 class CrashablePool(SimIoPool):
@@ -81,6 +85,8 @@ class Script(ValueList):
         model.epochs.append(quorum.leader_epoch)
         assert self.values == model.appended[: len(self.values)]
         assert len(self.values) >= model.committed_count
+        if model.was_whole is None:
+            model.was_whole = len(self.values) == len(model.appended)
         del model.appended[len(self.values) :]
         model.committed_count = len(self.values)
 
@@ -129,18 +135,26 @@ def formatted(is_standalone: bool) -> SimDisk:
 
 
 @pytest.mark.parametrize("is_standalone", [True, False], ids=["standalone", "static voters"])
-@pytest.mark.parametrize("keep", KEEPS)
-def test_committed_metadata_survives_a_crash_at_any_change(keep: Keep, is_standalone: bool) -> None:
-    disk = formatted(is_standalone)
-    assert one_life(disk, Model(), 14)
-    change_count = disk.changes
-    assert change_count > 100
+def test_committed_metadata_survives_a_crash_at_any_change(is_standalone: bool) -> None:
+    disk, model = formatted(is_standalone), Model()
+    recorder = Recorder(disk, model.copy)
+    assert one_life(disk, model, 14)
+    moments = recorder.finish()
+    assert len(moments) > 100
     assert not disk.exists(f"{DIRECTORY}/{0:020d}.log"), "the script trims the log behind a snapshot"
-    for crash_after in range(KEEPS.index(keep), change_count, STRIDE):
-        disk, model = formatted(is_standalone), Model()
-        disk.crash_after = crash_after
-        one_life(disk, model, 14)  # its last changes come after its end
-        disk.crash(keep)
-        assert one_life(disk, model, 5)
-        disk.crash("all")
-        assert one_life(disk, model, 1)
+    outcomes = Outcomes()
+    for crash in crashes(moments, stride=STRIDE):
+        survivor = crash.promise.copy()
+        crash.moment.doing = what(crash.moment.path)
+        assert one_life(crash.disk, survivor, 5), str(crash)
+        outcomes.add(crash, "whole" if survivor.was_whole else "tail lost")
+        crash.disk.crash("all")
+        assert one_life(crash.disk, survivor, 1), str(crash)
+    print(f"\n{outcomes.table(('whole', 'tail lost'))}")
+    assert outcomes.recoveries > 100
+
+
+def what(path: str) -> str:
+    """Name the kind of file that a change is about."""
+    name = path.rpartition("/")[2]
+    return next((kind for kind in KINDS if kind in name), "directory")

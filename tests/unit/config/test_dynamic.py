@@ -126,6 +126,31 @@ def test_remote_storage_is_not_dropped_silently(dynamic) -> None:
     rules.validate(ConfigResource(TOPIC, "t"), {"remote.log.delete.on.disable": "true"}, existing)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("max.connections", "0", "Invalid max.connections 0"),
+        ("listener.name.plaintext.max.connections", "0", "Invalid max.connections 0"),
+        ("max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+        (
+            "log.local.retention.ms",
+            "604800001",
+            "Value must not be more than log.retention.ms property value: 604800000",
+        ),
+        ("log.local.retention.ms", "-1", "Value must not be -1 as log.retention.ms value is set as 604800000."),
+    ],
+)
+def test_a_running_broker_refuses_what_it_could_not_live_with(dynamic, key, value, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dynamic.validate({key: value}, is_per_broker=True)
+
+
+def test_local_retention_may_be_anything_where_all_is_kept(dynamic) -> None:
+    dynamic.validate({"log.local.retention.bytes": "5"}, is_per_broker=False)
+    with pytest.raises(ConfigError, match=r"more than log\.retention\.bytes property value: 4"):
+        dynamic.validate({"log.local.retention.bytes": "5", "log.retention.bytes": "4"}, is_per_broker=False)
+
+
 @pytest.mark.parametrize("value", ["latest", "earliest", "by_duration:PT1H30M", "by_duration:P1DT0.5S"])
 def test_share_groups_begin_where_they_are_told(dynamic, value) -> None:
     DynamicConfigRules(dynamic).validate(ConfigResource(GROUP, "g"), {"share.auto.offset.reset": value}, {})

@@ -1,0 +1,108 @@
+"""How many connections the broker has and may have: in all, by listener, by address, and how fast new ones may come.
+
+At max.connections (broker-wide or the listener's own) nothing is accepted until a connection closes. The listener
+between brokers, where there are others beside it, is not bound by the broker-wide limits: when it goes beyond them, the
+connection of another listener that was idle for longest makes room. Rates are measured as by Kafka's metrics (KIP-612):
+over quota.window.num windows, at least all but one of which count as full, so a burst after silence passes.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from kafkapy.reactor.limits import UNLIMITED, ReactorLimits
+
+
+class ConnectionRate:
+    """Connections per second over the last windows. The clock is the caller's."""
+
+    __slots__ = ("_window_count", "_window_ms", "_windows")
+
+    def __init__(self, window_count: int, window_ms: int) -> None:
+        self._window_count = window_count
+        self._window_ms = window_ms
+        self._windows: deque[list[int]] = deque()
+        """[begun at, last connection at, connections] of each, the newest last."""
+
+    def record(self, now_ms: int, per_second: int) -> int:
+        """Note a connection; return how many ms nothing may follow it for the rate to come down to `per_second`."""
+        windows = self._windows
+        if not windows or now_ms - windows[-1][0] >= self._window_ms:
+            windows.append([now_ms, now_ms, 0])
+        windows[-1][1] = now_ms
+        windows[-1][2] += 1
+        while now_ms - windows[0][1] >= self._window_count * self._window_ms or len(windows) > self._window_count + 1:
+            windows.popleft()
+        elapsed_ms = self._elapsed_ms(now_ms)
+        rate = sum(window[2] for window in windows) * 1000 / elapsed_ms
+        if rate <= per_second:
+            return 0
+        if per_second <= 0:
+            return self._window_ms
+        return min(round((rate - per_second) / per_second * elapsed_ms), self._window_ms)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        elapsed_ms = now_ms - self._windows[0][0]
+        missing_windows = self._window_count - 1 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(missing_windows, 0) * self._window_ms, 1)
+
+
+class ConnectionQuotas:
+    """Counts the open connections of the broker, and the rates at which they come."""
+
+    def __init__(self, limits: ReactorLimits) -> None:
+        self.update(limits)
+        self._by_listener: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
+        self._listeners: list[str] = []
+        self._rate = self._new_rate()
+        self._listener_rates: dict[str, ConnectionRate] = {}
+        self.count = 0
+
+    def update(self, limits: ReactorLimits) -> None:
+        """Take other bounds; who is beyond them is found by `is_exceeded`."""
+        self._limits = limits
+
+    def _new_rate(self) -> ConnectionRate:
+        return ConnectionRate(self._limits.quota_window_num, self._limits.quota_window_ms)
+
+    def add_listener(self, listener_name: str) -> None:
+        self._listeners.append(listener_name)
+        self._listener_rates[listener_name] = self._new_rate()
+
+    def is_protected(self, listener_name: str) -> bool:
+        """Whether a listener is the one between brokers, and not the only one."""
+        return listener_name == self._limits.inter_broker_listener_name and len(self._listeners) > 1
+
+    def has_room(self, listener_name: str) -> bool:
+        if self._by_listener[listener_name] >= self._limits.listener_max_connections.get(listener_name, UNLIMITED):
+            return False
+        return self.is_protected(listener_name) or self.count < self._limits.max_connections
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.count > self._limits.max_connections
+
+    def may_connect(self, ip: str) -> bool:
+        limits = self._limits
+        return self._by_ip[ip] < limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
+
+    def record_creation(self, listener_name: str, now_ms: int) -> int:
+        """Note that a connection came; return for how long it has to wait, and all behind it on its listener."""
+        throttle_ms = 0
+        if not self.is_protected(listener_name):
+            throttle_ms = self._rate.record(now_ms, self._limits.max_connection_creation_rate)
+        by_listener: Mapping[str, int] = self._limits.listener_max_connection_creation_rate
+        own_rate = self._listener_rates[listener_name]
+        return max(throttle_ms, own_rate.record(now_ms, by_listener.get(listener_name, UNLIMITED)))
+
+    def add(self, listener_name: str, ip: str) -> None:
+        self.count += 1
+        self._by_listener[listener_name] += 1
+        self._by_ip[ip] += 1
+
+    def remove(self, listener_name: str, ip: str) -> None:
+        self.count -= 1
+        self._by_listener[listener_name] -= 1
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]

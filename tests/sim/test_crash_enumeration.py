@@ -1,0 +1,49 @@
+"""The machine stops at every change of a script over a directory of logs, under four ideas of what a disk keeps.
+
+`pytest -s` shows what the recoveries found.
+"""
+
+import pytest
+
+from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
+from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash
+from tests.sim.storage_script import Script, start
+
+SEEDS = range(1, 1 + SOAK_FACTOR)
+STRIDE = 2 if SOAK_FACTOR == 1 else 1
+STEP_COUNT = 120
+THOROUGH_STRIDE = 4
+RECOVERY_STRIDE = 61
+SECOND_STRIDE = 17
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_at_any_change_loses_nothing_that_was_promised(seed: int) -> None:
+    moments = Script(seed).run(STEP_COUNT)
+    outcomes = Outcomes()
+    for crash in crashes(moments, stride=STRIDE):
+        try:
+            outcome = check_crash(crash, is_thorough=crash.moment.number % THOROUGH_STRIDE == 0)
+        except Exception as error:
+            error.add_note(f"seed {seed}, {crash}")
+            raise
+        outcomes.add(crash, outcome)
+    print(f"\nseed {seed}: {outcomes.table(OUTCOMES)}")
+    assert len(moments) > 300
+    assert outcomes.recoveries >= max(len(moments) * len(KEEPS) // STRIDE, 1200)
+    assert outcomes.count(WHOLE)
+    assert outcomes.count(CUT)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_at_any_change_of_a_recovery_is_recovered_from(seed: int) -> None:
+    moments = Script(seed).run(STEP_COUNT)
+    recoveries = 0
+    for crash in crashes(moments, stride=RECOVERY_STRIDE):
+        recorder = Recorder(crash.disk, lambda promises=crash.promise: promises)  # type: ignore[misc]
+        start(crash.disk, crash.promise)
+        for again in crashes(recorder.finish(), stride=SECOND_STRIDE):
+            keep = crash.keep if again.keep == "all" else again.keep
+            check_crash(Crash(crash.moment, keep, again.disk), is_thorough=False)
+            recoveries += 1
+    assert recoveries > 50
