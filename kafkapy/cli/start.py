@@ -110,9 +110,10 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
 
     import uvloop
 
-    from kafkapy.server import logs
+    from kafkapy.server import failpoints, logs
     from kafkapy.server.run import run_broker
 
+    failpoints.install_from_environment()
     logs.configure(logging.getLevelName({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(log_level, log_level)))
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)

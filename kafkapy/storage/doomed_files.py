@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kafkapy.seams import Disk
+from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.segment import Segment
 
@@ -20,6 +20,7 @@ class FileDeletion(NamedTuple):
         """Unlink them; one that is gone already is fine. Blocks. Raises OSError."""
         for path in self.files:
             self.disk.delete(path)
+            failpoint("log.delete.after_unlink")
 
     def describe(self) -> str:
         return f"{len(self.files)} files of segments in {self.path}"

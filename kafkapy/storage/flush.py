@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
+from kafkapy.seams import failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.open_files import FileHandle
@@ -55,6 +56,7 @@ class Flush:
                 file.sync()
         except OSError as error:
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
+        failpoint("log.flush.after_files")
         try:
             for call in self.others:
                 call()

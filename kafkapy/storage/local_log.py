@@ -62,8 +62,10 @@ class LocalLog:
         """Begin a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
         old = self.segments.active
         segment = self.new_segment(base_offset, now_ms)
+        failpoint("log.roll.after_files")
         try:
             old.become_inactive()
+            failpoint("log.roll.after_trim")
             producers.map_end_offset = base_offset
             self.snapshots.maybe_take(producers)
         except OSError:
@@ -88,6 +90,7 @@ class LocalLog:
             self._disk.sync_directory(self.directory)
         active = self.segments.active
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
+        failpoint("log.truncate.after_cut")
         if cut_bytes:
             active.log.file.sync()
 
@@ -113,6 +116,7 @@ class LocalLog:
 
     def _mark_deleted(self, segment: Segment) -> None:
         segment.rename_suffix("", DELETED_SUFFIX)
+        failpoint("log.delete.after_rename")
         self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
     def swap_in_cleaned(
@@ -224,7 +228,9 @@ class LocalLog:
 
     def rename_directory(self, directory: str) -> None:
         """Move all files; those that are open stay open."""
+        failpoint("log.directory.before_rename")
         self._disk.rename(self.directory, directory)
+        failpoint("log.directory.after_rename")
         for segment in self.segments:
             for handle in segment.handles():
                 handle.path = directory + handle.path[len(self.directory) :]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError, StorageError
-from kafkapy.record.errors import TooHeavyError
+from kafkapy.record.errors import RecordsError, TooHeavyError
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
 from kafkapy.seams import Disk, ReadableBuffer
 from kafkapy.storage import checkpoint
@@ -149,6 +149,8 @@ class Log:
             log._read_topic_id(topic_id)
         except OSError as error:
             raise log_dir.failure(error, f"loading {topic_partition}") from error
+        except RecordsError as error:  # after a clean stop nothing is cut off: somebody has to look
+            raise StorageError(log_dir.path, f"{directory} is damaged: {error.message}") from error
         return log
 
     def __repr__(self) -> str:

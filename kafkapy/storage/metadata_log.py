@@ -19,6 +19,7 @@ from kafkapy.raft.control_records import note_in_history
 from kafkapy.raft.log_view import LogView
 from kafkapy.raft.voters import VoterHistory, VoterSet
 from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
@@ -145,13 +146,22 @@ class MetadataLog:
             reader = self.snapshots.open_reader(latest)
             self.voters.reset(latest.offset, reader.voters, reader.kraft_version)
         snapshot_end = latest.offset if latest is not None else 0
-        for batch in self.read(self.log.log_start_offset, self.log.log_end_offset):
-            self._recover_batch(batch, snapshot_end)
+        try:
+            for batch in self.read(self.log.log_start_offset, self.log.log_end_offset):
+                self._recover_batch(batch, snapshot_end)
+        except RecordsError as error:
+            raise StorageError(self.directory, f"the metadata log is damaged: {error.message}") from error
         assert self.view.end_offset == self.log.log_end_offset
         self.log.flush()
         self.view.durable_end_offset = self.view.end_offset
 
     def _recover_batch(self, batch: RecordBatch, snapshot_end: int) -> None:
+        least_epoch = self.view.epoch_starts[-1][0] if self.view.epoch_starts else 0
+        if batch.base_offset != self.view.end_offset or batch.partition_leader_epoch < least_epoch:
+            found = f"offset {batch.base_offset} of epoch {batch.partition_leader_epoch}"
+            raise CorruptRecordError(f"{found} behind {self.view.end}")
+        if not batch.is_valid():
+            raise CorruptRecordError(f"the CRC of the batch at offset {batch.base_offset} does not fit")
         self.view.append(batch.base_offset, batch.last_offset, batch.partition_leader_epoch)
         if batch.is_control and batch.base_offset >= snapshot_end:
             note_in_history(self.voters, batch)
@@ -263,7 +273,8 @@ def to_committed(batch: RecordBatch) -> CommittedBatch:
     try:
         records = [] if batch.is_control else [record.value or b"" for record in batch.records()]
     except ApiError as error:
-        raise StorageError("", f"the metadata log's batch at {batch.base_offset} cannot be read: {error}") from error
+        message = f"the batch at {batch.base_offset} of {METADATA_PARTITION} cannot be read: {error}"
+        raise StorageError("", message) from error
     return CommittedBatch(
         batch.base_offset,
         batch.last_offset,

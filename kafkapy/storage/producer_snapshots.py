@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kafkapy.seams import Disk
+from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_file
 from kafkapy.storage.log_dir import NO_SPACE
@@ -55,6 +55,7 @@ class ProducerSnapshots:
         file = self._disk.open(path, create=True)
         try:
             file.truncate(len(data))
+            failpoint("log.snapshot.before_write")
             file.pwrite((data,), 0)
         finally:
             file.close()

@@ -107,6 +107,9 @@ class LogLoader:
         if not len(self._segments):
             self._segments.add(self._create_segment(self._start_checkpoint))
         active = self._segments.active
+        if self._was_clean and _end_position(active) < active.size:
+            logger.warning("Segment %d of %s ends within a batch", active.base_offset, self._topic_partition)
+            self._recover_segment(active)  # whatever the clean-shutdown file says: what is appended must be readable
         active.become_active(self._config.segment_index_bytes)
         end_offset = active.read_next_offset()
         is_flushed = self._was_clean and self._is_durable and is_kept
@@ -346,6 +349,12 @@ class LogLoader:
             was_clean_shutdown=self._was_clean,
         )
         return producers
+
+
+def _end_position(segment: Segment) -> int:
+    """Return where the last whole batch of a segment ends."""
+    start = segment.offset_index.lookup(segment.offset_index.last_offset, wait=True).position
+    return max((batch.end_position for batch in segment.scan(start, wait=True)), default=start)
 
 
 def _check_last_time(segment: Segment) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES
 from kafkapy.record.errors import CorruptRecordError
-from kafkapy.seams import ReadableBuffer
+from kafkapy.seams import ReadableBuffer, failpoint
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.file_names import (
     LOG_SUFFIX,
@@ -160,6 +160,7 @@ class Segment:
     def _append_index_entries(self, last_offset: int, position: int) -> None:
         largest = self.largest
         self.offset_index.append(last_offset, position)
+        failpoint("log.index.between")
         self.time_index.maybe_append(largest.timestamp_ms, largest.offset)
         self.bytes_since_index_entry = 0
         self._note_full()

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
-from kafkapy.seams import ReadableBuffer
+from kafkapy.seams import ReadableBuffer, failpoint
 
 IOV_MAX: Final = 1024
 LOCK_FILE_NAME: Final = ".lock"
@@ -167,7 +167,9 @@ class SystemDisk:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        failpoint("disk.replace.before_rename")
         os.replace(temporary, path)
+        failpoint("disk.replace.after_rename")
         self.sync_directory(os.path.dirname(path) or ".")
 
     def modified_ms(self, path: str) -> int:

@@ -293,3 +293,14 @@ def test_expired_producers_are_not_loaded() -> None:
     disk, _ = written_log()
     log = Log.open(disk, DIRECTORY, PARTITION, LogConfig(), now_ms=NOW_MS + 2 * 86_400_000)
     assert log.active_producers() == []
+
+
+def test_a_tail_cut_short_after_a_clean_stop_is_cut_off_before_anything_is_appended() -> None:
+    disk, files = written_log()
+    last = segment_names(files)[-1]
+    replace(disk, last, files[last][:-5])
+    log = reopen(disk, clean=True)
+    assert append(log) == 29
+    assert [
+        batch.base_offset for segment in log.segments for batch in batches(segment.log.file.pread(segment.size, 0))
+    ] == list(range(30))

@@ -1,0 +1,42 @@
+"""KAFKAPY_FAILPOINTS: where a broker process kills itself, for tests of what is on disk then.
+
+    KAFKAPY_FAILPOINTS="log.roll.after_files=kill@3;quorum.state.after_write=kill"
+
+Each entry is a name of a `seams.failpoint`, and the passing at which the process gets SIGKILL (the first, if not said).
+"""
+
+import os
+import signal
+from typing import Final
+
+from kafkapy.errors import ConfigError
+from kafkapy.seams import set_failpoint_hook
+
+VARIABLE: Final = "KAFKAPY_FAILPOINTS"
+
+
+def install_from_environment() -> None:
+    """Do what the variable says; nothing where it is not set. Raises ConfigError."""
+    text = os.environ.get(VARIABLE)
+    if text:
+        set_failpoint_hook(Failpoints(text).pass_by)
+
+
+class Failpoints:
+    """The points that were asked for, counted down."""
+
+    def __init__(self, text: str) -> None:
+        self._left: dict[str, int] = {}
+        for entry in filter(None, text.split(";")):
+            name, _, action = entry.partition("=")
+            verb, _, passing = action.partition("@")
+            if verb != "kill" or (passing and not passing.isdecimal()):
+                raise ConfigError(VARIABLE, entry, "an entry reads name=kill or name=kill@<passing>")
+            self._left[name] = int(passing or 1)
+
+    def pass_by(self, name: str) -> None:
+        """Die here, if it was asked for."""
+        if name in self._left:
+            self._left[name] -= 1
+            if self._left[name] <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
