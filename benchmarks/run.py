@@ -1,6 +1,6 @@
 """`make bench`: both servers under every load, alternating, reported as medians, ratios and their spread.
 
-All loads run on one pair of servers (those that need TLS or three nodes on pairs of their own), both of them running
+All loads run on one pair of servers (those that restart it or need another on pairs of their own), both of them running
 all the time, so that the JVM is as warm as it gets; the rounds of a load alternate between them (A B, B A, ...), and a
 ratio compares the two measurements of one round. The table is printed; it, all figures and a chart are written to
 .tools/bench/ as results.md, results.json and results.html. A run of some loads (ONLY=) keeps what earlier ones found
@@ -8,9 +8,11 @@ of the others. `python -m benchmarks.run --publish` puts what is there into benc
 """
 
 import argparse
+import compileall
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +24,7 @@ from typing import Any
 
 from rich.console import Console
 
+import kafkapy
 from benchmarks import consume, features, groups, growth, latency, produce, report, rest, spark_read
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
@@ -154,6 +157,8 @@ def main() -> int:
         return 0
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     scale = QUICK_SCALE if arguments.quick else SCALE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so stop the servers
+    compileall.compile_dir(str(Path(kafkapy.__file__).parent), quiet=1)  # as an installed package is
     machine = about(rounds, scale)
     started = time.monotonic()
     minutes = QUICK_MINUTES if arguments.quick else None
