@@ -84,7 +84,7 @@ class ConsumerGroup(ClassicMembers):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is GroupState.EMPTY
+        return not self.members and not self.is_deleted
 
     @property
     def is_dead(self) -> bool:
@@ -152,11 +152,12 @@ class ConsumerGroup(ClassicMembers):
         leaving = {member.member_id for member in members}
         staying = [member for member in self.members.values() if member.member_id not in leaving]
         if can_downgrade(self.settings, staying):
+            gone = ", ".join(leaving)
             return downgrade(
                 self,
                 [(member, self.targets.get(member.member_id, EMPTY_ASSIGNMENT)) for member in staying],
                 removed_ids=list(self.members),
-                rebalance_reason=f"Downgrade group {self.group_id} from consumer to classic for member leaving.",
+                rebalance_reason=f"only members of the classic protocol are left: {gone} has gone",
                 image=image,
                 now_ms=now_ms,
             )

@@ -98,7 +98,7 @@ class ClassicJoinDecision(MemberUpdate):
             self._reconcile(group.assignment_epoch, target, has_subscription_changed)
         # Apache Kafka rebalances a stale group only: what members wait for at that moment stays without an owner there.
         waits = any(not member.is_reconciled_to(group.assignment_epoch) for member in others)
-        reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
+        reason = f"only members of the classic protocol are left: {replaced.instance_id} came back with it"
         decision = downgrade(
             group,
             [*((member, group.targets.get(member.member_id, {})) for member in others), (self._updated, target)],

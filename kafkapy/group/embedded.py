@@ -61,9 +61,11 @@ def write_assignment(assignment: Assignment, image: MetadataImage, version: int)
 
 
 def by_topic_id(topics: Iterable[AssignedTopic | OwnedTopic], image: MetadataImage) -> dict[Uuid, frozenset[int]]:
-    """Return the partitions of the topics that exist."""
-    return {
-        found.topic_id: frozenset(topic.partitions)
-        for topic in topics
-        if topic.partitions and (found := image.topics.by_name.get(topic.topic)) is not None
-    }
+    """Return those of the partitions that exist."""
+    found: dict[Uuid, frozenset[int]] = {}
+    for topic in topics:
+        known = image.topics.by_name.get(topic.topic)
+        partitions = known.partitions.keys() & topic.partitions if known is not None else None
+        if known is not None and partitions:
+            found[known.topic_id] = found.get(known.topic_id, frozenset()) | partitions
+    return found

@@ -26,6 +26,7 @@ from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
+from kafkapy.types import Uuid
 
 NEVER_ASSIGNED_AT_MS = 0
 """When the target of a converted group was computed: nobody knows, so the next one may come at once."""
@@ -81,9 +82,22 @@ def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
     if protocol_name is None or not classic.members.is_spoken_by_all(protocol_name):
         protocol_name = classic.members.select_protocol()  # one has come since that does not speak it
     try:
-        return [_member(classic, member, protocol_name, image) for member in classic.members]
+        members = [_member(classic, member, protocol_name, image) for member in classic.members]
     except ProtocolError as error:
         raise _refused(classic, "the embedded consumer protocol is malformed.") from error
+    _check_owners(classic, members)
+    return members
+
+
+def _check_owners(classic: ClassicGroup, members: MembersWithTargets) -> None:
+    """Refuse what an assignor gave to several members, as some do on purpose. Apache Kafka fails at it."""
+    owners: set[tuple[Uuid, int]] = set()
+    for _, assignment in members:
+        for topic_id, partitions in assignment.items():
+            for partition in partitions:
+                if (topic_id, partition) in owners:
+                    raise _refused(classic, "its assignor gives one partition to several members.")
+                owners.add((topic_id, partition))
 
 
 def _member(

@@ -197,12 +197,12 @@ def test_members_go_on_over_kill_minus_nine(tmp_path: Path) -> None:
         second.close()
 
 
-def describe_epochs(server: Server) -> str:
-    """Return the group's epochs as the Java tool shows them; empty where there are no jars."""
+def describe_epochs(server: Server, group: str = "g") -> str:
+    """Return the group's state and epochs as the Java tool shows them; empty where there are no jars."""
     if not JAVA_LIBS.is_dir():
         return ""
     command = java(
-        GROUP_COMMAND, "--bootstrap-server", server.bootstrap, "--describe", "--group", "g", "--state", "--verbose"
+        GROUP_COMMAND, "--bootstrap-server", server.bootstrap, "--describe", "--group", group, "--state", "--verbose"
     )
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     found = re.search(r"uniform +(\w+ +\d+ +\d+ +\d+)\n", said)
@@ -213,27 +213,53 @@ def describe_epochs(server: Server) -> str:
 @pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
 @pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="runs both servers itself")
 def test_apache_kafka_and_kafkapy_go_on_with_each_others_groups(tmp_path: Path) -> None:
-    """The members stay, the epochs stay: not even the metadata hash gives a reason to rebalance."""
+    """The members stay, the epochs stay: not even the metadata hash gives a reason to rebalance.
+
+    "g" has members of the consumer protocol. "m" begins with classic ones; it is converted here and taken over there as
+    it is, converted back there and taken over here.
+    """
     kafka = ApacheKafka(tmp_path / "data", GROUP_PROPERTIES)
     kafka.prepare()
     kafkapy = Kafkapy(tmp_path / "data", GROUP_PROPERTIES)
     kafkapy.port = kafka.port
-    kafka.start()
+    running: Server = kafkapy.start()
     create(kafka.bootstrap, "orders", 4)
+    classic = {"group.protocol": "classic", "partition.assignment.strategy": "range", "heartbeat.interval.ms": 500}
     first, second = member(kafka.bootstrap, "g", "orders"), member(kafka.bootstrap, "g", "orders")
-    running: Server = kafka
+    old = member(kafka.bootstrap, "m", "orders", **classic)
+    members = [first, second, old]
     try:
-        poll_until(lambda: sorted(map(len, partitions_of(first, second))) == [2, 2], first, second)
-        before, epochs = partitions_of(first, second), describe_epochs(kafka)
-        assert epochs.startswith("Stable")
-        for heir in (kafkapy, kafka):
-            running.stop()
-            running = heir.start()
-            until = time.monotonic() + 8
-            poll_until(lambda until=until: time.monotonic() > until, first, second)  # type: ignore[misc]
-            assert describe_epochs(heir) == epochs
-            assert partitions_of(first, second) == before
-    finally:
-        first.close()
-        second.close()
+        poll_until(lambda: len(old.assignment()) == 4, *members)
+        new = member(kafka.bootstrap, "m", "orders")
+        members.append(new)
+        poll_until(lambda: [len(share) for share in partitions_of(*members)] == [2, 2, 2, 2], *members)
+        before = partitions_of(*members)
+        epochs = describe_epochs(kafkapy, "g"), describe_epochs(kafkapy, "m")
+        assert all(each.startswith("Stable") for each in epochs)
+
         running.stop()
+        running = kafka.start()
+        settle(*members)
+        assert (describe_epochs(kafka, "g"), describe_epochs(kafka, "m")) == epochs
+        assert partitions_of(*members) == before
+        members.remove(new)
+        new.close()
+        poll_until(lambda: len(old.assignment()) == 4, *members)
+
+        running.stop()
+        running = kafkapy.start()
+        settle(*members)
+        assert describe_epochs(kafkapy, "g") == epochs[0]
+        assert partitions_of(*members) == [*before[:2], [0, 1, 2, 3]]
+        members.append(member(kafka.bootstrap, "m", "orders"))
+        poll_until(lambda: [len(share) for share in partitions_of(*members)] == [2, 2, 2, 2], *members)
+    finally:
+        for consumer in members:
+            consumer.close()
+        running.stop()
+
+
+def settle(*consumers: Consumer) -> None:
+    """Poll for so long that everyone has found the coordinator again and heard whatever it has to say."""
+    until = time.monotonic() + 6
+    poll_until(lambda: time.monotonic() > until, *consumers)

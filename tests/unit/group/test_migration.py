@@ -197,6 +197,27 @@ def test_group_that_may_not_be_converted_stays_as_it_is(config: dict[str, Any], 
     assert (world.heartbeat(first, 1), world.heartbeat(second, 1)) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
+def test_partitions_of_several_members_cannot_be_converted() -> None:
+    world = world_of()
+    first, _ = classic_group(world, (0, 1), (1, 2))
+
+    message = (
+        "Cannot upgrade classic group g to consumer group because its assignor gives one partition to several members."
+    )
+    assert error_of(modern(world).join) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
+    assert world.heartbeat(first, 1) == ErrorCode.NONE
+
+
+def test_partitions_that_do_not_exist_are_left_behind() -> None:
+    world = world_of(2)
+    (first,) = classic_group(world, (0, 7))
+
+    modern(world).join()
+
+    assert own_partitions(world, first) == [0]
+    assert world.consumer_group.targets["m"] == {topic_id(TOPIC): frozenset({1})}
+
+
 def test_conversion_that_is_not_written_has_not_been() -> None:
     world = world_of()
     first, second = classic_group(world, (0, 1), (2, 3))
@@ -532,4 +553,4 @@ def test_history_is_told_across_conversions() -> None:
 
     assert f"member {first} joined" in told
     assert "member m (client client) joined" in told
-    assert "Downgrade group g from consumer to classic for member leaving." in told
+    assert "only members of the classic protocol are left: m has gone" in told
