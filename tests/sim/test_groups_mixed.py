@@ -30,7 +30,7 @@ from tests.support.consumer_groups import image_of, topic_id
 from tests.support.mixed_groups import BETWEEN_GENERATIONS, MixedWorld, logged
 
 FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
-BLOCKS = range(4 * FACTOR)
+BLOCKS = range(3 * FACTOR)
 SEEDS_PER_BLOCK = 50
 STEPS = 150
 SETTLE_MS = 200_000
