@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from kafkapy.seams import IoPool
@@ -27,15 +28,19 @@ class HeavyWork:
 
 async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:
     """Run a blocking call on a worker and return what it returns, or raise what it raises."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[tuple[T | None, BaseException | None]] = asyncio.get_running_loop().create_future()
+    io_pool.submit(call, partial(_complete, future))
+    result, error = await future
+    if error is None:
+        return result  # type: ignore[return-value]
+    try:
+        raise error
+    finally:
+        del future, error  # else they, the traceback and this frame hold each other, and all that the call had in hand
 
-    def on_done(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
 
-    io_pool.submit(call, on_done)
-    return await future
+def _complete(
+    future: asyncio.Future[tuple[T | None, BaseException | None]], result: T | None, error: BaseException | None
+) -> None:
+    if not future.done():
+        future.set_result((result, error))
