@@ -100,7 +100,8 @@ class LogDirMover:
     def alter(self, topic_partition: "TopicPartition", path: str) -> int:
         """Move a replica to the log directory at `path`; return an error code at once, the move goes on behind it.
 
-        A partition that is not here yet is made there when it comes, and answered REPLICA_NOT_AVAILABLE until then.
+        A partition that is not here yet is made there when it comes, and refused until then: REPLICA_NOT_AVAILABLE
+        where it is elsewhere, UNKNOWN_TOPIC_OR_PARTITION where it is not at all.
         """
         try:
             self._alter(topic_partition, path)
@@ -130,7 +131,9 @@ class LogDirMover:
             self._call_back(topic_partition)
         if partition is None or partition.log is None:
             manager.prefer_path(topic_partition, path)
-            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not here")
+            code = self._replica_manager.partitions.missing_code(*topic_partition)
+            is_elsewhere = code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code, f"{topic_partition} is not here")
         if partition.log.log_dir is directory.state:
             logger.info("%s lies in %s already", topic_partition, path)
         elif topic_partition not in manager.future_logs:

@@ -177,7 +177,7 @@ async def test_what_cannot_be_moved_is_refused(machine: Machine) -> None:
     client = machine.connect()
     topic = await client.create_topic("orders")
     assert await alter(client, "/elsewhere", "orders", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
-    assert await alter(client, SECOND_DIR, "nothing", 0) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert await alter(client, SECOND_DIR, "nothing", 0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     long_name = "t" * 220
     await client.create_topic(long_name)
     assert await alter(client, SECOND_DIR, long_name, 0) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -197,7 +197,7 @@ async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for(mac
     client = machine.connect()
     for number, path in enumerate((SECOND_DIR, FIRST_DIR, SECOND_DIR)):
         name = f"coming-{number}"
-        assert await alter(client, path, name, 0) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+        assert await alter(client, path, name, 0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         topic = await client.create_topic(name)
         assert directory_of(machine, topic) == path
 

@@ -1,0 +1,208 @@
+"""Several log directories behind one broker process: where replicas are placed, and how they move while in use."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from kafka import KafkaAdminClient
+
+from benchmarks.servers import ApacheKafka, Server
+from tests.compat.conftest import new_server
+from tests.compat.test_confluent_kafka import consume
+
+THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+VALUE_BYTES = 20_000
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    directory = tmp_path_factory.mktemp("directories")
+    return [directory / name for name in ("first", "second", "third")]
+
+
+@pytest.fixture(scope="module")
+def several(paths: list[Path]) -> Iterator[Server]:
+    """A broker with three log directories; the metadata lies in the first."""
+    with new_server(paths[0], {"log.dirs": ",".join(map(str, paths))}) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(several: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": several.bootstrap})
+
+
+def create(admin: AdminClient, topic: str, partitions: int, **configs: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+
+
+def move(bootstrap: str, topic: str, path: Path) -> str:
+    """Have partition 0 moved; return the error's name."""
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        (error,) = client.alter_replica_log_dirs({(topic, 0, 1): str(path)}).values()
+        return error.__name__
+    finally:
+        client.close()
+
+
+def replicas(bootstrap: str, topic: str) -> list[tuple[str, int, bool, int]]:
+    """Return (directory, partition, is_future, lag) of a topic's replicas."""
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        (broker,) = client.describe_log_dirs([topic])
+    finally:
+        client.close()
+    return sorted(
+        (result["log_dir"], each["partition_index"], each["is_future_key"], each["offset_lag"])
+        for result in (broker.get("results") or broker["log_dirs"])
+        for described in result["topics"]
+        if described.get("name") == topic
+        for each in described["partitions"]
+    )
+
+
+def throttle(admin: AdminClient, bytes_per_second: int | None) -> None:
+    operation = AlterConfigOpType.SET if bytes_per_second is not None else AlterConfigOpType.DELETE
+    entry = ConfigEntry(THROTTLE, str(bytes_per_second or ""), incremental_operation=operation)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
+
+
+def place_of(paths: list[Path], topic: str, partition: int = 0) -> Path:
+    return next(path for path in paths if (path / f"{topic}-{partition}").is_dir())
+
+
+def test_new_replicas_go_where_there_are_fewest(admin: AdminClient, paths: list[Path], topic: str) -> None:
+    create(admin, topic, 6)
+    wait_for(lambda: sum((path / f"{topic}-{n}").is_dir() for path in paths for n in range(6)) == 6)
+    assert set(Counter(place_of(paths, topic, partition) for partition in range(6)).values()) == {2}
+
+
+def test_a_replica_moves_under_load_and_nothing_is_lost(
+    several: Server, admin: AdminClient, paths: list[Path], topic: str
+) -> None:
+    create(admin, topic, 1, segment_bytes="1048576", file_delete_delay_ms="1000")
+    offsets: list[int] = []
+    is_over = threading.Event()
+
+    def produce() -> None:
+        producer = Producer({"bootstrap.servers": several.bootstrap, "enable.idempotence": True})
+        while not is_over.is_set():
+            value = b"%d " % len(offsets) + bytes(VALUE_BYTES)
+            producer.produce(topic, value, on_delivery=lambda error, message: offsets.append(message.offset()))
+            producer.poll(0.001)
+        assert producer.flush(30) == 0
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        wait_for(lambda: len(offsets) > 500)
+        source = place_of(paths, topic)
+        for target in [path for path in paths if path != source] + [source]:
+            assert move(several.bootstrap, topic, target) == "NoError"
+            wait_for(
+                lambda target=target: (
+                    [(r[0], r[2]) for r in replicas(several.bootstrap, topic)] == [(str(target), False)]
+                )
+            )
+    finally:
+        is_over.set()
+        thread.join()
+    assert offsets == list(range(len(offsets)))
+    assert [message.offset() for message in consume(several.bootstrap, topic, len(offsets))] == offsets
+
+
+def test_a_throttled_move_is_shown_and_survives_kill_9(
+    several: Server, admin: AdminClient, paths: list[Path], topic: str, java_tool: Callable[..., str]
+) -> None:
+    create(admin, topic, 1)
+    producer = Producer({"bootstrap.servers": several.bootstrap})
+    for _ in range(300):
+        producer.produce(topic, os.urandom(VALUE_BYTES))
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    source = place_of(paths, topic)
+    target = next(path for path in paths[1:] if path != source)
+    throttle(admin, 500_000)
+    assert move(several.bootstrap, topic, target) == "NoError"
+    arguments = ["--bootstrap-server", several.bootstrap, "--describe", "--topic-list", topic]
+    output = java_tool("org.apache.kafka.tools.LogDirsCommand", *arguments)
+    told = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
+    found = {each["logDir"]: each["partitions"] for each in told}
+    assert set(found) == set(map(str, paths))
+    assert all(each["error"] is None for each in told)
+    (current,), (future,) = found[str(source)], found[str(target)]
+    assert (current["partition"], current["isFuture"], current["offsetLag"]) == (f"{topic}-0", False, 0)
+    assert (future["partition"], future["isFuture"]) == (f"{topic}-0", True)
+    assert 0 < future["offsetLag"] < 300
+    assert 0 < future["size"] < current["size"]
+    several.stop(signal.SIGKILL)
+    several.start()
+    wait_for(lambda: len(replicas(several.bootstrap, topic)) == 2)
+    throttle(AdminClient({"bootstrap.servers": several.bootstrap}), None)
+    wait_for(lambda: [each[:3] for each in replicas(several.bootstrap, topic)] == [(str(target), 0, False)])
+    assert len(consume(several.bootstrap, topic, 300)) == 300
+
+
+def test_what_cannot_be_moved_is_refused(several: Server, admin: AdminClient, paths: list[Path], topic: str) -> None:
+    create(admin, topic, 1)
+    wait_for(lambda: any((path / f"{topic}-0").is_dir() for path in paths))
+    assert move(several.bootstrap, topic, Path("/nowhere")) == "LogDirNotFoundError"
+    assert move(several.bootstrap, "no-such-topic", paths[1]) == "UnknownTopicOrPartitionError"
+    assert move(several.bootstrap, topic, place_of(paths, topic)) == "NoError"
+
+
+def test_a_cordoned_directory_gets_no_replicas(
+    several: Server, admin: AdminClient, paths: list[Path], topic: str
+) -> None:
+    def cordon(value: str) -> None:
+        entry = ConfigEntry("cordoned.log.dirs", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    cordon(f"{paths[0]},{paths[2]}")
+    try:
+        create(admin, topic, 5)
+        wait_for(lambda: all((paths[1] / f"{topic}-{partition}").is_dir() for partition in range(5)))
+        assert move(several.bootstrap, topic, paths[2]) == "InvalidReplicationAssignmentError"
+    finally:
+        cordon("")
+
+
+def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], tmp_path: Path) -> None:
+    """It starts on what was placed and moved here, each replica where the metadata says."""
+    if isinstance(several, ApacheKafka):
+        pytest.skip("it is Apache Kafka that runs")
+    admin = AdminClient({"bootstrap.servers": several.bootstrap})
+    create(admin, "handed-over", 3)
+    producer = Producer({"bootstrap.servers": several.bootstrap})
+    for number in range(90):
+        producer.produce("handed-over", b"%d" % number, partition=number % 3)
+    assert producer.flush(30) == 0
+    target = next(path for path in paths if path != place_of(paths, "handed-over"))
+    assert move(several.bootstrap, "handed-over", target) == "NoError"
+    wait_for(lambda: (str(target), 0, False, 0) in replicas(several.bootstrap, "handed-over"))
+    several.stop()
+    with ApacheKafka(paths[0], {"log.dirs": ",".join(map(str, paths))}) as apache:
+        wait_for(lambda: len(replicas(apache.bootstrap, "handed-over")) == 3)
+        assert (str(target), 0, False, 0) in replicas(apache.bootstrap, "handed-over")
+        assert len(consume(apache.bootstrap, "handed-over", 30)) == 30
+    several.start()
+    assert len(consume(several.bootstrap, "handed-over", 30)) == 30
