@@ -69,7 +69,7 @@ def add_command(job: str, summary: str) -> None:
 def main() -> int:
     """Run a job; a failure is one line, exit 1 (SPARK_JOBS_TRACE=1: with its traceback)."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # main tells of a failure, in one line
     for job, summary in JOBS.items():
         add_command(job, summary)
     try:

@@ -34,7 +34,8 @@ def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 ho
     parsed = parsed.withColumn("reason", _reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
     for column in schema.columns:
         parsed = parsed.withColumn(column.name, F.expr(f"try_cast(_f.{column.name} AS {column.type})"))
-    return parsed.withColumn("event_time", F.timestamp_millis("time_ms")).drop("_text", "_f")
+    event_time = F.when(F.col("reason").isNull(), F.timestamp_millis("time_ms"))  # other numbers may overflow it
+    return parsed.withColumn("event_time", event_time).drop("_text", "_f")
 
 
 def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
@@ -51,7 +52,7 @@ def _reason(schema: Schema, max_ahead: str) -> Column:
     version = F.col("_f.v")
     reason = (
         F.when(F.col("value").isNull() | (F.length("value") == 0), F.lit("empty"))
-        .when(F.col("_f._corrupt").isNotNull() | ~F.col("_text").rlike(r"(?s)^\s*\{.*\}\s*$"), F.lit("not JSON"))
+        .when(F.col("_f._corrupt").isNotNull() | ~_is_object(F.col("_text")), F.lit("not JSON"))
         .when(version.isNull(), F.lit("v is missing"))
         .when(version != str(schema.version), F.concat(F.lit(f"{UNKNOWN_VERSION} "), version))
     )
@@ -62,3 +63,9 @@ def _reason(schema: Schema, max_ahead: str) -> Column:
         reason = reason.when(F.expr(f"try_cast(_f.{name} AS DECIMAL(18,8))") == 0, F.lit(f"{name} is 0"))
     ahead_ms = F.expr("try_cast(_f.time_ms AS LONG)") - F.unix_millis("timestamp")
     return reason.when(ahead_ms > duration_ms(max_ahead), F.lit("time_ms is ahead of the record's timestamp"))
+
+
+def _is_object(text: Column) -> Column:
+    """Return whether text may be one JSON object: from_json takes the first of an array, and any bytes in a string."""
+    framed = text.rlike(r"(?s)^\s*\{.*\}\s*$")
+    return framed & F.is_valid_utf8(text) if hasattr(F, "is_valid_utf8") else framed

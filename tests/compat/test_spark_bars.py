@@ -6,10 +6,14 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 from spark_jobs import feed, gold, live, oracle, silver
 from spark_jobs.config import duration_ms
+from spark_jobs.events import Trade
 from spark_jobs.generator import Market
+from spark_jobs.schemas import TRADE
+from spark_jobs.trades import parse_trades
 from tests.support import market
 
 pytestmark = [
@@ -117,10 +121,64 @@ def test_bars_of_real_trades_equal_the_plain_ones(spark, bootstrap, topic, tmp_p
     assert market.bars_on_topic(market.consume(bootstrap, topic + "-bars")) == expected
 
 
+GOOD = b'{"v":1,"symbol":"A","trade_id":1,"price":"1.10","quantity":"2","time_ms":1000,"is_buyer_maker":true}'
+ODD = [
+    GOOD,
+    GOOD.replace(b'"1.10"', b"1.10"),
+    GOOD.replace(b'"1.10"', b'"9999999999.99999999"'),
+    GOOD.replace(b"true", b'"false"'),
+    GOOD.replace(b'"v":1', b'"v":"1"'),
+    GOOD.replace(b'"A"', '"Ω"'.encode()),
+    b" \n" + GOOD.replace(b"}", b',"more":[1,{"a":2}]} '),
+    GOOD.replace(b'"1.10"', b'"1.123456789"'),
+    GOOD.replace(b'"1.10"', b'"10000000000"'),
+    GOOD.replace(b'"1.10"', b'"-1"'),
+    GOOD.replace(b'"1.10"', b'"1e3"'),
+    GOOD.replace(b'"1.10"', b"1e3"),
+    GOOD.replace(b'"1.10"', b'" 1"'),
+    GOOD.replace(b'"1.10"', b'{"a":1}'),
+    GOOD.replace(b'"1.10"', b"null"),
+    GOOD.replace(b'"1.10"', b'"0.00000000"'),
+    GOOD.replace(b'"2"', b'""'),
+    GOOD.replace(b"1000", b"99999999999999999999999"),
+    GOOD.replace(b"1000", b"9223372036854775807"),
+    GOOD.replace(b"1000", b"-5"),
+    GOOD.replace(b"1000", b"1.5"),
+    GOOD.replace(b"1000", b"99999999999999"),
+    GOOD.replace(b'_id":1', b'_id":9999999999999999999'),
+    GOOD.replace(b"true", b"1"),
+    GOOD.replace(b'"A"', b'"A|B"'),
+    GOOD.replace(b'"A"', b'"\xff"'),
+    GOOD.replace(b'"v":1,', b""),
+    GOOD.replace(b'"v":1', b'"v":2'),
+    GOOD[:-1],
+    b"[" + GOOD + b"]",
+    b"",
+    None,
+    b"{}",
+    b"null",
+    b"7",
+    b"\x00\x01",
+]
+
+
+def test_a_record_is_judged_as_the_oracle_judges_it(spark):
+    records = [(number, value and bytearray(value), 5_000) for number, value in enumerate(ODD)]
+    frame = spark.createDataFrame(records, "number INT, value BINARY, ms LONG")
+    parsed = parse_trades(frame.withColumn("timestamp", F.timestamp_millis("ms"))).orderBy("number").collect()
+    for value, row in zip(ODD, parsed, strict=True):
+        expected = oracle.parse(value, 5_000)
+        found = row.reason or tuple(row[name] for name in TRADE.names())
+        if isinstance(expected, Trade):
+            decimals = Decimal(expected.price), Decimal(expected.quantity)
+            fields = (expected.symbol, expected.trade_id, *decimals, expected.time_ms, expected.is_buyer_maker)
+            assert found == fields, value
+        else:
+            assert found == expected, value
+
+
 def test_quotients_are_rounded_half_up_once(spark):
     """Ties, and quotients as near to a tie as sums of so many digits can come."""
-    from pyspark.sql import functions as F
-
     pairs = [
         ("0.0000000050000000", "1.00000000"),
         ("0.0000000049999999", "1.00000000"),
