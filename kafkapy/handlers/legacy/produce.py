@@ -1,10 +1,11 @@
 """Produce 0-2: message sets of magic 0 and 1, stored as batches of magic 2. v1: throttle time, v2: append time.
 
-The conversion runs on the loop (2 us a record): in the IO pool, the next request of the connection would overtake it,
-and such producers have no sequence numbers to tell. Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told
+The conversion takes some 2 us a record, and whatever inflating takes: above CONVERTED_AT_ONCE_BYTES on a worker, while
+the connection starts nothing, since such producers have no sequence numbers to keep their order by. Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told
 as NOT_LEADER_OR_FOLLOWER, so that the producer tries again.
 """
 
+from functools import partial
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -25,13 +26,18 @@ from kafkapy.replication.replica_manager import NO_ACKS
 from kafkapy.seams import FileRegion
 
 OLDEST_SERVED: Final = 3
+CONVERTED_AT_ONCE_BYTES: Final = 4096
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def handle(
     services: Services, context: RequestContext, request: LegacyProduceRequest
 ) -> LegacyProduceResponse | None:
-    conversion = _Conversion(request)
+    if _size_bytes(request) <= CONVERTED_AT_ONCE_BYTES:
+        conversion = _Conversion(request)
+    else:
+        context.connection.is_held = True
+        conversion = await services.heavy_work.run(partial(_Conversion, request))
     response = await produce.handle(services, context.at_version(OLDEST_SERVED), conversion.request)
     if response is not None:
         appended = (answer for topic in response.responses for answer in topic.partition_responses)
@@ -45,6 +51,10 @@ async def handle(
         raise CloseConnection(f"refused by partition {conversion.refused} under acks=0, client id {context.client_id}")
     assert request.acks == NO_ACKS
     return None
+
+
+def _size_bytes(request: LegacyProduceRequest) -> int:
+    return sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
 
 
 class _Conversion:
