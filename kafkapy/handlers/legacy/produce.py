@@ -1,8 +1,10 @@
 """Produce 0-2: message sets of magic 0 and 1, stored as batches of magic 2. v1: throttle time, v2: append time.
 
 The conversion takes some 2 us a record, and whatever inflating takes: above CONVERTED_AT_ONCE_BYTES on a worker, while
-the connection starts nothing, since such producers have no sequence numbers to keep their order by. Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told
-as NOT_LEADER_OR_FOLLOWER, so that the producer tries again.
+the connection starts nothing, since such producers have no sequence numbers to keep their order by.
+
+Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told as NOT_LEADER_OR_FOLLOWER, so that the producer tries
+again.
 """
 
 from functools import partial
