@@ -42,7 +42,7 @@ def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
     for index, member_id in enumerate(member_ids):
         may_have = quota + (extra_count > 0)
         has = sum(map(len, owned[member_id].values()))
-        free += _taken(owned[member_id], has - may_have)
+        free += sorted(_taken(owned[member_id], has - may_have))
         takes_extra = extra_count > 0 and (has >= may_have or len(member_ids) - index <= extra_count)
         wants = quota + takes_extra - has
         extra_count -= takes_extra
