@@ -2,9 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# PySpark 3.5.7 lies over what .venv holds.
+SPARK35 := .venv-spark35
+SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-spark soak check generate bench clean
+.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak check generate bench clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -39,6 +42,16 @@ test-fast: setup   ## the tests that need neither Java nor Spark
 soak: setup      ## every simulation with SEEDS=20 times as many seeds as the tests: 20,000 crashes and more, for hours
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim
 
+test-spark35: tools $(SPARK35)/.ready   ## the tests of the Spark jobs on Spark 3.5.7
+	@$(SPARK35)/bin/python -m spark_jobs.connector
+	$(SPARK35)/bin/python -m pytest -q -m spark
+
+$(SPARK35)/.ready: $(VENV)/.ready
+	$(BIN)/python -m venv $(SPARK35)
+	$(SPARK35)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==3.5.7 py4j==0.10.9.7
+	$(BIN)/python -c "$(SITE)" >"$$($(SPARK35)/bin/python -c "$(SITE)")/base.pth"
+	@touch $@
+
 check: setup     ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -56,4 +69,4 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made
-	rm -rf $(VENV) .tools build dist *.egg-info
+	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info
