@@ -10,7 +10,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 .PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak check generate bench clean
 
 help:            ## this list
-	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 setup: $(VENV)/.ready   ## make .venv with kafkapy and all that its tests use
 

@@ -20,6 +20,7 @@ JOBS = {
     "gold": "bars of 1 s, 1 min and 1 h, each written once when it is complete",
     "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
+    "backfill": "make the bars of gold again, from the topic or from the archive",
     "audit": "prove that bronze's archive holds the topics, each offset once",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "chart": "draw candles with VWAP and volume",

@@ -9,6 +9,7 @@ replaces, and to a topic.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from heapq import merge
 from itertools import groupby
@@ -20,21 +21,23 @@ import pyspark
 from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from spark_jobs.admin import create_missing_topics
+from spark_jobs.batches import run_batches
 from spark_jobs.checkpoints import prepare
 from spark_jobs.config import StreamConfig
 from spark_jobs.depth import BadDepth, parse
 from spark_jobs.errors import JobError
-from spark_jobs.metrics import QueryMetrics, listening
+from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import BookRow, OrderBook, Quote, Status
 from spark_jobs.schemas import BOOK
-from spark_jobs.session import run_query, spark_session, stream_writer
+from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, write_batch, write_topic
 from spark_jobs.source import read_topics
 
 QUOTE_NAMES = [field.name for field in fields(Quote)]
 STATE_SCHEMA = "book STRING"
+COMPACTED = {"cleanup.policy": "compact"}
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -44,26 +47,30 @@ assert BOOK.names()[-len(QUOTE_NAMES) :] == QUOTE_NAMES
 class BookConfig(StreamConfig):
     """topics: those with the snapshots and deltas."""
 
-    book_topic: str | None = Field(default=None, description="topic that gets each row as JSON, keyed by symbol")
+    book_topic: str | None = Field(
+        default=None, description="compacted topic that gets each row as JSON, keyed by symbol"
+    )
+    output_partitions: int = Field(default=3, ge=1, description="partitions of that topic where it is created")
 
 
 def run(config: BookConfig, *, reset_output: bool = False) -> None:
     if config.output is None and config.book_topic is None:
         raise JobError("one of output and book_topic is needed: where the rows go")
-    with spark_session(config, "book") as spark:
+    with spark_session(config, "book") as spark, state_in_rocksdb(spark):
         prepare(spark, config, reset_output=reset_output)
-        writer = stream_writer(book_rows(read_topics(spark, config)), config, "book")
-        writer = writer.foreachBatch(lambda rows, batch_id: _write(rows, batch_id, config))
-        with listening(spark, QueryMetrics(config, "book")):
-            run_query(lambda: start(spark, writer), config)
+        if config.book_topic is not None:
+            create_missing_topics(spark, config, [config.book_topic], config.output_partitions, COMPACTED)
+        rows = book_rows(read_topics(spark, config))
+        run_batches(rows, config, QueryMetrics(config, "book"), lambda batch, batch_id: write(batch, batch_id, config))
 
 
-def start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-    """Start a query with its state in RocksDB, whatever the session's other queries keep theirs in."""
+@contextmanager
+def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    """Let the session's queries that start now keep their state in RocksDB."""
     before = spark.conf.get(STATE_STORE, None)
     spark.conf.set(STATE_STORE, ROCKSDB)
     try:
-        return writer.start()
+        yield
     finally:
         if before is None:
             spark.conf.unset(STATE_STORE)
@@ -71,16 +78,12 @@ def start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
             spark.conf.set(STATE_STORE, before)
 
 
-def _write(rows: DataFrame, batch_id: int, config: BookConfig) -> None:
-    rows.persist()
-    try:
-        if config.output is not None:
-            write_batch(rows, config.output, batch_id)
-        if config.book_topic is not None:
-            keyed = rows.select(F.col("symbol").cast("binary").alias("key"), event_json(BOOK).alias("value"))
-            write_topic(keyed, config, config.book_topic)
-    finally:
-        rows.unpersist()
+def write(rows: DataFrame, batch_id: int, config: BookConfig) -> None:
+    if config.output is not None:
+        write_batch(rows, config.output, batch_id)
+    if config.book_topic is not None:
+        keyed = rows.select(F.col("symbol").cast("binary").alias("key"), event_json(BOOK).alias("value"))
+        write_topic(keyed, config, config.book_topic)
 
 
 def book_rows(source: DataFrame) -> DataFrame:

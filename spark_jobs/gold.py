@@ -135,25 +135,33 @@ def _checked(bars: DataFrame) -> DataFrame:
 
 def write(spark: SparkSession, config: GoldConfig, metrics: QueryMetrics, bars: DataFrame, batch_id: int) -> None:
     with late_trades(spark, config, metrics, batch_id) as late:
-        if config.output:
-            dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
-            write_batch(dated.repartition("width", "date"), config.output, batch_id, "width", "date")
-        if config.late_output:
-            write_batch(late, config.late_output, batch_id)
-        if config.output_topic:
-            write_topic(on_topic(bars), config, config.output_topic)
+        write_outputs(config, bars, late, batch_id)
+
+
+def write_outputs(config: GoldConfig, bars: DataFrame, late: DataFrame, batch_id: int) -> None:
+    if config.output:
+        dated = bars.withColumn("date", F.to_date(F.timestamp_millis("start_ms")))
+        write_batch(dated.repartition("width", "date"), config.output, batch_id, "width", "date")
+    if config.late_output:
+        write_batch(late, config.late_output, batch_id)
+    if config.output_topic:
+        write_topic(on_topic(bars), config, config.output_topic)
 
 
 @contextmanager
 def late_trades(spark: SparkSession, config: BarsConfig, metrics: QueryMetrics, batch_id: int) -> Iterator[DataFrame]:
-    """Hold the trades that a batch leaves out as late; count them once it is written.
-
-    Raises JobError where a record is no trade of silver.
-    """
+    """Hold the trades that a batch leaves out as late; count them once it is written."""
     this = batch(spark, config.checkpoint, batch_id)
     trades = parse_trades(read_batch(spark, config, this), SILVER_TRADE, config.max_ahead)
-    late = F.col("time_ms") <= this.late_watermark_ms
-    with kept(trades.where(F.col("reason").isNotNull() | late).select("reason", *LATE_COLUMNS)) as odd:
+    with left_out(trades, F.col("time_ms") <= this.late_watermark_ms) as late:
+        yield late
+        metrics.late.labels(metrics.job).inc(late.count())
+
+
+@contextmanager
+def left_out(trades: DataFrame, is_late: Column) -> Iterator[DataFrame]:
+    """Hold the late ones of parsed trades. Raises JobError where a record is no trade of silver."""
+    with kept(trades.where(F.col("reason").isNotNull() | is_late).select("reason", *LATE_COLUMNS)) as odd:
         bad = odd.where("reason IS NOT NULL").first()
         if bad is not None:
             raise JobError(
@@ -161,7 +169,6 @@ def late_trades(spark: SparkSession, config: BarsConfig, metrics: QueryMetrics, 
                 f"{SILVER_TRADE.version} ({bad['reason']}): the bars are made from what the silver job writes"
             )
         yield odd.select(LATE_COLUMNS)
-        metrics.late.labels(metrics.job).inc(odd.count())
 
 
 def on_topic(bars: DataFrame) -> DataFrame:

@@ -20,7 +20,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.admin import Admin, Offsets, open_admin
+from spark_jobs.admin import Offsets, create_missing_topics, open_admin
 from spark_jobs.config import SparkConfig
 from spark_jobs.errors import JobError
 from spark_jobs.session import spark_session
@@ -65,8 +65,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> int:
     targets = {fact["topic"]: config.target.format(topic=fact["topic"]) for fact in facts}
     if len(set(targets.values())) < len(targets):
         raise JobError(f"target {config.target}: {len(targets)} topics would be mixed, name them by {{topic}}")
-    with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
-        held = {fact["topic"]: _prepare(admin, targets[fact["topic"]], fact, config) for fact in facts}
+    held = {fact["topic"]: _prepare(spark, targets[fact["topic"]], fact, config) for fact in facts}
     log.info("replay: %d records to %s", sum(fact["records"] for fact in facts), ", ".join(targets.values()))
     skip = {(topic, partition): count for topic in held for (_, partition), count in held[topic].items()}
     return _Writer(config, targets, skip).write(in_order(records).toLocalIterator(prefetchPartitions=True))
@@ -112,20 +111,17 @@ def _facts() -> list[Any]:
 # -- the target -----------------------------------------------------------------------------------------------------
 
 
-def _prepare(admin: Admin, target: str, fact: dict[str, Any], config: ReplayConfig) -> Offsets:
+def _prepare(spark: SparkSession, target: str, fact: dict[str, Any], config: ReplayConfig) -> Offsets:
     """Create the target or check it; return how many records each of its partitions holds already."""
     partitions = fact["last_partition"] + 1
-    if target not in admin.topic_names():
-        admin.create_topic(target, partitions, CREATED_WITH)
-        return {}
-    counts = admin.partition_counts([target])
+    create_missing_topics(spark, config, [target], partitions, CREATED_WITH)
+    with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
+        counts, settings = admin.partition_counts([target]), admin.topic_config(target)
+        starts, ends = admin.earliest(counts), admin.latest(counts)
     if counts[target] < partitions:
         raise JobError(f"{target} has {counts[target]} partitions, the archived topic has {partitions}")
-    _check_config(target, admin.topic_config(target), fact["first_ms"])
-    starts, ends = admin.earliest(counts), admin.latest(counts)
-    if not any(ends.values()):
-        return ends
-    if not config.resume:
+    _check_config(target, settings, fact["first_ms"])
+    if any(ends.values()) and not config.resume:
         raise JobError(f"{target} holds records: name another target, or set resume: true to go on behind them")
     if any(starts.values()):
         raise JobError(f"{target} begins behind offset 0: what a replay wrote before cannot be counted any more")

@@ -1,0 +1,113 @@
+"""Backfills against the stream that they repeat: row for row with its late trades left out, all trades without."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs import backfill, bronze, feed, gold, oracle
+from spark_jobs.backfill import BackfillConfig
+from spark_jobs.bronze import BronzeConfig
+from spark_jobs.config import JobConfig, duration_ms
+from spark_jobs.errors import JobError
+from spark_jobs.generator import Market
+from spark_jobs.gold import GoldConfig
+from spark_jobs.schemas import BAR, SILVER_TRADE
+from spark_jobs.source import read_topics_once
+from spark_jobs.trades import parse_trades
+from tests.support import market
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
+TOPIC = "backfilled"
+ROUGH = Market(events=450, trades_per_second=40, late=0.05, duplicates=0.03, malformed=0, seed=3)
+WATERMARK = "1 second"
+
+
+def options(bootstrap: str, directory: Path, **more: object) -> dict[str, Any]:
+    common = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2, "topics": [TOPIC], "trigger": "available_now"}
+    return {**common, "checkpoint": str(directory / "checkpoint"), **more}
+
+
+def outputs(directory: Path) -> dict[str, str]:
+    return {"output": str(directory / "bars"), "late_output": str(directory / "late"), "watermark": WATERMARK}
+
+
+@pytest.fixture(scope="module")
+def streamed(server, spark, tmp_path_factory) -> tuple[str, Path]:
+    """A market with late and double trades, the bars of its stream in small batches, and its archive."""
+    directory = tmp_path_factory.mktemp("backfill")
+    feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, trades_topic=TOPIC, market=ROUGH, quiet=True))
+    small = {"max_offsets_per_trigger": 150, "output_topic": None, **outputs(directory / "gold")}
+    gold.run(GoldConfig(**options(server.bootstrap, directory / "gold", **small)))
+    archive = str(directory / "archive")
+    bronze.run(BronzeConfig(**options(server.bootstrap, directory / "bronze", output=archive)))
+    return server.bootstrap, directory
+
+
+def bars(spark, directory: Path) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, spark.read.parquet(str(directory / "bars")).select(BAR.names()).collect()))
+
+
+def late(spark, directory: Path) -> list[tuple[int, int]]:
+    rows = spark.read.parquet(str(directory / "late")).select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+@pytest.mark.parametrize("source", ["topic", "archive"])
+def test_backfill_gives_row_for_row_what_the_stream_gave(spark, streamed, source) -> None:
+    bootstrap, directory = streamed
+    own = directory / f"from-{source}"
+    more: dict[str, Any] = {"stream_checkpoint": str(directory / "gold" / "checkpoint"), **outputs(own)}
+    if source == "archive":
+        more["archive"] = str(directory / "archive")
+    backfill.run(BackfillConfig(**options(bootstrap, own, **more)))
+    assert len(late(spark, own)) > 5
+    assert late(spark, own) == late(spark, directory / "gold")
+    assert bars(spark, own) == bars(spark, directory / "gold")
+
+
+def test_backfill_of_its_own_has_all_trades(spark, streamed) -> None:
+    bootstrap, directory = streamed
+    own = directory / "all"
+    more = {"archive": str(directory / "archive"), "output_topic": "backfilled-bars", **outputs(own)}
+    config = BackfillConfig(**options(bootstrap, own, **more))
+    backfill.run(config)
+    trades = oracle.distinct(market.trades(market.consume(bootstrap, TOPIC)))
+    end_ms = max(trade.time_ms for trade in trades) - duration_ms(WATERMARK)
+    expected = market.by_key(bar for bar in oracle.bars(trades) if bar.end_ms <= end_ms)
+    found = [market.as_bar(dict(zip(BAR.names(), row, strict=True))) for row in bars(spark, own)]
+    assert market.by_key(found) == expected
+    assert market.bars_on_topic(market.consume(bootstrap, "backfilled-bars")) == expected
+
+
+def test_plain_batch_differs_from_the_stream_by_exactly_the_late_trades(spark, streamed) -> None:
+    bootstrap, directory = streamed
+    rows = read_topics_once(spark, JobConfig(bootstrap_servers=bootstrap), [TOPIC])
+    trades = parse_trades(rows, SILVER_TRADE)
+    columns = [*SILVER_TRADE.names(), "partition", "offset"]
+    one_each = trades.dropDuplicates(["symbol", "trade_id"])
+    plain = {row[:3]: row for row in map(tuple, gold.bars_of(one_each).select(BAR.names()).collect())}
+    streamed_bars = {row[:3]: row for row in bars(spark, directory / "gold")}
+    missing = trades.join(spark.read.parquet(str(directory / "gold" / "late")).select(columns), columns)
+    missing_bars = {row[:3]: row for row in map(tuple, gold.bars_of(missing).select(BAR.names()).collect())}
+    differing = {key for key, row in streamed_bars.items() if plain[key] != row}
+    assert differing == missing_bars.keys() & streamed_bars.keys()
+    volume, turnover, count = (BAR.names().index(name) for name in ("volume", "turnover", "trades"))
+    for key in differing:
+        for column in (volume, turnover, count):
+            assert plain[key][column] - streamed_bars[key][column] == missing_bars[key][column]
+    assert len(differing) > 5
+    assert sum((row[volume] for row in missing_bars.values()), Decimal(0)) > 0
+
+
+def test_backfill_refuses_what_would_be_no_backfill(spark, streamed, tmp_path) -> None:
+    bootstrap, directory = streamed
+    with pytest.raises(ValueError, match="a backfill is one batch"):
+        BackfillConfig(**options(bootstrap, tmp_path, max_offsets_per_trigger=5))
+    wrong = {"stream_checkpoint": str(directory / "nothing"), "output": str(tmp_path / "bars")}
+    with pytest.raises(JobError, match="nothing holds no committed batch: is this the checkpoint of gold"):
+        backfill.run(BackfillConfig(**options(bootstrap, tmp_path, **wrong)))
