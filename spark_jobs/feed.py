@@ -50,6 +50,10 @@ class FeedConfig(JobConfig):
     depth_topic: str = Field(default="depth", description="topic of order-book updates")
     partitions: int = Field(default=3, ge=1, description="partitions of a topic that must be created")
     replication_factor: int = Field(default=-1, description="replicas of such a topic; -1: the broker's default")
+    topic_config: dict[str, str] = Field(
+        default={"retention.ms": "-1"},
+        description="settings of such a topic; by default its records stay: retention would delete old recordings",
+    )
     state: Path | None = Field(default=None, description="file that says how far the feed came; none: start anew")
     quiet: bool = Field(default=False, description="no progress lines")
 
@@ -147,7 +151,7 @@ class Feed:
         has_both = config.source == "dump" or (config.source == "generate" and config.market.depth_per_trade > 0)
         kinds = ["trade", "depth"] if has_both else [first.kind]
         self.topics = list(dict.fromkeys(config.topic(kind) for kind in kinds))
-        create_topics(self._client(), self.topics, config.partitions, config.replication_factor)
+        create_topics(self._client(), self.topics, config.partitions, config.replication_factor, config.topic_config)
 
     def _resume(self) -> dict[int, tuple[str, int, int]]:
         """Read the state file and the records behind it; return {event number: (topic, partition, offset)} of those."""

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 def fill(bootstrap: str, topic: str, count: int, partitions: int = 2) -> None:
     """Put `count` records on a new topic: record n in partition n % partitions, at 1,000,000 + 1000 n ms."""
-    create_topic(bootstrap, topic, partitions)
+    create_topic(bootstrap, topic, partitions, retention_ms="-1")  # else the broker deletes what is so old
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "zstd"})
     for n in range(count):
         where = {"partition": n % partitions, "timestamp": 1_000_000 + 1000 * n}

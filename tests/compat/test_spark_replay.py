@@ -23,7 +23,7 @@ START_MS = 1_570_752_000_000
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
     """Records of two partitions whose timestamps are not in order; keys, values and headers may be null or empty."""
-    create_topic(bootstrap, topic, 2)
+    create_topic(bootstrap, topic, 2, retention_ms="-1")
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for n in range(count):
         key = (None, b"", b"k%d" % n)[n % 3]
@@ -84,7 +84,7 @@ def test_replay_goes_by_the_time_at_which_records_were_on_the_topic(spark) -> No
 
 def test_replay_refuses_a_target_that_would_not_keep_the_records(spark, archived, bootstrap, topic) -> None:
     create_topic(bootstrap, f"{topic}-1", 1)
-    create_topic(bootstrap, f"{topic}-2", 2)
+    create_topic(bootstrap, f"{topic}-2", 2, retention_ms="604800000")
     create_topic(bootstrap, f"{topic}-3", 2, message_timestamp_type="LogAppendTime", retention_ms="-1")
     for number, reason in (
         (1, "1 partitions, the archived topic has 2"),

@@ -67,7 +67,7 @@ def archived(spark, config: dict[str, Any]) -> list[tuple[int, int, int]]:
 
 def test_retention_that_overtakes_a_backfill_fails_or_is_passed_over_as_told(spark, config, bootstrap, topic) -> None:
     """DeleteRecords stands for retention: offsets 100 to 149 go before they are read."""
-    create_topic(bootstrap, topic, 1)
+    create_topic(bootstrap, topic, 1, retention_ms="-1")
     produce(bootstrap, topic, range(100))
     run_bronze(config)
     produce(bootstrap, topic, range(100, 200))
@@ -86,7 +86,7 @@ def test_retention_that_overtakes_a_backfill_fails_or_is_passed_over_as_told(spa
 
 
 def test_topic_deleted_and_made_anew_is_an_error_that_says_so(spark, config, bootstrap, topic) -> None:
-    create_topic(bootstrap, topic, 1)
+    create_topic(bootstrap, topic, 1, retention_ms="-1")
     produce(bootstrap, topic, range(100))
     run_bronze(config)
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -105,7 +105,7 @@ def create_anew(bootstrap: str, topic: str) -> None:
     until = time.monotonic() + 30
     while True:
         try:
-            create_topic(bootstrap, topic, 1)
+            create_topic(bootstrap, topic, 1, retention_ms="-1")
             return
         except JobError:
             assert time.monotonic() < until
@@ -113,7 +113,7 @@ def create_anew(bootstrap: str, topic: str) -> None:
 
 
 def test_partitions_added_under_a_stream_are_read_from_their_beginning(spark, config, bootstrap, topic) -> None:
-    create_topic(bootstrap, topic, 1)
+    create_topic(bootstrap, topic, 1, retention_ms="-1")
     produce(bootstrap, topic, range(50))
     live = BronzeConfig(**{**config, "trigger": "0 seconds"})
     query = bronze.archive_writer(spark, live).start()
@@ -138,7 +138,7 @@ def test_partitions_added_under_a_stream_are_read_from_their_beginning(spark, co
 
 
 def test_audit_finds_what_is_missing_repeated_changed_and_strange(spark, config, bootstrap, topic) -> None:
-    create_topic(bootstrap, topic, 2)
+    create_topic(bootstrap, topic, 2, retention_ms="-1")
     for partition in range(2):
         produce(bootstrap, topic, range(50), partition)
     run_bronze(config)
@@ -169,7 +169,7 @@ def test_compacted_and_transactional_topics_of_apache_kafka_are_archived_as_it_s
         archive.extractall(tmp_path, filter="data")
     with gzip.open(GOLDEN / "kafka_data_dir_expected.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "value" in row]
-    with Kafkapy(tmp_path / "data", {"log.cleaner.enable": "false"}) as broker:
+    with Kafkapy(tmp_path / "data", {"log.cleaner.enable": "false", "log.retention.ms": "-1"}) as broker:
         for isolation in ("read_committed", "read_uncommitted"):
             own = {name: f"{config[name]}-{isolation}" for name in ("checkpoint", "output")}
             here = {**config, **own, "bootstrap_servers": broker.bootstrap, "isolation_level": isolation}
