@@ -71,6 +71,7 @@ class LeaderBatch:
         "payload",
         "rules",
         "target",
+        "time_flag",
         "view",
     )
 
@@ -79,9 +80,8 @@ class LeaderBatch:
         rules: ValidationRules,
         view: memoryview,
         header: BatchHeader,
-        *,
-        is_on_loop: bool = False,
-        pause: Callable[[], None] | None = None,
+        is_on_loop: bool,
+        pause: Callable[[], None] | None,
     ) -> None:
         self.rules = rules
         self.header = header
@@ -93,6 +93,7 @@ class LeaderBatch:
         self.target = NONE if is_kept else rules.target_codec(self.codec)
         self.is_append_time_claimed = header.attributes & LOG_APPEND_TIME_FLAG != 0
         """By a producer, which may not: all records then have the header's max timestamp, whatever they say."""
+        self.time_flag = LOG_APPEND_TIME_FLAG if rules.timestamp_type == LOG_APPEND_TIME else 0
         self.payload: Payload = b""
 
     def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
@@ -259,7 +260,7 @@ class LeaderBatch:
         batch = self._with_header(
             base_offset,
             leader_epoch,
-            self.header.attributes & TRANSACTIONAL_FLAG | self._time_flag | self.target,
+            self.header.attributes & TRANSACTIONAL_FLAG | self.time_flag | self.target,
             base_timestamp,
             max_timestamp,
             compress(self.target, payload, self.rules.compression_level),
@@ -294,17 +295,13 @@ class LeaderBatch:
             self.target == ZSTD and level is not None and level > LIGHT_ZSTD_LEVEL
         )
 
-    @property
-    def _time_flag(self) -> int:
-        return LOG_APPEND_TIME_FLAG if self.rules.timestamp_type == LOG_APPEND_TIME else 0
-
     def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
         header = self.header
         view[:8] = base_offset.to_bytes(8, "big")
         view[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
-        if header.attributes & LOG_APPEND_TIME_FLAG != self._time_flag or max_timestamp != header.max_timestamp:
-            view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self._time_flag).to_bytes(2, "big")
+        if header.attributes & LOG_APPEND_TIME_FLAG != self.time_flag or max_timestamp != header.max_timestamp:
+            view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self.time_flag).to_bytes(2, "big")
             view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)
             view[17:21] = crc32c(view[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
         return view

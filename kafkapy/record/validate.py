@@ -74,7 +74,7 @@ def validate_and_assign(
         if is_on_loop and (header.size_bytes > LIGHT_BYTES or header.record_count > LIGHT_RECORDS):
             raise TooHeavyError
         _check_envelope(view, header, rules)
-        one = LeaderBatch(rules, view, header, is_on_loop=is_on_loop, pause=pause)
+        one = LeaderBatch(rules, view, header, is_on_loop, pause)
         batch, span = one.run(size_bytes, next_offset, leader_epoch, now_ms)
         data.append(batch)
         spans.append(span)

@@ -66,12 +66,14 @@ def _walk_fast(data: Payload, record_count: int, pause: Callable[[], None] | Non
     odd ones are negative.
     """
     one_byte, first_of_two, second_of_two = _ONE_BYTE, _FIRST_OF_TWO, _SECOND_OF_TWO
-    position = null_keys = index_of_max = first_index = pause_at = 0
+    position = null_keys = index_of_max = first_index = 0
+    pause_at = 0 if pause is not None else record_count
     last_raw = max_raw = min_raw = -1
     shape_tries = 2 if record_count >= _LEAST_RUN else 0
     while first_index < record_count:
-        if pause is not None and first_index >= pause_at:
+        if first_index >= pause_at:
             pause_at += _PAUSE_AFTER
+            assert pause is not None, "without one, pause_at is out of reach"
             pause()
         if shape_tries:
             in_this_round = min(record_count - first_index, _MOST_IN_RUN if first_index else 64)
