@@ -38,11 +38,19 @@ def due_segments(
     start offset.
     """
     deletable = _below_high_watermark(segments, high_watermark)
-    due = DueSegments(_count_below_start(segments, deletable, log_start_offset), "log start offset breach")
+    due = DueSegments(
+        _count_below_start(segments, deletable, log_start_offset), f"log start offset {log_start_offset} breach"
+    )
     if not config.is_deleted_by_retention:
         return due
-    by_size = DueSegments(_count_over_size(segments, deletable, config.retention_bytes), "log retention size breach")
-    by_age = DueSegments(_count_too_old(segments, deletable, config.retention_ms, now_ms), "log retention time breach")
+    by_size = DueSegments(
+        _count_over_size(segments, deletable, config.retention_bytes),
+        f"log retention size {config.retention_bytes} breach",
+    )
+    by_age = DueSegments(
+        _count_too_old(segments, deletable, config.retention_ms, now_ms),
+        f"log retention time {config.retention_ms}ms breach",
+    )
     return max(due, by_size, by_age, key=lambda candidate: candidate.segment_count)
 
 
