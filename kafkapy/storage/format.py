@@ -145,10 +145,10 @@ def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clo
 
     Raises FormatError, OSError.
     """
-    found = [read_meta_properties(disk, path) for path in directories_of(config)]
+    found = [_identity_unless_failed(disk, path, config) for path in directories_of(config)]
     if None not in found:
         return
-    cluster_id = next((each.cluster_id for each in found if each is not None), None)
+    cluster_id = next((each.cluster_id for each in found if isinstance(each, MetaProperties)), None)
     request = FormatRequest(
         config=config,
         cluster_id=cluster_id or uuid_to_string(random.uuid()),
@@ -156,6 +156,19 @@ def format_embedded(config: BrokerConfig, disk: Disk, random: Random, clock: Clo
         ignore_formatted=True,
     )
     format_directories(request, disk, random, clock, say=lambda line: None)
+
+
+def _identity_unless_failed(disk: Disk, path: str, config: BrokerConfig) -> MetaProperties | Exception | None:
+    """Return what a directory says of itself; an error where it cannot: the start then goes on without it.
+
+    Of the metadata directory errors are raised, because nothing goes on without that one.
+    """
+    try:
+        return read_meta_properties(disk, path)
+    except (CheckpointError, OSError) as error:
+        if path == config.metadata_log_dir:
+            raise
+        return error
 
 
 def has_static_voters(disk: Disk, metadata_log_dir: str) -> bool:

@@ -206,3 +206,32 @@ def test_the_directories_are_apache_kafkas(several: Server, paths: list[Path], t
         assert len(consume(apache.bootstrap, "handed-over", 30)) == 30
     several.start()
     assert len(consume(several.bootstrap, "handed-over", 30)) == 30
+
+
+def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
+    several: Server, admin: AdminClient, paths: list[Path], topic: str, java_tool: Callable[..., str]
+) -> None:
+    create(admin, topic, 3)
+    wait_for(lambda: sum((path / f"{topic}-{n}").is_dir() for path in paths for n in range(3)) == 3)
+    places = {partition: place_of(paths, topic, partition) for partition in range(3)}
+    failing = next(path for path in places.values() if path != paths[0])
+    time.sleep(1)  # until the controller knows where they lie
+    several.stop()
+    identity = (failing / "meta.properties").read_bytes()
+    (failing / "meta.properties").write_bytes(b"version=nonsense")
+    several.start()
+    output = java_tool("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", several.bootstrap, "--describe")
+    told = json.loads(output.splitlines()[-1])["brokers"][0]["logDirs"]
+    errors = {each["logDir"]: each["error"] for each in told}
+    assert errors.pop(str(failing)).endswith("KafkaStorageException")
+    assert set(errors.values()) == {None}
+    assert leaders(several, topic) == {number: -1 if path == failing else 1 for number, path in places.items()}
+    several.stop()
+    (failing / "meta.properties").write_bytes(identity)
+    several.start()
+    wait_for(lambda: set(leaders(several, topic).values()) == {1})
+
+
+def leaders(server: Server, topic: str) -> dict[int, int]:
+    described = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=10).topics[topic]
+    return {number: partition.leader for number, partition in described.partitions.items()}

@@ -172,6 +172,30 @@ async def test_without_any_directory_left_the_node_ends(machine: Machine) -> Non
     assert isinstance(await machine.server.failed, StorageError)
 
 
+@on_machine
+async def test_a_failed_directory_leaves_its_partitions_without_leader_until_the_restart(machine: Machine) -> None:
+    client = machine.connect()
+    topics = [await client.create_topic(f"t{number}") for number in range(6)]
+    await asyncio.sleep(1)  # the controller knows where they lie
+    failing = next(topic for topic in topics if is_in(machine, topic, SECOND_DIR))
+    await client.produce(failing, b"v")
+    machine.disk.fail("write", errno.EIO, path=f"{SECOND_DIR}/{failing.name}-0")
+    await client.produce(failing, b"v")
+    await asyncio.sleep(0.1)
+    assert await leaders(client) == {topic.name: -1 if is_in(machine, topic, SECOND_DIR) else 1 for topic in topics}
+    machine.disk.heal()
+    await machine.stop()
+    await machine.boot()
+    client = machine.connect()
+    assert await leaders(client) == {topic.name: 1 for topic in topics}
+    assert (await client.produce(failing, b"v")).base_offset >= 1
+
+
+async def leaders(client: KafkaClient) -> dict[str, int]:
+    response = await client.call(MetadataRequest(topics=None), 12)
+    return {topic.name: topic.partitions[0].leader_id for topic in response.topics}
+
+
 def is_in(machine: Machine, topic: Topic, directory: str) -> bool:
     return machine.disk.exists(f"{directory}/{topic.name}-0")
 

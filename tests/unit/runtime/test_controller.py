@@ -63,7 +63,8 @@ class Node:
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
             endpoints={"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)},
-            directories=[directory_id(1)],
+            directories=[directory_id(1), directory_id(2)],
+            on_fatal=self.failures.append,
         )
 
     async def started(self) -> BrokerLifecycle:
@@ -410,6 +411,35 @@ def test_broker_of_another_cluster_is_told_so() -> None:
             await lifecycle.register()
 
         assert refusal.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    on_node(scenario)
+
+
+def test_a_failed_directory_is_reported_at_once() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+
+        lifecycle.directory_failed(directory_id(1))
+        await asyncio.sleep(0.05)
+
+        assert node.controller.image.cluster.brokers[1].directories == (directory_id(2),)
+        await asyncio.sleep(40)
+        assert node.failures == []
+
+    on_node(scenario)
+
+
+def test_a_broker_that_cannot_report_a_failed_directory_has_to_stop() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        node.quorum.lose()
+
+        lifecycle.directory_failed(directory_id(1))
+        await asyncio.sleep(29)
+        assert node.failures == []
+        await asyncio.sleep(2)
+
+        assert "couldn't communicate offline log dir" in str(node.failures.pop())
 
     on_node(scenario)
 
