@@ -84,7 +84,7 @@ class ThreeNodes(Server):
         for node in self.nodes:
             node.prepare()
 
-    def start(self, timeout_s: float = 60) -> Self:
+    def start(self, timeout_s: float = 180) -> Self:
         """Start all; each waits for the others to elect a controller."""
         try:
             for node in self.nodes:

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby
@@ -41,6 +42,7 @@ ROUNDS, SCALE = 5, 1.0
 QUICK_ROUNDS, QUICK_SCALE, QUICK_MINUTES = 2, 0.1, 9
 """No load begins after so many minutes: where the machine is slow, or busy with others, the last ones are left out."""
 
+FAILED = "failed"
 FIGURES_BEGIN, FIGURES_END = "<!-- figures -->", "<!-- end of figures -->"
 
 
@@ -60,39 +62,48 @@ def chosen(only: str | None, is_quick: bool) -> list[Workload]:
 
 
 def run_all(workloads: list[Workload], rounds: int, scale: float, minutes: float | None = None) -> Results:
-    """Run loads one after the other; those that would begin after so many minutes are left out, and say so."""
+    """Run loads one after the other. One that fails, or would begin after so many minutes, is left out and says so."""
     results: Results = {}
     until = time.monotonic() + minutes * 60 if minutes is not None else None
     by_servers = sorted(workloads, key=lambda workload: SERVERS.index(workload.servers))
     for servers, group in groupby(by_servers, key=lambda workload: workload.servers):
         with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory, ExitStack() as running:
             pair = new_pair(servers, Path(directory))
-            why_not = _start(pair, running)
+            why_not = "" if _is_over(until) else _start(pair, running)
             for workload in group:
                 print(f"{workload.name}", flush=True)
-                reason = why_not or workload.missing(pair[0])
-                if reason is not None:
-                    reason = f"not yet: {reason}"
-                elif until is not None and time.monotonic() > until:
-                    reason = f"not run: {minutes:g} minutes were over"
-                if reason is not None:
-                    print(f"  {reason}", flush=True)
-                    results[workload.name] = {"family": workload.family, "left_out": reason}
-                    continue
-                results[workload.name] = {"family": workload.family, **run_workload(workload, pair, rounds, scale)}
+                result = {"left_out": "the minutes were over"} if _is_over(until) else None
+                result = result or run_or_say_why(workload, pair, rounds, scale, why_not)
+                if "left_out" in result:
+                    print(f"  {result['left_out']}", flush=True)
+                results[workload.name] = {"family": workload.family, **result}
     return results
 
 
-def _start(pair: list[Server], running: ExitStack) -> str | None:
-    """Start both; return why kafkapy does not, where this configuration is not served yet."""
-    try:
-        for server in pair:
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() > until
+
+
+def _start(pair: list[Server], running: ExitStack) -> str:
+    """Start both; return why one does not ("not yet" of kafkapy, which may not serve this yet), "" where both do."""
+    for server in pair:
+        try:
             running.enter_context(server)
-    except RuntimeError as error:
-        if server is not pair[0]:
-            raise
-        return str(error).strip().splitlines()[-1]
-    return None
+        except RuntimeError as error:
+            why = str(error).strip().splitlines()[-1]
+            return f"not yet: {why}" if server is pair[0] else f"{FAILED}: {why}"
+    return ""
+
+
+def run_or_say_why(workload: Workload, pair: list[Server], rounds: int, scale: float, why_not: str) -> dict[str, Any]:
+    if why_not:
+        return {"left_out": why_not}
+    try:
+        lacking = workload.missing(pair[0])
+        return {"left_out": f"not yet: {lacking}"} if lacking else run_workload(workload, pair, rounds, scale)
+    except Exception as error:
+        traceback.print_exc()
+        return {"left_out": f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]}
 
 
 def run_workload(workload: Workload, pair: list[Server], rounds: int, scale: float) -> dict[str, Any]:
@@ -169,7 +180,7 @@ def main() -> int:
     console.print(report.table(results))
     console.print(report.goals_table(results))
     print(f"{machine['minutes']} minutes; written to {DIRECTORY}/results.md, .json and .html")
-    return 0
+    return int(any(reason.startswith(FAILED) for reason in report.left_out(results).values()))
 
 
 def write(results: Results, machine: dict[str, Any], *, is_part: bool) -> None:

@@ -1,12 +1,15 @@
 """The benchmark's report: which way a ratio goes, what is held against which goal, what is not run yet."""
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks.chart import html, svg
 from benchmarks.report import held_against_goals, markdown, rows
-from benchmarks.run import WORKLOADS, chosen
+from benchmarks.run import WORKLOADS, chosen, run_or_say_why
+from benchmarks.servers import Server
+from benchmarks.workload import Workload
 
 ABOUT = {
     "processor": "a processor",
@@ -60,3 +63,12 @@ def test_loads_are_chosen_by_family_or_part_of_the_name():
 
 def test_no_two_loads_share_a_name():
     assert len({load.name for load in WORKLOADS}) == len(WORKLOADS)
+
+
+def test_a_load_that_fails_costs_no_other_its_result():
+    def fail(server: Server, topic: str, scale: float) -> dict[str, float]:
+        raise AssertionError(f"nothing came of {topic}")
+
+    pair = [Server("kafkapy", Path("nowhere")), Server("Apache Kafka", Path("nowhere"))]
+    result = run_or_say_why(Workload("a load", fail), pair, 1, 1.0, "")
+    assert result == {"left_out": "failed: AssertionError nothing came of a-load-0"}
