@@ -55,8 +55,10 @@ class ClassicGroups:
         self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._is_loaded = False
-        self._conversions: dict[str, bool] = {}
-        """While the log is loaded: KIP-848 groups that were removed, and whether a classic group's record followed."""
+        self._removals: dict[str, int] = {}
+        """While the log is loaded: by KIP-848 group that was removed, the offset of the record that did."""
+        self._converted: set[str] = set()
+        """While the log is loaded: groups whose latest record is the one that made them of a KIP-848 group."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -152,18 +154,19 @@ class ClassicGroups:
         self._is_loaded = True
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
-                group.on_loaded(now_ms, is_converted=self._conversions.get(group.group_id, False))
-        self._conversions.clear()
+                group.on_loaded(now_ms, is_converted=group.group_id in self._converted)
+        self._removals.clear()
+        self._converted.clear()
 
-    def note_removal(self, group_id: str) -> None:
-        """A KIP-848 group was removed; the next record may make it a classic one (downgrade.py)."""
+    def note_removal(self, group_id: str, record_offset: int) -> None:
+        """A KIP-848 group was removed; where it became a classic one, the next record of the log is that one's."""
         if not self._is_loaded:
-            self._conversions[group_id] = False
+            self._removals[group_id] = record_offset
 
-    def replay(self, key: GroupMetadataKey, value: Message | None) -> None:
+    def replay(self, key: GroupMetadataKey, value: Message | None, record_offset: int) -> None:
         """Apply a GroupMetadata record: one that a group here has just decided, or any while the log is loaded."""
         if value is None:
-            self._conversions.pop(key.group, None)
+            self._converted.discard(key.group)
             self._delete(key.group)
             return
         assert isinstance(value, GroupMetadataValue)
@@ -180,8 +183,10 @@ class ClassicGroups:
         group.load_metadata(value)
         if self._is_loaded:
             group.on_loaded(self._now_ms())
-        elif self._conversions.pop(key.group, None) is False:
-            self._conversions[key.group] = True
+        elif self._removals.pop(key.group, None) == record_offset - 1:
+            self._converted.add(key.group)
+        else:
+            self._converted.discard(key.group)
 
     def _delete(self, group_id: str) -> None:
         group = self._groups.get(group_id)

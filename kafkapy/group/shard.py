@@ -168,11 +168,11 @@ class GroupShard:
             assert value is None or type(value) is OffsetCommitValue
             self._replay_offset(key, value, record_offset, producer_id)
         elif type(key) is GroupMetadataKey:
-            self.classic.replay(key, value)
+            self.classic.replay(key, value, record_offset)
         elif is_consumer_group_record(key):
             self.consumer.replay(key, value)
             if value is None and type(key) is ConsumerGroupMetadataKey:
-                self.classic.note_removal(key.group_id)
+                self.classic.note_removal(key.group_id, record_offset)
         elif type(key) is LegacyOffsetCommitKey:
             current_key, current_value = _modernized(key, value)
             self._replay_offset(current_key, current_value, record_offset, producer_id)

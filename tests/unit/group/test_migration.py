@@ -530,6 +530,7 @@ def test_empty_groups_change_their_kind_and_tell_the_log() -> None:
     consumer.leave()
     (classic_id,) = classic_group(world, (0, 1, 2, 3))
     assert [type(group) for group in reloaded_groups(world)] == [ClassicGroup]
+    assert world.group.state is ClassicState.STABLE
 
     world.leave((classic_id, None))
     consumer.join()
