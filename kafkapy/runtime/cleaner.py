@@ -67,6 +67,7 @@ class LogCleaner:
         if not self._settings().log_cleaner_enable:
             return
         self._log_manager.checkpoints.read_cleaner_offsets()
+        self.manager.looked_at_ms = self._clock.wall_ms()
         logger.info("Starting the log cleaner")
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -116,6 +117,7 @@ class LogCleaner:
         return True
 
     async def _choose(self) -> "tuple[Log, Any] | None":
+        self.manager.looked_at_ms = self._clock.wall_ms()
         assessed = []
         for count, log in enumerate(self.manager.compacted_logs(), 1):
             now_ms = self._clock.wall_ms()

@@ -84,6 +84,14 @@ class CleanerManager:
         self.passes_done = 0
         self.max_dirty_ratio = 0.0
         """Of the dirtiest log when one was last looked for."""
+        self.max_overdue_ms = 0
+        """Of the log that was due for longest then, by max.compaction.lag.ms."""
+        self.looked_at_ms = 0
+        """When one was last looked for."""
+
+    @property
+    def logs_set_aside(self) -> list[Log]:
+        return [log for each, (log, _) in self._set_aside.items() if self._log_manager.logs.get(each) is log]
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
@@ -127,6 +135,7 @@ class CleanerManager:
     def choose(self, assessed: Sequence[tuple[Log, LogToClean]]) -> tuple[Log, LogToClean] | None:
         """Return the dirtiest of the logs that are dirty enough."""
         self.max_dirty_ratio = max((to_clean.dirty_ratio for _, to_clean in assessed), default=0.0)
+        self.max_overdue_ms = max((to_clean.overdue_ms for _, to_clean in assessed), default=0)
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
         return max(due, key=lambda each: each[1].dirty_ratio, default=None)
 

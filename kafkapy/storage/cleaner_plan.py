@@ -44,15 +44,19 @@ class LogState(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """What a pass over a log would do. Sizes in bytes; is_overdue: max.compaction.lag.ms has passed."""
+    """What a pass over a log would do. Sizes in bytes; overdue_ms: for so long max.compaction.lag.ms has passed."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     dirty_bytes: int
-    is_overdue: bool
+    overdue_ms: int
     is_reset: bool
     """Whether clean_to could not be right: the log was truncated, or begins behind it."""
+
+    @property
+    def is_overdue(self) -> bool:
+        return self.overdue_ms > 0
 
     @property
     def dirty_ratio(self) -> float:
@@ -90,7 +94,7 @@ def log_to_clean(log: LogState, now_ms: int) -> LogToClean:
         end_offset,
         sum(segment.size_bytes for segment in log.segments if segment.base_offset < first_dirty),
         sum(segment.size_bytes for segment in log.segments if from_offset <= segment.base_offset < end_offset),
-        _is_overdue(dirty, log.config, now_ms),
+        _overdue_ms(dirty, log.config, now_ms),
         log.clean_to is not None and log.clean_to != first_dirty,
     )
 
@@ -105,9 +109,10 @@ def _first_uncleanable(log: LogState, dirty: Sequence[SegmentState], now_ms: int
     return min(limits)
 
 
-def _is_overdue(dirty: Sequence[SegmentState], config: LogConfig, now_ms: int) -> bool:
+def _overdue_ms(dirty: Sequence[SegmentState], config: LogConfig, now_ms: int) -> int:
     first_timestamps = [segment.first_timestamp_ms for segment in dirty if segment.first_timestamp_ms > 0]
-    return bool(first_timestamps) and min(first_timestamps) < now_ms - max(config.max_compaction_lag_ms, 0)
+    due_ms = now_ms - max(config.max_compaction_lag_ms, 0)
+    return max(due_ms - min(first_timestamps), 0) if first_timestamps else 0
 
 
 def _floor(segments: Sequence[SegmentState], offset: int) -> SegmentState | None:

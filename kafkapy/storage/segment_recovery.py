@@ -91,11 +91,11 @@ class SegmentRecovery:
 
     def _read_all(self) -> None:
         """Read batches to the end, or to the first that does not hold."""
-        file, size = self._segment.log.file, self._segment.size
+        log, size = self._segment.log, self._segment.size
         length = CHUNK_BYTES
         while self._valid_bytes < size:
             start = self._valid_bytes
-            chunk = file.pread(min(length, size - start), start)
+            chunk = log.file.pread(min(length, size - start), start)  # opened anew where an index took its place
             if not self._take_plain(chunk):
                 return
             if self._valid_bytes == start:

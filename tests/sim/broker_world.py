@@ -32,6 +32,7 @@ from kafkapy.storage.format import format_embedded
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
+from tests.sim.helper import SimHelper
 from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import START_WALL_MS, SimClock, SimLoop
 from tests.sim.network import LinkRules, SimClient, SimListener, SimNetwork
@@ -71,6 +72,8 @@ class Machine:
         overrides = {key.replace("_", "."): value for key, value in properties.items()}
         self.config, _ = load(embedded_properties(log_dirs, ADDRESS[1], overrides))
         self.io_pool: SimIoPool
+        self.helper: SimHelper | None = None
+        """The cleaner's, once it has something to clean."""
         self.server: BrokerServer
         self.is_running = False
 
@@ -88,6 +91,7 @@ class Machine:
             random=self.random,
             new_io_pool=self._new_io_pool,
             listen=self._listen,
+            new_helper=self._new_helper,
         )
         await self.server.start()
         self.is_running = True
@@ -114,6 +118,11 @@ class Machine:
         assert loop is self.loop
         self.io_pool = SimIoPool(self.loop, worker_count=worker_count)
         return self.io_pool
+
+    def _new_helper(self, loop: asyncio.AbstractEventLoop) -> SimHelper:
+        assert loop is self.loop
+        self.helper = SimHelper(self.loop, self.disk)
+        return self.helper
 
     def _listen(self, loop: asyncio.AbstractEventLoop, host: str, port: int, **_options: int) -> SimListener:
         return self.network.listen(host, port)
@@ -171,9 +180,9 @@ class KafkaClient:
         (result,) = (await self.call(request, DELETE_TOPICS_VERSION)).responses
         assert result.error_code == 0, result
 
-    def batch(self, values: Iterable[bytes], **fields: Any) -> bytes:
+    def batch(self, values: Iterable[bytes], *, key: bytes | None = None, **fields: Any) -> bytes:
         now_ms = self._machine.clock.wall_ms()
-        return build_batch([(now_ms, None, value, ()) for value in values], **fields)
+        return build_batch([(now_ms, key, value, ()) for value in values], **fields)
 
     async def produce(self, topic: Topic, *values: bytes, acks: int = -1, partition: int = 0, **fields: Any) -> Any:
         """Produce a batch and return the partition's answer; with acks=0 send it and return None."""
