@@ -72,7 +72,7 @@ class Link:
         self._is_writing = False  # waits for the channel to become writable
         self.unstarted_bytes = 0
         self._warming: FileRegion | None = None
-        self._warm_until = 0  # of the region at the head: positions below it were warmed
+        self._warm_until = 0  # of the region at the head: positions below it were found warm, or warmed
         self.is_closed = False
         self.is_dirty = False
         self.is_queued = False
@@ -355,9 +355,15 @@ class Link:
         if start == 0:
             self._warm_until = 0
         count = min(region.length - start, SENDFILE_BYTES)
-        if start + count > self._warm_until and not is_warm(region, start, count):
-            self._warm(region, start)
-            return 0, 0
+        asked_from = max(start, self._warm_until)
+        if start + count > asked_from:
+            if is_warm(region, asked_from, start + count - asked_from):
+                self._warm_until = start + count
+            elif asked_from > start:
+                count = asked_from - start
+            else:
+                self._warm(region, start)
+                return 0, 0
         return count, self._channel.send_region(region, start, count)
 
     def _warm(self, region: FileRegion, start: int) -> None:
