@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log import Log
     from kafkapy.storage.log_manager import LogManager
@@ -62,7 +63,9 @@ class LogDirMover:
         settings: "Callable[[], BrokerConfig]",
         clock: "Clock",
         io_pool: "IoPool",
+        flusher: "LogFlusher",
     ) -> None:
+        self._flusher = flusher
         self._replica_manager = replica_manager
         self._log_manager: LogManager = replica_manager.log_manager
         self._assignments = assignments
@@ -215,7 +218,7 @@ class LogDirMover:
                 move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
                 if not await self._catch_up(move):
                     return
-                await self._flush(move.future)
+                await self._flusher.flush(move.future)
                 is_told = True
                 await self._tell(move)
                 is_told = not await self._finish(move)
@@ -257,14 +260,6 @@ class LogDirMover:
         logger.warning("The move of %s waits: %s", move.partition.topic_partition, error.message)
         await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
-    async def _flush(self, log: "Log") -> None:
-        """Make a log durable up to its end."""
-        flush = log.prepare_flush()
-        try:
-            await run_in_pool(self._io_pool, flush.run)
-        finally:
-            log.complete_flush(flush, self._clock.wall_ms())
-
     async def _tell(self, move: LogMove) -> None:
         """Have the controller take note of the new directory; returns once it has."""
         target_id = move.target_id
@@ -302,7 +297,7 @@ class LogDirMover:
                     raise
                 await self._back_off(move, error)
                 continue
-            await self._flush(move.future)
+            await self._flusher.flush(move.future)
         return False
 
     async def _write_checkpoints(self) -> None:

@@ -138,8 +138,8 @@ class BrokerServer:
         self._replica_manager.shutdown()
         await self._reactor.shut_down(GRACE_MS)
         await self._producer_ids.close()
-        await self._flusher.close()
         await self._mover.stop()
+        await self._flusher.close()
         await self._maintenance.stop()
         await self._cleaner.stop()
         self._expirer.stop()
@@ -431,6 +431,7 @@ class BrokerServer:
             settings=lambda: self._dynamic_config.current,
             clock=self._clock,
             io_pool=self._io_pool,
+            flusher=self._flusher,
         )
 
     def _new_cleaner(self) -> LogCleaner:

@@ -20,9 +20,10 @@ class CheckpointWrite(NamedTuple):
     directory: LogDirectory
     name: str
     offsets: Mapping[TopicPartition, int]
+    sequence: int
 
     def run(self) -> None:
-        self.directory.write_offsets(self.name, self.offsets)
+        self.directory.write_offsets(self.name, self.offsets, sequence=self.sequence)
 
 
 class LogCheckpoints:
@@ -31,6 +32,7 @@ class LogCheckpoints:
     def __init__(self, directories: LogDirectories, all_logs: Callable[[], Iterable[Log]]) -> None:
         self._directories = directories
         self._all_logs = all_logs
+        self._sequence = 0
 
     def recovery_points(self) -> list[CheckpointWrite]:
         """Return the recovery-point-offset-checkpoint of each live directory, to be run in the pool."""
@@ -64,13 +66,14 @@ class LogCheckpoints:
                 raise
 
     def _writes(self, name: str, offset_of: Callable[[Log], int | None]) -> list[CheckpointWrite]:
+        self._sequence += 1
         offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._directories}
         for log in self._all_logs():
             offset = offset_of(log)
             if offset is not None:
                 offsets[log.log_dir.path][log.topic_partition] = offset
         return [
-            CheckpointWrite(directory, name, offsets[directory.path])
+            CheckpointWrite(directory, name, offsets[directory.path], self._sequence)
             for directory in self._directories.live
             if directory.is_loaded
         ]

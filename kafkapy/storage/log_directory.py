@@ -1,6 +1,7 @@
 """One of log.dirs: its lock, its identity (meta.properties), whether the last stop was clean, its checkpoints."""
 
 import logging
+import threading
 from collections.abc import Mapping
 
 from kafkapy.errors import ApiError, StorageError
@@ -26,6 +27,9 @@ class LogDirectory:
         self._disk = disk
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
+        self._sequences: dict[str, int] = {}
+        self._writing = threading.Lock()
+        """Held while a checkpoint is written: workers and the loop must not write one temporary file at once."""
 
     @property
     def directory_id(self) -> Uuid | None:
@@ -95,12 +99,21 @@ class LogDirectory:
             logger.warning("%s; going on without it", error)
             return {}
 
-    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, sequence: int) -> None:
         """Write an offset checkpoint where it changed. Syncs, so fit for a worker.
+
+        sequence: rises with each that was collected. One that comes behind a later one is left out: a recovery point
+        that was lowered since must not rise again.
 
         Raises StorageError; ApiError KAFKA_STORAGE_ERROR where there is no room for it: then the old one stays.
         """
-        data = checkpoint.encode_offsets(offsets)
+        with self._writing:
+            if sequence < self._sequences.get(name, 0):
+                return
+            self._sequences[name] = sequence
+            self._write_offsets(name, checkpoint.encode_offsets(offsets))
+
+    def _write_offsets(self, name: str, data: bytes) -> None:
         if self._written.get(name) == data:
             return
         try:

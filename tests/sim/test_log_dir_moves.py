@@ -282,3 +282,29 @@ async def _moved_in_the_next_life(loop: SimLoop, disk: SimDisk) -> str:
     assert [name for name in names if "/orders-0" in name] == [f"{directory_of(machine, topic)}/orders-0"]
     await machine.stop()
     return found
+
+
+@on_machine()
+async def test_a_stop_in_the_middle_of_a_moves_flush_is_clean(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    for _ in range(10):
+        await client.produce(topic, bytes(100_000))
+    target = other_directory(machine, topic)
+    stalls = {"left": 1}
+
+    def stall(operation: str, path: str) -> None:
+        if operation == "sync" and f"{target}/orders-0." in path and stalls["left"]:
+            stalls["left"] = 0
+            machine.loop.block(3000)
+
+    machine.disk.hook = stall
+    await alter(client, target, "orders", 0)
+    await asyncio.sleep(0.5)
+    assert not stalls["left"]
+    await machine.stop()
+    machine.disk.hook = None
+    assert machine.disk.exists(f"{target}/.kafka_cleanshutdown")
+    await machine.boot()
+    await moved(machine)
+    assert directory_of(machine, topic) == target

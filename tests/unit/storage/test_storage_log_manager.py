@@ -248,6 +248,19 @@ def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
     assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
 
 
+def test_a_recovery_point_that_was_lowered_does_not_rise_again_by_a_write_that_was_late() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    for _ in range(10):
+        append(log, value_bytes=100)
+    log.flush()
+    (late,) = manager.checkpoints.recovery_points()
+    manager.truncate_to({A0: 4})
+    late.run()
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 4\n"
+
+
 def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
     """The recovery point was above a truncation; new segments reach beyond it, unsynced but for their names."""
     disk = SimDisk()
