@@ -41,7 +41,7 @@ def _topic_error(services: Services, access: TopicAccess, topic: str) -> ApiErro
     if not access.allows(topic):
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.message)
     if topic not in services.metadata.image.topics.by_name:
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return None
 
 
