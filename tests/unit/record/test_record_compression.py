@@ -200,3 +200,26 @@ def test_codecs_are_imported_when_first_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] []"
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_streams_of_very_many_parts_are_refused(codec: int) -> None:
+    """A part that makes nothing costs a call all the same."""
+    assert decompress(codec, compress(codec, b"") * 1000 + compress(codec, b"x"), 2, MIB) == b"x"
+    with pytest.raises(CorruptRecordError, match="more than 4096"):
+        decompress(codec, compress(codec, b"") * 5000, 2, MIB)
+
+
+def test_a_zstd_frame_of_very_many_blocks_is_refused() -> None:
+    empty_blocks = bytes(3) * 70_000 + b"\1\0\0"  # raw, of no bytes; the last one says so
+    with pytest.raises(CorruptRecordError, match="more than 65536 blocks"):
+        decompress(ZSTD, b"\x28\xb5\x2f\xfd\0\x58" + empty_blocks, 2, MIB)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_what_is_large_is_inflated_whole(codec: int) -> None:
+    data = b"".join(b"%d," % number for number in range(700_000))
+    assert len(data) > 4 * MIB
+    assert decompress(codec, compress(codec, data), 2, len(data)) == data
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, compress(codec, data), 2, len(data) - 1)

@@ -179,6 +179,29 @@ def test_a_roll_trims_indexes_and_takes_a_snapshot(disk: SimDisk) -> None:
     }
 
 
+def test_a_segment_keeps_to_its_jitter_after_a_start(disk: SimDisk) -> None:
+    """segment.ms less a random part of segment.jitter.ms, drawn again when the log is loaded."""
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=600, segment_index_bytes=4096)
+    drawn: list[int] = []
+
+    def opened(part: int) -> Log:
+        disk.make_directory("/logs")
+        return Log.open(
+            disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, jitter=lambda limit: drawn.append(limit) or part
+        )
+
+    log = opened(part=0)
+    append(log, timestamp_ms=NOW_MS)
+    append(log, timestamp_ms=NOW_MS + 1000)
+    log.close()
+    log = opened(part=599)
+    append(log, timestamp_ms=NOW_MS + 401)
+    assert bases(log) == [0]
+    append(log, timestamp_ms=NOW_MS + 402)
+    assert bases(log) == [0, 3]
+    assert drawn == [600, 600, 600]
+
+
 def test_an_empty_segment_is_not_rolled(disk: SimDisk) -> None:
     log = open_log(disk)
     log.roll(NOW_MS)
