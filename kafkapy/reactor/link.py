@@ -221,8 +221,6 @@ class Link:
                 api_key=_api_key(frame),
             )
             self._processor.suspended.add(suspended)
-            if self.info.is_held:
-                self._hold(suspended)
             suspended.wait_for(awaited)
 
     def _make_room(self) -> bool:
@@ -300,11 +298,15 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def _hold(self, suspended: Suspended) -> None:
-        """Start nothing until the handler is done: what it appends must stand before what comes behind it."""
+    def maybe_hold(self, suspended: Suspended) -> bool:
+        """Start nothing until the handler is done, where it asks for that: what it appends stands before the next."""
+        if not self.info.is_held:
+            return False
         self.info.is_held = False
-        suspended.holds = True
-        self._machine.mute_count += 1
+        if not suspended.holds:
+            suspended.holds = True
+            self._machine.mute_count += 1
+        return True
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

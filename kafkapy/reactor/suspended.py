@@ -20,6 +20,8 @@ class Owner(Protocol):
 
     def fail(self, suspended: "Suspended", error: BaseException) -> None: ...
 
+    def maybe_hold(self, suspended: "Suspended") -> bool: ...
+
 
 class Suspended:
     """One waiting request: its coroutine, its place in the order of answers, its frame's size and api key."""
@@ -47,6 +49,7 @@ class Suspended:
 
     def wait_for(self, awaited: Any) -> None:
         """Continue once what the coroutine yielded is done; other things than futures and None are its mistake."""
+        self._owner.maybe_hold(self)
         if awaited is None:
             self._loop.call_soon(self._step)
         elif getattr(awaited, "_asyncio_future_blocking", None):

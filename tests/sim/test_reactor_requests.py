@@ -301,3 +301,30 @@ def test_no_request_is_lost_or_doubled_on_a_bad_network():
         assert world.reactor.backlog.bytes == 0
 
     run(main, seed=3)
+
+
+def test_a_handler_may_hold_its_connection_until_it_is_done():
+    """Others of the connection start behind it, whenever it asked for that; those of other connections do not care."""
+
+    async def hold(info: ConnectionInfo, request: bytes) -> Writer | None:
+        info.is_held = True
+        await asyncio.sleep(0.1)
+        return answer(request)
+
+    async def late_hold(info: ConnectionInfo, request: bytes) -> Writer | None:
+        await asyncio.sleep(0.1)
+        return await hold(info, request)
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, hold=hold, late_hold=late_hold, wait=wait_handler)
+        client, other = world.connect(), world.connect()
+        for request in (b"wait 50", b"hold a", b"echo b", b"late_hold c", b"hold d", b"echo e"):
+            await client.send_frame(request)
+        await asyncio.sleep(0.09)
+        assert world.started == [b"wait 50", b"hold a"]
+        assert await world.round_trip_ms(other) < 1
+        for expected in (b"wait 50", b"hold a", b"echo b", b"late_hold c", b"hold d", b"echo e"):
+            assert await client.receive_frame() == expected
+        assert await world.round_trip_ms(client) < 1
+
+    run(main)
