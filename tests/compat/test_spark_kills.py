@@ -16,14 +16,14 @@ from spark_jobs import feed, gold, oracle, silver
 from spark_jobs.config import duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market
-from tests.compat.conftest import new_server
+from tests.compat.conftest import QUICK_JVM, new_server
 from tests.support import market
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
-MARKET = Market(events=2_000, late=0.02, duplicates=0.02, malformed=0.01, seed=11)
+MARKET = Market(events=1_200, late=0.02, duplicates=0.02, malformed=0.01, seed=11)
 
 
 def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
@@ -56,11 +56,13 @@ def killed_silver(spark, bootstrap: str, directory: Path) -> None:
         "output_topic": "silver",
         "dead_letter_topic": "dead",
         "trigger": "available_now",
-        "max_offsets_per_trigger": 800,
+        "max_offsets_per_trigger": 700,
         "shuffle_partitions": 2,
     }
     config = directory / "silver.yaml"
-    config.write_text(yaml.safe_dump({**options, "master": "local[2]"}))
+    config.write_text(
+        yaml.safe_dump({**options, "master": "local[2]", "spark": {"spark.driver.extraJavaOptions": QUICK_JVM}})
+    )
     command = [sys.executable, "-m", "spark_jobs", "silver", "--config", str(config)]
     root = Path(__file__).parents[2]
     with (
@@ -96,7 +98,7 @@ def gold_over_a_killed_broker(spark, broker, directory: Path) -> None:
         "output": str(directory / "bars"),
         "late_output": str(directory / "late"),
         "trigger": "available_now",
-        "max_offsets_per_trigger": 800,
+        "max_offsets_per_trigger": 700,
         "shuffle_partitions": 2,
     }
 
