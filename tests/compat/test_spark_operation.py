@@ -42,7 +42,7 @@ def config(bootstrap: str, topic: str, tmp_path: Path) -> dict[str, Any]:
 
 
 def fill(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    create_topic(bootstrap, topic, 2)
+    create_topic(bootstrap, topic, 2, retention_ms="-1")
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value, b"A", timestamp=1_000)
