@@ -29,8 +29,7 @@ from tests.sim.modern_members import REBALANCE_MS, SimulatedMember
 from tests.support.consumer_groups import image_of, topic_id
 from tests.support.mixed_groups import BETWEEN_GENERATIONS, MixedWorld, logged
 
-FACTOR = int(os.environ.get("KAFKAPY_GROUP_SEEDS", "1"))
-BLOCKS = range(3 * FACTOR)
+SEED_COUNT = 200 * int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 SEEDS_PER_BLOCK = 50
 STEPS = 150
 SETTLE_MS = 200_000
@@ -253,9 +252,9 @@ class World:
         assert not self.shard.waiting, "nobody waits for ever"
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_groups_of_both_protocols_survive_what_happens_to_them(block: int) -> None:
-    for seed in range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK):
+@pytest.mark.parametrize("first_seed", range(0, SEED_COUNT, SEEDS_PER_BLOCK))
+def test_groups_of_both_protocols_survive_what_happens_to_them(first_seed: int) -> None:
+    for seed in range(first_seed, min(first_seed + SEEDS_PER_BLOCK, SEED_COUNT)):
         try:
             World(seed).run()
         except (AssertionError, ApiError) as error:
