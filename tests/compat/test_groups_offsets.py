@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,47 @@ def test_the_java_tool_resets_offsets_from_a_file(
     plan.write_text(f"{topic},0,5\n")
     groups("--reset-offsets", "--group", topic, "--from-file", str(plan), "--execute")
     assert committed(bootstrap, topic, topic).offset == 5
+
+
+def test_the_java_tool_shows_a_plan_and_carries_it_out_where_told(
+    groups: ConsumerGroups, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    produce(bootstrap, topic)
+    commit(bootstrap, topic, TopicPartition(topic, 0, 4))
+    reset = ("--reset-offsets", "--group", topic, "--all-topics", "--to-earliest")
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+0\b", groups(*reset, "--dry-run"))
+    plan = groups(*reset, "--export", "--dry-run")
+    assert f'"{topic}",0,0' in plan
+    assert committed(bootstrap, topic, topic).offset == 4
+    file = tmp_path / "plan.csv"
+    file.write_text(plan)
+    groups("--reset-offsets", "--group", topic, "--from-file", str(file), "--execute")
+    assert committed(bootstrap, topic, topic).offset == 0
+
+
+def test_the_java_tool_describes_members_and_leaves_a_group_with_members_alone(
+    groups: ConsumerGroups, bootstrap: str, topic: str
+) -> None:
+    produce(bootstrap, topic)
+    settings = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest", "client.id": "me"}
+    consumer = Consumer({**settings, "group.instance.id": "kitchen", "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=False)
+    described = groups("--describe", "--group", topic, "--members", "--verbose")
+    assert re.search(rf"{topic}\s+kitchen-\S+\s+kitchen\s+/127.0.0.1\s+me\s+1\s.*{topic}:0", described), described
+    described = groups("--describe", "--group", topic, "--offsets", "--verbose")
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+\S+\s+6\s+10\s+4\s+kitchen-\S+\s+/127.0.0.1\s+me", described)
+    described = groups("--describe", "--group", topic, "--state")
+    assert re.search(rf"{topic}\s+\S+\s+\(1\)\s+range\s+Stable\s+1", described), described
+    refused = groups("--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute")
+    assert "Assignments can only be reset if the group" in refused
+    assert "GroupNotEmptyException: The group is not empty." in groups("--delete", "--group", topic)
+    assert committed(bootstrap, topic, topic).offset == 6
+    consumer.close()
 
 
 def test_the_java_tool_deletes_offsets_and_groups(groups: ConsumerGroups, bootstrap: str, topic: str) -> None:

@@ -139,8 +139,15 @@ class Consumer:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ), ErrorCode(code)
 
+    def forgets_to_sync(self) -> bool:
+        """Whether it goes on with heartbeats as if it had its assignment."""
+        return False
+
     def _joined(self, answer: JoinGroupResponse) -> None:
         self.member_id, self.generation = answer.member_id, answer.generation_id
+        if self.forgets_to_sync():
+            self.is_member, self.owned = True, set()
+            return
         self.is_leader = answer.leader == answer.member_id
         self.known_count = self.world.partition_count
         assignments = {}

@@ -10,12 +10,14 @@ KAFKAPY_SOAK_SEEDS multiplies the number of seeds.
 
 import os
 import random
+from typing import Any
 
 import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.group.classic_state import assigned_partitions
 from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.decision import Reply
 from kafkapy.group.records import decode_record
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
@@ -31,11 +33,44 @@ STEPS = 40
 SETTLE_MS, STEADY_MS = 150_000, 60_000
 
 
+class ForgetfulConsumer(Consumer):
+    def forgets_to_sync(self) -> bool:
+        return bool(self.world.is_faulty) and self.world.random.random() < 0.03
+
+
+class Shard(ClassicWorld):
+    """Knows who has been told of which generation, and what members have last said of themselves."""
+
+    def __init__(self, **options: Any) -> None:
+        self.told: dict[int, set[str]] = {}
+        super().__init__(**options)
+
+    def restart(self) -> None:
+        self.said: dict[str, bytes] = {}
+        super().restart()
+
+    def join(self, member_id: str = "", **fields: Any) -> int:
+        if member_id:
+            (self.said[member_id],) = fields["protocols"].values()
+        return super().join(member_id, **fields)
+
+    def _hand_out(self, replies: list[Reply]) -> None:
+        responses = [reply.response for reply in replies if isinstance(reply.response, JoinGroupResponse)]
+        joined = [response for response in responses if response.error_code == ErrorCode.NONE]
+        for response in joined:
+            self.told.setdefault(response.generation_id, set()).add(response.member_id)
+        for response in joined:
+            assert response.leader in self.told[response.generation_id], "who leads is there"
+            for member in response.members:
+                assert self.said.get(member.member_id, member.metadata) == member.metadata
+        super()._hand_out(replies)
+
+
 class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.is_cooperative = self.random.random() < 0.5
-        self.shard = ClassicWorld(seed=seed, group_initial_rebalance_delay_ms=self.random.choice((0, 3_000)))
+        self.shard = Shard(seed=seed, group_initial_rebalance_delay_ms=self.random.choice((0, 3_000)))
         self.partition_count = self.random.randint(1, 8)
         self.is_faulty = True
         self.has_failed_over = False
@@ -44,8 +79,10 @@ class World:
         self.assignments: dict[int, dict[str, bytes]] = {}
         """What the log says, by generation and by who: the instance id where there is one."""
         self.committed = CommittedOffsets(GROUP)
+        self.replaced: list[tuple[str, str]] = []
+        """Member and instance ids of static members before they were started again."""
         self.consumers = [
-            Consumer(self, f"i{index}" if self.random.random() < 0.3 else None)
+            ForgetfulConsumer(self, f"i{index}" if self.random.random() < 0.3 else None)
             for index in range(self.random.randint(1, 5))
         ]
 
@@ -63,6 +100,8 @@ class World:
         return self.random.randrange(500)
 
     def assign(self, answer: JoinGroupResponse) -> dict[str, bytes]:
+        dynamic = {member.member_id for member in answer.members if member.group_instance_id is None}
+        assert dynamic <= self.shard.told[answer.generation_id], "who does not join is not in the generation"
         return assign(answer, self.partition_count, is_cooperative=self.is_cooperative)
 
     # -- a run ----------------------------------------------------------------------------------------------------
@@ -75,7 +114,7 @@ class World:
         self.shard.log_error = None
         for consumer in self.consumers:
             if not consumer.is_running:
-                consumer.start()
+                self._start(consumer)
         end_ms = self.now_ms + SETTLE_MS
         while self.now_ms < end_ms:
             self._advance(2_500)
@@ -93,6 +132,7 @@ class World:
             self.check_log()
         self._commit(self.random.choice(self.consumers))
         self.check_log()
+        self.check_replaced()
         self.committed.check(self.shard.shard.offsets)
 
     def _commit(self, consumer: Consumer) -> None:
@@ -124,21 +164,26 @@ class World:
         if dice < 0.06:
             consumer.crash()
         elif dice < 0.12:
-            consumer.start() if not consumer.is_running else self._leave(consumer)
+            self._leave(consumer) if consumer.is_running else self._start(consumer)
         elif dice < 0.16:
             self.has_failed_over = True
             self.shard.restart()
         elif dice < 0.20:
             self.partition_count += 1
         elif dice < 0.24 and len(self.consumers) < 8:
-            self.consumers.append(Consumer(self, None))
+            self.consumers.append(ForgetfulConsumer(self, None))
         elif dice < 0.27:
             self.shard.log_error = None if self.shard.log_error else ErrorCode.COORDINATOR_NOT_AVAILABLE
         elif dice < 0.30:
             self.shard.log_error = None
 
+    def _start(self, consumer: Consumer) -> None:
+        if consumer.instance_id is not None and consumer.member_id:
+            self.replaced.append((consumer.member_id, consumer.instance_id))
+        consumer.start()
+
     def _leave(self, consumer: Consumer) -> None:
-        if consumer.is_member and self.shard.log_error is None:
+        if consumer.member_id and self.shard.log_error is None:
             self.shard.leave((consumer.member_id, consumer.instance_id))
         consumer.crash()
 
@@ -156,6 +201,16 @@ class World:
         group = self.shard.shard.groups.get(GROUP)
         if group is not None and group.state is ClassicState.STABLE:
             assert {member.member_id: member.assignment for member in group.members} == self.last_written
+
+    def check_replaced(self) -> None:
+        """Have the processes that went before the static members of now send a heartbeat."""
+        group = self.shard.shard.groups.get(GROUP)
+        for member_id, instance_id in self.replaced:
+            owner_id = group.members.static_id(instance_id) if group is not None else None
+            if owner_id != member_id:
+                code = self.shard.heartbeat(member_id, 1, instance_id)
+                is_gone = owner_id is None
+                assert code == (ErrorCode.UNKNOWN_MEMBER_ID if is_gone else ErrorCode.FENCED_INSTANCE_ID)
 
     def _check_record(self, value: GroupMetadataValue) -> None:
         shares = {member.group_instance_id or member.member_id: member.assignment for member in value.members}
