@@ -20,7 +20,7 @@ from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.storage.batch_filter import BatchFilter, KeptBatch, LastRecord
 from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan, SegmentSizes, group_segments
+from kafkapy.storage.cleaner_plan import INT32_MAX, CleanedSegment, CleaningPlan, SegmentSizes, group_segments
 from kafkapy.storage.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -311,9 +311,15 @@ def _whole_bytes(data: bytes) -> int:
 
 
 def _append(segment: Segment, kept: list[KeptBatch]) -> int:
-    """Write batches; return their bytes. An index that is full takes no more entries, and is sparser then."""
+    """Write batches; return their bytes. An index that is full takes no more entries, and is sparser then.
+
+    Raises CorruptRecordError where offsets do not fit the segment's index: only brokers before Kafka 2.0 wrote segments
+    that span so many. The partition is set aside then, a deviation from Apache Kafka, which splits them.
+    """
     if not kept:
         return 0
+    if kept[-1].last_offset - segment.base_offset > INT32_MAX:
+        raise CorruptRecordError(f"offset {kept[-1].last_offset} does not fit a segment from {segment.base_offset} on")
     free_entries = segment.offset_index.max_entries - segment.offset_index.entry_count
     if free_entries > len(kept) + 1 or segment.index_interval_bytes == NO_MORE_ENTRIES:
         size_bytes = sum(batch.size_bytes for batch in kept)

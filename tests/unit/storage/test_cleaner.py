@@ -13,7 +13,7 @@ from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import Cleaning
-from kafkapy.storage.cleaner_plan import CleanedSegment
+from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log import AppendOrigin, FetchIsolation, Log
 from tests.sim.disk import SimDisk
@@ -404,3 +404,32 @@ def test_a_consumer_reads_on_behind_a_segment_in_which_nothing_is_left(disk: Sim
     logs.clean()
     assert [segment.size for segment in logs.log.segments][1] == 0
     assert [record.offset for record in consume(logs.log)] == [0, 2, 3, 4]
+
+
+def test_a_segment_that_spans_more_offsets_than_its_index_can_hold_is_refused() -> None:
+    """As brokers before Kafka 2.0 may have written one: 2^31 offsets, or more."""
+    disk = SimDisk()
+    disk.make_directory("/logs/t-0")
+    far = 2**31 + 5
+    data = b"".join(build_batch([(NOW_MS, b"%d" % at, b"v", ())], base_offset=at) for at in (0, far))
+    disk.write_file_atomically(f"/logs/t-0/{0:020d}.log", data)
+    for suffix in (".index", ".timeindex"):
+        disk.write_file_atomically(f"/logs/t-0/{0:020d}{suffix}", b"")
+    plan = CleaningPlan(
+        directory="/logs/t-0",
+        segments=[(0, len(data))],
+        first_dirty_offset=0,
+        end_offset=far + 1,
+        now_ms=NOW_MS,
+        aborted=[],
+        last_records=[],
+        delete_retention_ms=1000,
+        segment_bytes=1 << 20,
+        segment_index_bytes=1 << 20,
+        index_interval_bytes=4096,
+        dedupe_buffer_bytes=1 << 16,
+        load_factor=0.9,
+        io_buffer_bytes=4096,
+    )
+    with pytest.raises(CorruptRecordError, match=f"offset {far} does not fit a segment from 0 on"):
+        list(CleaningPass(disk, plan).run())
