@@ -25,6 +25,8 @@ MAX_WAITING = 1024
 IDLE_SECONDS = 60.0
 """How long a helper without work is kept: starting one costs about 50 ms of its own, keeping one some 10 MB."""
 
+BACKGROUND = "--background"
+
 _READ_BYTES = 65_536
 
 
@@ -38,8 +40,10 @@ class _Call:
 class SubprocessHelper:
     """seams.HelperProcess. `on_done(result, error)` runs on the loop; the error is the helper's traceback as text."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_background: bool = False) -> None:
+        """is_background: it gives way to whoever else wants the processor, the event loop above all."""
         self._loop = loop
+        self._options = [BACKGROUND] if is_background else []
         self._waiting: deque[_Call] = deque()
         self._current: _Call | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,7 +83,7 @@ class SubprocessHelper:
         self._send()
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "kafkapy.reactor.helper_main"]
+        command = [sys.executable, "-m", "kafkapy.reactor.helper_main", *self._options]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert process.stdin is not None
         assert process.stdout is not None

@@ -21,11 +21,22 @@ def main() -> None:
     """Serve calls until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    os.nice(_NICENESS)
+    _give_way("--background" in sys.argv[1:])
     lines: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     while True:
         _answer(json.loads(lines.get()), answers)
+
+
+def _give_way(is_background: bool) -> None:
+    """Let the event loop go first. In the background even a niced process is in its way for some milliseconds.
+
+    A scheduler lets who wakes up wait for the end of another's time slice, unless that is of SCHED_IDLE. Where there is
+    one processor it would get next to none of it, beside a busy broker.
+    """
+    os.nice(_NICENESS)
+    if is_background and len(os.sched_getaffinity(0)) > 1:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _read_lines(lines: "SimpleQueue[str]") -> None:

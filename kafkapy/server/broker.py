@@ -109,6 +109,7 @@ class BrokerServer:
         self._new_io_pool = new_io_pool
         self._listen = listen
         self._new_helper = new_helper if new_helper is not None else _new_helper
+        self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
         self._dynamic_config = DynamicConfig(config)
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
@@ -438,7 +439,7 @@ class BrokerServer:
         return LogCleaner(
             CleanerManager(self._log_manager, self._disk),
             self._log_manager,
-            new_helper=self._new_helper,
+            new_helper=self._new_background_helper,
             settings=lambda: self._dynamic_config.current.log,
             clock=self._clock,
             io_pool=self._io_pool,
@@ -548,3 +549,9 @@ def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":
     from kafkapy.reactor.helper import SubprocessHelper  # most brokers never have one
 
     return SubprocessHelper(loop)
+
+
+def _new_background_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":
+    from kafkapy.reactor.helper import SubprocessHelper
+
+    return SubprocessHelper(loop, is_background=True)

@@ -13,6 +13,10 @@ def process_id() -> int:
     return os.getpid()
 
 
+def scheduler() -> int:
+    return os.sched_getscheduler(0)
+
+
 def fail(reason: str) -> None:
     raise ValueError(reason)
 

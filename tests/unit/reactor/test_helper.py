@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kafkapy.reactor import helper
 from kafkapy.reactor.helper import SubprocessHelper
 
 CALLS = "tests.unit.reactor.helper_calls:"
 
 
-def with_helper(use: Callable[[SubprocessHelper], Any]) -> Any:
+def with_helper(use: Callable[[SubprocessHelper], Any], **options: bool) -> Any:
     async def main() -> Any:
-        process = SubprocessHelper(asyncio.get_running_loop())
+        process = SubprocessHelper(asyncio.get_running_loop(), **options)
         try:
             return await asyncio.wait_for(use(process), 20)
         finally:
@@ -151,3 +153,12 @@ def test_the_helper_is_light():
         assert not {"asyncio", "uvloop", "pydantic", "socket"} & set(modules)
 
     with_helper(use)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="with one processor it would get none of it")
+@pytest.mark.parametrize(("is_background", "policy"), [(False, os.SCHED_OTHER), (True, os.SCHED_IDLE)])
+def test_in_the_background_it_gives_way(is_background: bool, policy: int) -> None:
+    async def use(process: SubprocessHelper) -> None:
+        assert await call(process, "scheduler") == (policy, None)
+
+    with_helper(use, is_background=is_background)
