@@ -122,6 +122,7 @@ class LogCleaner:
         for count, log in enumerate(self.manager.compacted_logs(), 1):
             now_ms = self._clock.wall_ms()
             with contextlib.suppress(StorageError):  # offline by now
+                log.delete_old_segments(now_ms)  # between two passes, as Kafka's cleaner does; not in the midst of one
                 to_clean = self.manager.assess(log, now_ms)
                 if to_clean is not None:
                     assessed.append((log, to_clean))

@@ -84,6 +84,16 @@ def test_nothing_is_started_where_nothing_is_dirty() -> None:
     assert helper.calls == []
 
 
+def test_what_retention_takes_of_a_compacted_log_goes_between_passes() -> None:
+    logs = CompactedLogs(SimDisk(), cleanup_policy=("compact", "delete"), retention_ms=1000)
+    append(logs.log, ("a", "1"), now_ms=NOW_MS - 2000)
+    logs.roll_and_flush()
+    append(logs.log, ("b", "2"), now_ms=NOW_MS)
+    assert not asyncio.run(cleaner_of(logs, InlineHelper(logs.disk)).clean_dirtiest())
+    assert stored(logs.log) == [(1, "b", "2")]
+    assert logs.log.log_start_offset == 1
+
+
 def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:
     logs = dirty_logs()
 
