@@ -8,8 +8,8 @@ the batch; offset deltas that do not count 0, 1, 2 are made to then.
 Deviations: a batch that is kept and has other deltas is INVALID_RECORD (Kafka stores an uncompressed one, whose offsets
 then lie, and fails with UNKNOWN_SERVER_ERROR at a compressed one); so is one with a producer id and no epoch (Kafka
 stores it, or fails in that way where it writes it anew), and so are compressed bytes that do not inflate (Kafka:
-UNKNOWN_SERVER_ERROR). Inflating is bounded (compression.py). A batch that is refused as a whole gets a message, which
-Kafka gives for records only.
+UNKNOWN_SERVER_ERROR). Inflating is bounded (compression.py), and so are the records at fault that are named. A batch
+that is refused as a whole gets a message, which Kafka gives for records only.
 """
 
 from collections.abc import Callable

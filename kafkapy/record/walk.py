@@ -93,8 +93,11 @@ def _walk_fast(data: Payload, record_count: int, pause: Callable[[], None] | Non
 
         offset_high = first_index >> 6
         offset_third = offset_high >> 7
-        if offset_third > 127:
-            return None
+        offset_fourth = offset_third >> 7
+        if offset_fourth:
+            if offset_fourth > 127:
+                return None
+            offset_third = offset_third & 0x7F | 0x80
         offset_second = offset_high & 0x7F | 0x80 if offset_third else offset_high
         in_this_round = min(record_count - first_index, 64)
         low_start = 0x80 if offset_high else 0
@@ -134,6 +137,10 @@ def _walk_fast(data: Payload, record_count: int, pause: Callable[[], None] | Non
                     if data[position] != offset_third:
                         return None
                     position += 1
+                    if offset_fourth:
+                        if data[position] != offset_fourth:
+                            return None
+                        position += 1
             else:
                 position += 2
 

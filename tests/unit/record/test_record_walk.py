@@ -54,6 +54,16 @@ def test_usual_shapes_take_the_fast_way(name: str) -> None:
     assert _walk_fast(payload_of(records), len(records)) == expected(records)
 
 
+def test_the_fast_way_goes_beyond_a_million_records() -> None:
+    """Their offset deltas take four bytes."""
+    count = (1 << 20) + 70
+    deltas = (encode_varint(index) for index in range(count))
+    payload = b"".join(encode_varint(len(delta) + 5) + b"\0\0" + delta + b"\1\1\0" for delta in deltas)
+    assert _walk_fast(payload, count) == Walk(0, 0, 0, count, True)
+    damaged = payload[:-4] + bytes((payload[-4] ^ 1,)) + payload[-3:]
+    assert _walk_fast(damaged, count) is None
+
+
 def test_records_of_one_size_are_checked_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[object] = []
     same_shape = walk_module._same_shape
