@@ -5,6 +5,8 @@ batch. Everyone keeps the assignment of the last generation, as its own and as i
 generation. Who waits for a rebalance of the classic group is told to join again. Source: KIP-848, Apache Kafka 4.3.1.
 """
 
+from collections.abc import Set
+
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
 from kafkapy.group.classic import ClassicGroup
@@ -69,11 +71,23 @@ def _records(
     topics = frozenset().union(*(member.subscribed_topic_names for member, _ in members))
     return [
         *(member_record(group_id, member) for member, _ in members),
-        epoch_record(group_id, epoch, group.hashes.of(topics, image)),
+        epoch_record(group_id, epoch, group.hashes.of(topics, image) if _is_complete(members, topics, image) else 0),
         *(target_record(group_id, member.member_id, assignment) for member, assignment in members),
         target_epoch_record(group_id, epoch, NEVER_ASSIGNED_AT_MS),
         *(current_record(group_id, member) for member, _ in members),
     ]
+
+
+def _is_complete(members: MembersWithTargets, topics: Set[str], image: MetadataImage) -> bool:
+    """Whether all partitions have an owner. If not, the group's hash must not say that it knows of these topics.
+
+    The group then makes another assignment in any case. Apache Kafka does where the joining member changes the group's
+    subscription; a static member that takes its place again does not, and what has come meanwhile stays without an
+    owner there.
+    """
+    existing = [topic for name in topics if (topic := image.topics.by_name.get(name)) is not None]
+    owned_count = sum(len(assignment.get(topic.topic_id, ())) for _, assignment in members for topic in existing)
+    return owned_count == sum(len(topic.partitions) for topic in existing)
 
 
 def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:

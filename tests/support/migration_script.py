@@ -94,6 +94,7 @@ class Play:
         answer = self._connected(who).receive()
         if len(answer.member_id) >= ID_LENGTH:
             self._names.setdefault(answer.member_id, f"<{who}>")
+        answer.members.sort(key=self._text)
         return self.note(f"{who} joins", answer)
 
     def join(self, who: str, member_id: str = "", *owned: int, **fields: Any) -> Any:

@@ -178,6 +178,20 @@ def test_static_member_comes_back_with_the_other_protocol() -> None:
     assert world.heartbeat(answer.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_partition_that_came_meanwhile_is_noticed_when_a_static_member_makes_the_upgrade() -> None:
+    world = world_of(2)
+    token = world.join(group_instance_id="i", protocols=speaks())
+    world.advance(0)
+    answer = world.joined(token)
+    world.sync(answer.member_id, 1, {answer.member_id: assignment(0, 1, topic=TOPIC)}, group_instance_id="i")
+    world.image = image_of(2, t=3)
+
+    consumer = modern(world, instance_id="i")
+    consumer.join()
+
+    assert consumer.partitions() == [("t", 0), ("t", 1), ("t", 2)]
+
+
 REFUSALS = [
     ({"group_consumer_migration_policy": "DISABLED"}, "online upgrade is disabled."),
     ({"group_consumer_migration_policy": "downgrade"}, "online upgrade is disabled."),

@@ -1,0 +1,74 @@
+"""Configs of groups, changed while a member is there: what takes effect, what is refused."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kafkapy.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.support.asking import create_topic, until
+from tests.support.offsets import find_coordinator
+from tests.support.wire import WireClient
+
+GROUP_RESOURCE = 32
+SET, DELETE = 0, 1
+INTERVAL = "consumer.heartbeat.interval.ms"
+
+
+def alter(client: WireClient, group: str, key: str, value: str | None, operation: int = SET) -> Any:
+    resource = AlterConfigsResource(GROUP_RESOURCE, group, [AlterableConfig(key, operation, value)])
+    (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
+    return answer
+
+
+def test_heartbeat_interval_changes_while_the_member_is_there(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    find_coordinator(client, topic)
+    joining = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+    joined = client.call(ConsumerGroupHeartbeatRequest(topic, "m", 0, **joining), 1)
+    assert joined.heartbeat_interval_ms == 5_000
+
+    def interval() -> int:
+        request = ConsumerGroupHeartbeatRequest(topic, "m", joined.member_epoch)
+        return int(client.call(request, 1).heartbeat_interval_ms)
+
+    assert alter(client, topic, INTERVAL, "7000").error_code == 0
+    until(lambda: interval() == 7_000)
+    assert alter(client, topic, INTERVAL, None, DELETE).error_code == 0
+    until(lambda: interval() == 5_000)
+
+
+REFUSED = [
+    (INTERVAL, "4999", f"{INTERVAL} must be greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+    (INTERVAL, "15001", f"{INTERVAL} must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
+    (
+        "consumer.session.timeout.ms",
+        "44999",
+        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+    ),
+    (
+        "consumer.session.timeout.ms",
+        "60001",
+        "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+    ),
+    (
+        "consumer.assignment.interval.ms",
+        "15001",
+        "consumer.assignment.interval.ms must be less than or equal to group.consumer.max.assignment.interval.ms",
+    ),
+    ("consumer.nothing", "1", "Unknown group config name: consumer.nothing"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_values_beyond_the_brokers_bounds_are_refused(
+    client: WireClient, topic: str, key: str, value: str, message: str
+) -> None:
+    answer = alter(client, topic, key, value)
+
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_CONFIG, message)
