@@ -223,7 +223,9 @@ def _ages(server: Server, bars: str, sent: dict[tuple[str, int], float], seconds
 
 WORKLOADS = [
     Workload("Spark batch read of trades", batch_read, prepare=prepare, family="spark"),
-    Workload("Spark stream to Parquet", stream_to_parquet, prepare=prepare, family="spark"),
-    Workload("Spark batch read by partitions", partition_growth, family="spark", warms_up=False, rounds=2),
+    Workload("Spark stream to Parquet", stream_to_parquet, prepare=prepare, family="spark", is_quick=False),
+    Workload(
+        "Spark batch read by partitions", partition_growth, family="spark", warms_up=False, rounds=2, is_quick=False
+    ),
     Workload("Spark live bars", live_bars, family="spark", warms_up=False, rounds=1, is_quick=False),
 ]
