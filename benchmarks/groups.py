@@ -230,7 +230,12 @@ WORKLOADS = [
         for kind in KINDS
     ),
     *(
-        Workload(f"heartbeats of 1000 members, {kind}", partial(heartbeats, kind=kind), family="groups")
+        Workload(
+            f"heartbeats of 1000 members, {kind}",
+            partial(heartbeats, kind=kind),
+            family="groups",
+            is_quick=kind == "consumer",
+        )
         for kind in KINDS
     ),
     Workload("5000 offset commits a second", commits, family="groups"),

@@ -35,7 +35,7 @@ from benchmarks.workload import SERVERS, Figures, Workload
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
-MODULES = (produce, consume, latency, spark, growth, groups, features, rest)
+MODULES = (rest, produce, consume, latency, growth, features, groups, spark)
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0
