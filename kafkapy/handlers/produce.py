@@ -11,6 +11,7 @@ Apache Kafka's verification answers with INVALID_TXN_STATE. As there, what is in
 transactional id: without the right to that id the whole request fails (CVE-2018-17196).
 """
 
+import asyncio
 from struct import Struct
 from typing import Final
 
@@ -72,7 +73,7 @@ async def _append(
     manager = services.replica_manager
     is_done = manager.append_records(appends, required_acks=request.acks)
     if manager.owed_flushes:
-        await _flush(services, manager.take_owed_flushes())
+        await _flush_all(services, manager.take_owed_flushes())
     if is_done:
         return
     heavy = [append for append in appends if append.needed is not None]
@@ -101,19 +102,21 @@ async def _append_heavy(services: Services, context: RequestContext, appends: li
         else:
             manager.append_records([append], required_acks=acks)
             if manager.owed_flushes:
-                await _flush(services, manager.take_owed_flushes())
+                await _flush_all(services, manager.take_owed_flushes())
 
 
-async def _flush(services: Services, appends: list[PartitionAppend]) -> None:
-    """Make appends durable before they are answered, as flush.messages asks for."""
-    for append in appends:
-        log = append.partition.log
-        if log is None:
-            continue
-        try:
-            await services.log_flusher.flush(log)
-        except (ApiError, StorageError) as error:
-            services.replica_manager.refuse_append(append, error)
+async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None:
+    await asyncio.gather(*(_flush(services, append) for append in appends))
+
+
+async def _flush(services: Services, append: PartitionAppend) -> None:
+    """Make an append durable before it is answered, as flush.messages asks for."""
+    log = append.partition.log
+    assert log is not None, "what was appended has a log"
+    try:
+        await services.log_flusher.flush(log)
+    except (ApiError, StorageError, AssertionError) as error:
+        services.replica_manager.refuse_append(append, error)
 
 
 class _Plan:

@@ -41,24 +41,28 @@ class LogFlusher:
     async def _work(self, log: "Log") -> None:
         try:
             while waiting := self._waiting.pop(log, None):
-                error = await self._flush(log)
-                for future in waiting:
-                    if future.done():
-                        continue
-                    if error is None:
-                        future.set_result(None)
-                    else:
-                        future.set_exception(error)
+                try:
+                    await self._flush(log)
+                except (ApiError, StorageError, AssertionError) as error:
+                    _settle(waiting, error)
+                else:
+                    _settle(waiting, None)
         finally:
             del self._tasks[log]
 
-    async def _flush(self, log: "Log") -> ApiError | StorageError | None:
+    async def _flush(self, log: "Log") -> None:
+        flush = log.prepare_flush()
         try:
-            flush = log.prepare_flush()
-            try:
-                await run_in_pool(self._io_pool, flush.run)
-            finally:
-                log.complete_flush(flush, self._clock.wall_ms())
-        except (ApiError, StorageError) as error:
-            return error
-        return None
+            await run_in_pool(self._io_pool, flush.run)
+        finally:
+            log.complete_flush(flush, self._clock.wall_ms())
+
+
+def _settle(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue  # whoever waited has gone
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
