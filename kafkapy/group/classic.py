@@ -67,8 +67,8 @@ class ClassicGroup(ClassicJoin):
     def _assign(self, request: SyncGroupRequest, decision: GroupDecision, now_ms: int) -> None:
         """Write the leader's assignment; who waits for it gets it once that is committed.
 
-        A member that the leader left out gets nothing, in a consumer's case as an assignment that says so: Apache Kafka
-        sends no bytes, which clients cannot read.
+        A member that the leader left out gets nothing, in a consumer's case as an assignment that says so (a deviation:
+        Apache Kafka sends no bytes, which clients cannot read).
         """
         nothing = NOTHING_ASSIGNED if self.protocol_type == CONSUMER_PROTOCOL else b""
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
@@ -117,7 +117,11 @@ class ClassicGroup(ClassicJoin):
     # -- LeaveGroup -----------------------------------------------------------------------------------------------
 
     def leave(self, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
-        """Decide a LeaveGroup: each of these with its own code, one rebalance for all. Raises ApiError."""
+        """Decide a LeaveGroup: each of these with its own code, one rebalance for all. Raises ApiError.
+
+        An id that leaves before anybody has joined with it makes nobody join again (a deviation: in Apache Kafka a
+        stable group rebalances, with the members that it had).
+        """
         if self.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         response = LeaveGroupResponse()

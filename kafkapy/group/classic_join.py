@@ -174,7 +174,8 @@ class ClassicJoin(ClassicRebalance):
     def _replace_static(self, join: Join, old_id: str, member_id: str, decision: GroupDecision) -> None:
         """Give the member's place to its new id.
 
-        Apache Kafka goes on to show the client id and host that the member had before; here they are the new ones.
+        A deviation: Apache Kafka goes on to show the client id and host that the member had before; here they are the
+        new ones.
         """
         old, leader_id = self.members[old_id], self.members.leader_id
         self.refuse_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)

@@ -172,7 +172,7 @@ class ClassicRebalance(ClassicGroupState):
     def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
         """Take a member out, and tell what waits of it; the caller sees to the rebalance.
 
-        Apache Kafka leaves a SyncGroup that waits unanswered here.
+        A deviation: Apache Kafka leaves a SyncGroup that waits unanswered here.
         """
         self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
         self.unsynced.discard(member.member_id)

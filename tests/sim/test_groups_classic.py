@@ -34,8 +34,11 @@ SETTLE_MS, STEADY_MS = 150_000, 60_000
 
 
 class ForgetfulConsumer(Consumer):
+    has_forgotten = False
+
     def forgets_to_sync(self) -> bool:
-        return bool(self.world.is_faulty) and self.world.random.random() < 0.03
+        self.has_forgotten = bool(self.world.is_faulty) and self.world.random.random() < 0.03
+        return self.has_forgotten
 
 
 class Shard(ClassicWorld):
@@ -166,8 +169,7 @@ class World:
         elif dice < 0.12:
             self._leave(consumer) if consumer.is_running else self._start(consumer)
         elif dice < 0.16:
-            self.has_failed_over = True
-            self.shard.restart()
+            self._fail_over()
         elif dice < 0.20:
             self.partition_count += 1
         elif dice < 0.24 and len(self.consumers) < 8:
@@ -176,6 +178,14 @@ class World:
             self.shard.log_error = None if self.shard.log_error else ErrorCode.COORDINATOR_NOT_AVAILABLE
         elif dice < 0.30:
             self.shard.log_error = None
+
+    def _fail_over(self) -> None:
+        """Have another coordinator load the log: as in Kafka, it does not know who has not asked for an assignment."""
+        self.has_failed_over = True
+        self.shard.restart()
+        for consumer in self.consumers:
+            if consumer.has_forgotten and consumer.is_running:
+                self._start(consumer)
 
     def _start(self, consumer: Consumer) -> None:
         if consumer.instance_id is not None and consumer.member_id:
