@@ -141,8 +141,9 @@ class World:
                 raise
             return
         known = self.shard.group().members[member.member_id]
-        is_assigned_since = known.assigned.get(topic_id, {}).get(partition, known.member_epoch)
-        assert is_assigned_since <= member.epoch <= known.member_epoch
+        owned_since = {**known.pending_revocation.get(topic_id, {}), **known.assigned.get(topic_id, {})}.get(partition)
+        is_current = member.epoch == known.member_epoch
+        assert is_current or (owned_since is not None and owned_since <= member.epoch < known.member_epoch)
         self.committed.acknowledge(request)
 
     def check_log(self) -> None:
