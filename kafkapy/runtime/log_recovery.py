@@ -87,7 +87,9 @@ class LogRecovery:
             helper.submit(CONFIGURE_LOGGING, {"level": logging.getLogger().getEffectiveLevel()}, _ignore)
             while queue:
                 item = queue.pop()
+                started_ms = self._clock.monotonic_ms()
                 failure = await self._recover(helper, item)
+                item.recovery_ms = self._clock.monotonic_ms() - started_ms
                 if failure is not None:
                     logger.warning("Recovering %s in place, because its process failed: %s", item.path, failure)
                 item.is_recovered = failure is None

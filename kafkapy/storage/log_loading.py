@@ -41,7 +41,10 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LogToLoad:
-    """A partition directory, and what the checkpoints say of it. is_recovered: a helper process has put it right."""
+    """A partition directory, and what the checkpoints say of it.
+
+    is_recovered: a helper process has put it right, which took recovery_ms.
+    """
 
     directory: LogDirectory
     name: str
@@ -51,6 +54,7 @@ class LogToLoad:
     log_start_offset: int
     recovery_point: int
     is_recovered: bool = False
+    recovery_ms: int = 0
 
     @property
     def path(self) -> str:
@@ -168,7 +172,7 @@ class LogLoading:
         """Load one log into the manager; where that fails its directory goes offline. Blocks."""
         if item.directory.state.is_offline:
             return
-        started_ms = self._clock_ms()
+        started_ms = self._clock_ms() - item.recovery_ms
         try:
             log = self._load(item)
         except (OSError, StorageError, ApiError) as error:
