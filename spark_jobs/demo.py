@@ -26,6 +26,8 @@ from spark_jobs.session import spark_session
 MARKET = Market(events=20_000)
 SHOWN_BARS = 12
 PICTURE = Path("demo.html")
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A JVM that lives for seconds only."""
 
 
 def main() -> int:
@@ -76,7 +78,7 @@ def running_broker(directory: Path) -> Iterator[str]:
 def bars_of_topic(bootstrap: str, directory: Path, width: str) -> list[Bar]:
     """Run silver and gold over what is on the topic, once; draw the bars that gold wrote and return them."""
     session = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
-    with spark_session(SparkConfig(**session), "demo") as spark:
+    with spark_session(SparkConfig(**session, spark=QUICK_START), "demo") as spark:
         once = {**session, "trigger": "available_now"}
         with step("silver: trades checked, typed and seen once"):
             silver.run(silver.SilverConfig(**once, topics=["trades"], checkpoint=f"{directory}/silver"))

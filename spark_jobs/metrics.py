@@ -111,7 +111,7 @@ class QueryMetrics(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        log.info("%s: query ended%s", self.job, ": " + event.exception.splitlines()[0] if event.exception else "")
+        log.info("%s: query %s", self.job, "failed" if event.exception else "ended")
 
 
 def lag_records(progress: dict[str, Any]) -> int:

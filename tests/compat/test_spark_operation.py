@@ -88,8 +88,9 @@ def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, conf
 def test_a_missing_topic_and_an_unreachable_broker_are_told(spark, config):
     with pytest.raises(JobError, match=r"topic .* does not exist on .* create it"):
         bronze.run(BronzeConfig(**config))
+    impatient = {"default.api.timeout.ms": "3000", "request.timeout.ms": "3000"}
     with pytest.raises(JobError, match=r"no broker answers at 127.0.0.1:1 .*is it running"):
-        bronze.run(BronzeConfig(**{**config, "bootstrap_servers": "127.0.0.1:1"}))
+        bronze.run(BronzeConfig(**{**config, "bootstrap_servers": "127.0.0.1:1"}, kafka=impatient))
 
 
 def test_security_options_reach_the_client(spark, config):
