@@ -61,9 +61,10 @@ def chosen(only: str | None, is_quick: bool) -> list[Workload]:
     return found
 
 
-def run_all(workloads: list[Workload], rounds: int, scale: float, minutes: float | None = None) -> Results:
-    """Run loads one after the other. One that fails, or would begin after so many minutes, is left out and says so."""
-    results: Results = {}
+def run_all(
+    workloads: list[Workload], rounds: int, scale: float, results: Results, minutes: float | None = None
+) -> None:
+    """Run loads one after the other, into `results`. One that fails, or would begin after so many minutes, says so."""
     until = time.monotonic() + minutes * 60 if minutes is not None else None
     by_servers = sorted(workloads, key=lambda workload: SERVERS.index(workload.servers))
     for servers, group in groupby(by_servers, key=lambda workload: workload.servers):
@@ -77,7 +78,6 @@ def run_all(workloads: list[Workload], rounds: int, scale: float, minutes: float
                 if "left_out" in result:
                     print(f"  {result['left_out']}", flush=True)
                 results[workload.name] = {"family": workload.family, **result}
-    return results
 
 
 def _is_over(until: float | None) -> bool:
@@ -173,9 +173,13 @@ def main() -> int:
     machine = about(rounds, scale)
     started = time.monotonic()
     minutes = QUICK_MINUTES if arguments.quick else None
-    results = run_all(chosen(arguments.only, arguments.quick), rounds, scale, minutes)
-    machine["minutes"] = round((time.monotonic() - started) / 60, 1)
-    write(results, machine, is_part=arguments.only is not None)
+    results: Results = {}
+    try:
+        run_all(chosen(arguments.only, arguments.quick), rounds, scale, results, minutes)
+    finally:  # also of a run that was ended before its time
+        machine["minutes"] = round((time.monotonic() - started) / 60, 1)
+        if results:
+            write(results, machine, is_part=arguments.only is not None)
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(report.table(results))
     console.print(report.goals_table(results))
@@ -199,7 +203,8 @@ def publish(machine: dict[str, Any], results: Results) -> None:
     page = Path(__file__).with_name("README.md")
     before, _, rest = page.read_text().partition(FIGURES_BEGIN)
     _, _, after = rest.partition(FIGURES_END)
-    page.write_text(f"{before}{FIGURES_BEGIN}\n{report.markdown(results, machine)}{FIGURES_END}{after}")
+    figures = f"![ratios](ratios.svg)\n\n{report.markdown(results, machine)}"
+    page.write_text(f"{before}{FIGURES_BEGIN}\n{figures}{FIGURES_END}{after}")
     page.with_name("ratios.svg").write_text(svg(results))
 
 
