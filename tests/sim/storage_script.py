@@ -131,7 +131,7 @@ class Script:
             (self.end_transaction, 6),
             (self.flush, 4),
             (self.checkpoint, 2),
-            (self.truncate, 1),
+            (self.truncate, 3),
             (self.roll, 2),
             (self.delete_records, 1),
             (self.clean, 3),
@@ -273,6 +273,8 @@ class Script:
         producer = log.producer_state.producers.get(7)
         self._sequences[PLAIN] = producer.last_sequence + 1 if producer is not None else 0
         self.leader_epoch += 1
+        if self.chance.random() < 0.5:
+            log.roll(NOW_MS)
 
     def delete_records(self) -> None:
         log, promise = self.manager.logs[PLAIN], self.promises[PLAIN]
