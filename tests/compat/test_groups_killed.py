@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -87,18 +87,17 @@ class Readers:
 def test_nothing_is_lost_when_the_broker_is_killed_amid_rebalances(broker: Server, protocol: str) -> None:
     create(broker.bootstrap, TOPIC, PARTITIONS)
     produce(broker.bootstrap, TOPIC, RECORDS, PARTITIONS)
-    readers = Readers(broker, PROTOCOLS[protocol])
-    readers.add()
-    readers.add()
-    readers.poll_until(lambda: len(readers.seen) >= 20)
-    readers.add()
-    readers.poll()
-    readers.kill_broker()
-    readers.poll_until(lambda: len(readers.seen) >= 70)
-    readers.add()
-    readers.consumers.pop(0).close()
-    readers.kill_broker()
-    readers.poll_until(lambda: len(readers.seen) == RECORDS)
-    readers.poll_until(lambda: sum(readers.committed().values()) == RECORDS)
-    assert readers.committed() == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
-    readers.close()
+    with closing(Readers(broker, PROTOCOLS[protocol])) as readers:
+        readers.add()
+        readers.add()
+        readers.poll_until(lambda: len(readers.seen) >= 20)
+        readers.add()
+        readers.poll()
+        readers.kill_broker()
+        readers.poll_until(lambda: len(readers.seen) >= 70)
+        readers.add()
+        readers.consumers.pop(0).close()
+        readers.kill_broker()
+        readers.poll_until(lambda: len(readers.seen) == RECORDS)
+        readers.poll_until(lambda: sum(readers.committed().values()) == RECORDS)
+        assert readers.committed() == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
