@@ -59,7 +59,7 @@ def test_kafka_python_subscribes(bootstrap, topic):
     produce(bootstrap, topic, 20)
     settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)
-    assert [record.offset for record, _ in zip(consumer, range(20), strict=False)] == list(range(20))
+    assert [record.offset for _, record in zip(range(20), consumer, strict=False)] == list(range(20))
     consumer.commit()
     consumer.close()
 
