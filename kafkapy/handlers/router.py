@@ -13,7 +13,7 @@ from typing import Any
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
-from kafkapy.protocol.api import message_type, request_type, response_type
+from kafkapy.protocol.api import APIS, message_type, request_type, response_type
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import Writer
 
@@ -27,7 +27,7 @@ class Router:
     def __init__(self, services: Services, apis: dict[int, ServedApi] = BROKER_APIS) -> None:
         self._services = services
         self._apis = apis
-        self._legacy = LEGACY_APIS if services.config.node.kafkapy_legacy_clients_enable else {}
+        self._legacy = LEGACY_APIS if services.config.node.kafkapy_legacy_clients_enable else frozenset()
         self._routes: dict[int, tuple[Any, Handler]] = {}
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
@@ -37,7 +37,7 @@ class Router:
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if not served.served_min <= header.api_version <= served.max_version:
-            route = self._load_legacy(header)
+            route = self._load_legacy(served, header.api_version)
             if route is None:
                 return self._refuse_version(header)
         else:
@@ -58,12 +58,12 @@ class Router:
         self._routes[served.api_key] = route
         return route
 
-    def _load_legacy(self, header: RequestHeader) -> tuple[Any, Handler] | None:
-        legacy = self._legacy.get(header.api_key)
-        if legacy is None or not 0 <= header.api_version <= legacy.max_version:
+    def _load_legacy(self, served: ServedApi, version: int) -> tuple[Any, Handler] | None:
+        """Return what serves a version that Kafka 4 removed, where it is served."""
+        if served.api_key not in self._legacy or not 0 <= version < served.served_min:
             return None
-        handler: Handler = import_module(f"kafkapy.handlers.legacy.{legacy.handler}").handle
-        return message_type(legacy.message), handler
+        handler: Handler = import_module(f"kafkapy.handlers.legacy.{served.handler}").handle
+        return message_type(f"Legacy{APIS[served.api_key].request_name}"), handler
 
     def _refuse_version(self, header: RequestHeader) -> Writer:
         if header.api_key != API_VERSIONS:

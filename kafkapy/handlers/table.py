@@ -71,20 +71,5 @@ BROKER_APIS: dict[int, ServedApi] = {
 }
 """By API key, ascending: the order in which ApiVersions lists them."""
 
-
-class LegacyApi(NamedTuple):
-    """Versions from 0 up to the oldest that Kafka 4 serves: the module of kafkapy.handlers.legacy, the message."""
-
-    handler: str
-    message: str
-    max_version: int
-
-
-LEGACY_APIS: dict[int, LegacyApi] = {
-    0: LegacyApi("produce", "LegacyProduceRequest", 2),
-    1: LegacyApi("fetch", "LegacyFetchRequest", 3),
-    2: LegacyApi("list_offsets", "LegacyListOffsetsRequest", 0),
-    19: LegacyApi("create_topics", "LegacyCreateTopicsRequest", 1),
-    20: LegacyApi("delete_topics", "LegacyDeleteTopicsRequest", 0),
-}
-"""By API key: what kafkapy.legacy.clients.enable adds, enough for clients from 0.9 on."""
+LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
+"""Served from version 0 on, by handlers.legacy, where kafkapy.legacy.clients.enable says so: clients from 0.9."""

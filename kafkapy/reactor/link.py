@@ -298,15 +298,14 @@ class Link:
         self._machine.mute_count -= 1
         self.resume()
 
-    def maybe_hold(self, suspended: Suspended) -> bool:
+    def maybe_hold(self, suspended: Suspended) -> None:
         """Start nothing until the handler is done, where it asks for that: what it appends stands before the next."""
         if not self.info.is_held:
-            return False
+            return
         self.info.is_held = False
         if not suspended.holds:
             suspended.holds = True
             self._machine.mute_count += 1
-        return True
 
     def _progress(self) -> None:
         self.last_active = self._loop.time()

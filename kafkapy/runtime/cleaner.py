@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import StorageError
+from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.cleaner_plan import CleanedSegment
 
@@ -32,8 +33,6 @@ THROTTLE_WINDOW_S: Final = 0.3
 """A throttled pass moves what the rate allows in so long at once, as in Kafka."""
 MAX_PAUSE_S: Final = 20.0
 """The helper process ends after a minute without a call, and the pass with it."""
-MAX_BACKOFF_MS: Final = 24 * 3_600_000
-LOGS_PER_SLICE: Final = 16
 
 logger = logging.getLogger("kafkapy.storage.cleaner")
 
@@ -91,7 +90,7 @@ class LogCleaner:
             except Exception:
                 logger.exception("The log cleaner goes on after an unexpected error")
             if not has_cleaned:
-                await asyncio.sleep(min(self._settings().log_cleaner_backoff_ms, MAX_BACKOFF_MS) / 1000)
+                await asyncio.sleep(min(self._settings().log_cleaner_backoff_ms, MAX_PERIOD_MS) / 1000)
 
     async def clean_dirtiest(self) -> bool:
         """Clean the dirtiest log, if one is dirty enough; return whether a pass was done to its end."""
