@@ -63,7 +63,8 @@ generate: setup  ## write the codec from protocol_specs/
 	$(BIN)/python -m kafkapy.protocol.codegen
 
 bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run; QUICK=1 for a short one, ONLY=produce,latency for some
-	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)")
+	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(ONLY),--only "$(ONLY)")
 
 lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml

@@ -10,11 +10,11 @@ from rich.table import Table
 from benchmarks.workload import is_higher_better
 
 Results = dict[str, dict[str, Any]]
-"""By load: its family, and either the figures of each round by server, or why it was left out."""
+"""By load: its family, its part of the full load, and the figures of each round by server or why it was left out."""
 
 KAFKAPY, APACHE_KAFKA = "kafkapy", "Apache Kafka"
 TITLE = "kafkapy beside Apache Kafka 4.3.1: medians; a ratio above 1 is in kafkapy's favour"
-COLUMNS = ("load", "figure", KAFKAPY, APACHE_KAFKA, "ratio", "spread of the ratio")
+COLUMNS = ("load", "figure", KAFKAPY, APACHE_KAFKA, "ratio", "spread of the ratio", "rounds x size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,14 @@ class Row:
     ratio: float
     lowest: float
     highest: float
+    rounds: int
+    scale: float
+    """Part of the full load."""
 
     def cells(self) -> tuple[str, ...]:
         spread = f"{self.lowest:.2f} to {self.highest:.2f}"
-        return self.load, self.figure, _number(self.ours), _number(self.theirs), f"{self.ratio:.2f}", spread
+        run = f"{self.rounds} x {self.scale:g}"
+        return self.load, self.figure, _number(self.ours), _number(self.theirs), f"{self.ratio:.2f}", spread, run
 
 
 def rows(results: Results) -> Iterator[Row]:
@@ -44,7 +48,8 @@ def rows(results: Results) -> Iterator[Row]:
             pairs = [(a[figure], b[figure]) for a, b in zip(ours, theirs, strict=True)]
             ratios = sorted(_ratio(figure, a, b) for a, b in pairs)
             middle = statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
-            yield Row(load, result["family"], figure, *middle, statistics.median(ratios), ratios[0], ratios[-1])
+            found = statistics.median(ratios), ratios[0], ratios[-1]
+            yield Row(load, result["family"], figure, *middle, *found, len(pairs), result["scale"])
 
 
 def _ratio(figure: str, ours: float, theirs: float) -> float:
@@ -135,8 +140,7 @@ def goals_table(results: Results) -> Table:
 def markdown(results: Results, about: dict[str, Any]) -> str:
     lines = [
         f"Measured on {about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB, {about['system']}, "
-        f"Python {about['python']}: {about['rounds']} rounds at {about['scale']:g} of the full load, "
-        f"{about['minutes']} minutes. {TITLE}.",
+        f"Python {about['python']}. {TITLE}.",
         "",
         *_markdown_table(COLUMNS, (row.cells() for row in rows(results)), left=2),
         "",

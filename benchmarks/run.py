@@ -77,7 +77,7 @@ def run_all(
                 result = result or run_or_say_why(workload, pair, rounds, scale, why_not)
                 if "left_out" in result:
                     print(f"  {result['left_out']}", flush=True)
-                results[workload.name] = {"family": workload.family, **result}
+                results[workload.name] = {"family": workload.family, "scale": scale, **result}
 
 
 def _is_over(until: float | None) -> bool:
@@ -139,7 +139,7 @@ def _turns(pair: list[Server], rounds: int) -> Iterator[Server]:
         yield from pair if number % 2 == 0 else reversed(pair)
 
 
-def about(rounds: int, scale: float) -> dict[str, Any]:
+def about() -> dict[str, Any]:
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
@@ -149,8 +149,6 @@ def about(rounds: int, scale: float) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "load_before": round(os.getloadavg()[0], 1),
-        "rounds": rounds,
-        "scale": scale,
     }
 
 
@@ -158,6 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the load, two rounds: at most ten minutes")
     parser.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS}; quick: {QUICK_ROUNDS})")
+    parser.add_argument("--scale", type=float, help=f"part of the full load ({SCALE:g}; quick: {QUICK_SCALE:g})")
     parser.add_argument("--only", help="families or parts of names, comma-separated")
     parser.add_argument(
         "--publish", action="store_true", help="put the last results into benchmarks/README.md; run nothing"
@@ -167,23 +166,21 @@ def main() -> int:
         publish(**json.loads((DIRECTORY / "results.json").read_text()))
         return 0
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
-    scale = QUICK_SCALE if arguments.quick else SCALE
+    scale = arguments.scale or (QUICK_SCALE if arguments.quick else SCALE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so stop the servers
     compileall.compile_dir(str(Path(kafkapy.__file__).parent), quiet=1)  # as an installed package is
-    machine = about(rounds, scale)
-    started = time.monotonic()
+    machine = about()
     minutes = QUICK_MINUTES if arguments.quick else None
     results: Results = {}
     try:
         run_all(chosen(arguments.only, arguments.quick), rounds, scale, results, minutes)
     finally:  # also of a run that was ended before its time
-        machine["minutes"] = round((time.monotonic() - started) / 60, 1)
         if results:
             write(results, machine, is_part=arguments.only is not None)
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(report.table(results))
     console.print(report.goals_table(results))
-    print(f"{machine['minutes']} minutes; written to {DIRECTORY}/results.md, .json and .html")
+    print(f"written to {DIRECTORY}/results.md, .json and .html")
     return int(any(reason.startswith(FAILED) for reason in report.left_out(results).values()))
 
 

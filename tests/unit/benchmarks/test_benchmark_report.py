@@ -17,19 +17,17 @@ ABOUT = {
     "memory_gib": 8,
     "system": "Linux",
     "python": "3.11",
-    "rounds": 2,
-    "scale": 1,
-    "minutes": 1,
 }
 RESULTS = {
     "produce <a>": {
         "family": "produce",
+        "scale": 0.5,
         "figures": {
             "kafkapy": [{"records_per_s": 300.0, "p99_ms": 4.0}, {"records_per_s": 200.0, "p99_ms": 2.0}],
             "Apache Kafka": [{"records_per_s": 100.0, "p99_ms": 2.0}, {"records_per_s": 200.0, "p99_ms": 2.0}],
         },
     },
-    "over TLS": {"family": "tls", "left_out": "not yet: no TLS"},
+    "over TLS": {"family": "tls", "scale": 0.5, "left_out": "not yet: no TLS"},
 }
 
 
@@ -42,6 +40,11 @@ def test_a_goal_is_held_against_the_figures_of_its_families():
     (held,) = held_against_goals(RESULTS)
     row, goal, found, is_met = held
     assert (row.figure, goal, found, is_met) == ("records_per_s", "ratio of at least 1.25", "2.00", True)
+
+
+def test_each_row_says_how_much_was_run():
+    (row,) = [line for line in markdown(RESULTS, ABOUT).splitlines() if "| p99_ms | 3 |" in line]
+    assert row.endswith("| 0.75 | 0.50 to 1.00 | 2 x 0.5 |")
 
 
 def test_what_is_not_run_says_so_in_every_report():
