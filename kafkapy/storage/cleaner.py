@@ -313,8 +313,8 @@ def _whole_bytes(data: bytes) -> int:
 def _append(segment: Segment, kept: list[KeptBatch]) -> int:
     """Write batches; return their bytes. An index that is full takes no more entries, and is sparser then.
 
-    Raises CorruptRecordError where offsets do not fit the segment's index: only brokers before Kafka 2.0 wrote segments
-    that span so many. The partition is set aside then, a deviation from Apache Kafka, which splits them.
+    Raises CorruptRecordError where offsets do not fit the segment's index. Loading has split segments that span so many
+    (segment_split.py), so this is an offset that is damaged: no checksum covers it.
     """
     if not kept:
         return 0

@@ -4,9 +4,13 @@ After a clean stop the files are taken as they are. Otherwise every segment from
 batch's length, offsets and CRC. The first that does not hold ends the log, and what follows is deleted. Below the
 recovery point all was synced, so it is trusted; a missing or broken index is rebuilt wherever it is.
 
+A segment that its indexes cannot hold is split (segment_split.py), and loading begins again, as in Apache Kafka; which
+leaves one whose indexes are there to its cleaner, a deviation: here none is left.
+
 Stricter than Apache Kafka, by intent: a batch whose offsets do not lie behind those before it ends the log, too, and so
 does a segment that begins behind the end of the one before it (after a power cut the name of a new segment may be there
-while the end of the old one is not). Only a compacted log may have such gaps, and one that shows that it once was.
+while the end of the old one is not). Only a compacted log may have such gaps, and one that shows that it once was: by
+gaps within a segment, or one so wide that a segment ended there.
 """
 
 import logging
@@ -15,20 +19,19 @@ from dataclasses import dataclass, field
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import CorruptIndexError
+from kafkapy.record.errors import RecordsError
 from kafkapy.storage import checkpoint
-from kafkapy.storage.errors import CheckpointError
+from kafkapy.storage.errors import CheckpointError, OffsetOverflowError
 from kafkapy.storage.file_names import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    RAFT_SNAPSHOT_DELETED_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     offset_of,
 )
+from kafkapy.storage.interrupted_work import finish_interrupted_work
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_replay import rebuild_producers
@@ -36,8 +39,9 @@ from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.segment_recovery import SegmentRecovery, reset_indexes
-from kafkapy.storage.segment_scan import scan_batches
+from kafkapy.storage.segment_split import find_parts, overflows, split
 from kafkapy.storage.segments import Segments
+from kafkapy.storage.sparse_index import INT32_MAX
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
@@ -90,16 +94,30 @@ class LogLoader:
         self._snapshots = ProducerSnapshots(self._disk, directory)
         self._epochs = LeaderEpochs()
         self._doomed: list[Segment] = []
+        self._base_offsets: list[int] = []
+        self._not_split: set[int] = set()
+        """Base offsets of segments with an offset that is damaged rather than large."""
         self._first_unflushed = 0
         self._last_flushed: int | None = None
         self._was_compacted = False
 
     def load(self) -> LoadedLog:
         """Return the log as it is on disk, put right. Raises OSError."""
-        names = self._finish_interrupted_work()
+        finish_interrupted_work(self._files, self._directory, self._config, now_ms=self._now_ms)
+        while True:
+            try:
+                return self._load()
+            except OffsetOverflowError as overflow:
+                self._split(overflow)
+
+    def _load(self) -> LoadedLog:
+        """Raises OffsetOverflowError; then what was found out is void."""
+        self._segments, self._epochs, self._was_compacted = Segments(), LeaderEpochs(), False
+        names = self._disk.list_directory(self._directory)
         if checkpoint.LEADER_EPOCH_FILE in names:
             self._read_epochs()
         self._snapshots.find(names)
+        self._snapshots.last_offset = 0
         self._load_segments(set(names))
         if not self._was_clean:
             self._recover_unflushed()
@@ -129,67 +147,24 @@ class LogLoader:
             self._doomed,
         )
 
-    def _finish_interrupted_work(self) -> list[str]:
-        """Delete what waits for deletion, complete swaps that had everything in place, undo those that had not.
+    def _split(self, overflow: OffsetOverflowError) -> None:
+        """Split a segment whose offsets do not fit its indexes; where it cannot be, note that for the next attempt."""
+        segment = overflow.segment
+        parts = find_parts(segment, self._base_offset_behind(segment.base_offset))
+        is_whole = bool(parts) and parts[-1].end_position == segment.size
+        if len(parts) > 1 and (is_whole or not overflow.is_in_doubt):
+            logger.info("Caught segment overflow error: %s. Split segment and retry.", overflow)
+            split(self._disk, self._directory, segment, parts)
+            self._doomed.append(segment)
+        else:
+            logger.warning("%s of %s holds an offset that is damaged", segment, self._topic_partition)
+            self._not_split.add(segment.base_offset)
+        for each in (*self._segments, segment):
+            each.close()
 
-        Return the names that are there then.
-        """
-        names = self._disk.list_directory(self._directory)
-        if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
-            return names
-        cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
-        min_cleaned_offset = min((offset_of(name) or 0 for name in cleaned), default=None)
-        for name in names:
-            is_deleted = name.endswith(DELETED_SUFFIX) and not name.endswith(RAFT_SNAPSHOT_DELETED_SUFFIX)
-            if is_deleted or name.endswith(CLEANED_SUFFIX) or self._is_incomplete_swap(name, min_cleaned_offset):
-                self._delete(name)
-        self._complete_swaps(
-            [name for name in self._disk.list_directory(self._directory) if name.endswith(SWAP_SUFFIX)]
-        )
-        return self._disk.list_directory(self._directory)
-
-    @staticmethod
-    def _is_incomplete_swap(name: str, min_cleaned_offset: int | None) -> bool:
-        """A swap beside a .cleaned file at or below it belongs to a split that did not get all its parts ready."""
-        return (
-            min_cleaned_offset is not None
-            and name.endswith(SWAP_SUFFIX)
-            and (offset_of(name) or 0) >= min_cleaned_offset
-        )
-
-    def _complete_swaps(self, swaps: list[str]) -> None:
-        """Take swapped segments over: the segments they replace go first, then the suffix does."""
-        ranges = [self._offsets_of_swap(name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-        if ranges:
-            first, end = min(start for start, _ in ranges), max(end for _, end in ranges)
-            for name in self._disk.list_directory(self._directory):
-                offset = offset_of(name)
-                if offset is not None and not name.endswith(SWAP_SUFFIX) and first <= offset < end:
-                    logger.info("Deleting %s of %s, which was replaced", name, self._topic_partition)
-                    self._delete(name)
-        for name in swaps:
-            logger.info("Recovering file %s of %s by renaming", name, self._topic_partition)
-            path = f"{self._directory}/{name}"
-            self._disk.rename(path, path[: -len(SWAP_SUFFIX)])
-
-    def _offsets_of_swap(self, name: str) -> tuple[int, int]:
-        """Return base offset and end offset of a .log.swap, by reading it.
-
-        One in which nothing was left still replaces the segment at its base offset, whose indexes must not stay.
-        """
-        base_offset = offset_of(name) or 0
-        segment = Segment(
-            self._files, self._directory, base_offset, self._config, now_ms=self._now_ms, suffix=SWAP_SUFFIX
-        )
-        segment.size = segment.log.file.size()
-        end_offset = base_offset + 1
-        for scanned in scan_batches(segment, 0):
-            end_offset = scanned.header.last_offset + 1
-        segment.log.close()
-        return base_offset, end_offset
-
-    def _delete(self, name: str) -> None:
-        self._disk.delete(f"{self._directory}/{name}")
+    def _base_offset_behind(self, base_offset: int) -> int | None:
+        """Return the base offset of the next segment that there is a file of."""
+        return next((each for each in self._base_offsets if each > base_offset), None)
 
     def _read_epochs(self) -> None:
         """Read leader-epoch-checkpoint. Where it is damaged, all segments are read to find the epochs again."""
@@ -203,14 +178,14 @@ class LogLoader:
 
     def _load_segments(self, names: set[str]) -> None:
         """Load every .log file with its indexes; rebuild those that are missing or cannot be right."""
-        base_offsets = [offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
+        base_offsets = self._base_offsets = sorted(offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX))
         self._first_unflushed = max((base for base in base_offsets if base <= self._recovery_point), default=0)
         self._last_flushed = max((base for base in base_offsets if base < self._first_unflushed), default=None)
         for name in sorted(names):
             stem, dot, suffix = name.partition(".")
             if dot + suffix in INDEX_SUFFIXES and stem + LOG_SUFFIX not in names:
                 logger.warning("Found an orphaned index file %s of %s", name, self._topic_partition)
-                self._delete(name)
+                self._disk.delete(f"{self._directory}/{name}")
             base_offset = offset_of(name)
             if dot + suffix == LOG_SUFFIX and base_offset is not None:
                 self._load_segment(stem, base_offset, names)
@@ -229,7 +204,15 @@ class LogLoader:
         elif not ({stem + OFFSET_INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names and self._has_sound_indexes(segment)):
             logger.warning("Rebuilding the index files of segment %d of %s", base_offset, self._topic_partition)
             self._recover_segment(segment)
+        elif self._may_overflow(segment) and overflows(segment):
+            raise OffsetOverflowError(segment, is_in_doubt=True)
         self._segments.add(segment)
+
+    def _may_overflow(self, segment: Segment) -> bool:
+        """Whether a segment's offsets may not fit its indexes, by where the next one begins."""
+        behind = self._base_offset_behind(segment.base_offset)
+        is_wide = behind is None or behind - segment.base_offset > INT32_MAX + 1
+        return is_wide and segment.size > 0 and segment.base_offset not in self._not_split
 
     def _has_sound_indexes(self, segment: Segment) -> bool:
         """Judge the indexes by their sizes and ends."""
@@ -256,7 +239,7 @@ class LogLoader:
                 len(unflushed),
                 self._topic_partition,
             )
-            if end_offset is not None and not self._follows(segment, end_offset):
+            if end_offset is not None and not self._follows(segment, unflushed[done - 1], end_offset):
                 logger.warning(
                     "Corruption found in %s: segment %d does not follow offset %d, deleting it and all behind it",
                     self._topic_partition,
@@ -278,10 +261,13 @@ class LogLoader:
                 self._doom(unflushed[done + 1 :])
                 break
 
-    def _follows(self, segment: Segment, end_offset: int) -> bool:
+    def _follows(self, segment: Segment, previous: Segment, end_offset: int) -> bool:
         """Whether a segment may come behind one that ends at `end_offset`."""
-        is_gap_fine = self._config.is_compacted or self._was_compacted
-        return segment.base_offset == end_offset or (is_gap_fine and segment.base_offset > end_offset)
+        if segment.base_offset <= end_offset:
+            return segment.base_offset == end_offset
+        if not self._config.is_compacted:
+            self._was_compacted = self._was_compacted or _was_split_off(segment, previous)
+        return self._config.is_compacted or self._was_compacted
 
     def _recover_segment(self, segment: Segment) -> int:
         """Read all batches of a segment, rebuild its indexes, cut what does not hold; return the bytes cut."""
@@ -297,7 +283,8 @@ class LogLoader:
             now_ms=self._now_ms,
             was_clean_shutdown=False,
         )
-        recovery = SegmentRecovery(segment, self._config, self._epochs, producers)
+        may_split = segment.base_offset not in self._not_split
+        recovery = SegmentRecovery(segment, self._config, self._epochs, producers, may_split=may_split)
         cut_bytes = recovery.run()
         self._was_compacted = self._was_compacted or recovery.has_gaps
         self._snapshots.take_if_there_is_room(producers)
@@ -355,6 +342,15 @@ def _end_position(segment: Segment) -> int:
     """Return where the last whole batch of a segment ends."""
     start = segment.offset_index.lookup(segment.offset_index.last_offset, wait=True).position
     return max((batch.end_position for batch in segment.scan(start, wait=True)), default=start)
+
+
+def _was_split_off(segment: Segment, previous: Segment) -> bool:
+    """Whether a segment begins with what no longer fitted the one before: that gap is not a tail that was lost."""
+    try:
+        first = next(segment.scan(0, wait=True), None)
+    except RecordsError:
+        return False
+    return first is not None and first.last_offset - previous.base_offset > INT32_MAX
 
 
 def _check_last_time(segment: Segment) -> None:

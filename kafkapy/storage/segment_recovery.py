@@ -26,6 +26,7 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import offset_index, time_index
+from kafkapy.storage.errors import OffsetOverflowError
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_dir import NO_SPACE
 from kafkapy.storage.producer_replay import producer_batch, replay_producer_batch
@@ -52,7 +53,17 @@ class SegmentRecovery:
     has_gaps: offsets are missing between its batches or in them, so it was compacted.
     """
 
-    def __init__(self, segment: Segment, config: LogConfig, epochs: LeaderEpochs, producers: ProducerState) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        config: LogConfig,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        *,
+        may_split: bool = True,
+    ) -> None:
+        """may_split: whether an offset that does not fit the indexes raises OffsetOverflowError, or is damage."""
+        self._may_split = may_split
         self._segment = segment
         self._config = config
         self._epochs = epochs
@@ -67,7 +78,7 @@ class SegmentRecovery:
         self.has_gaps = False
 
     def run(self) -> int:
-        """Return the bytes that had to be cut off."""
+        """Return the bytes that had to be cut off. Raises OffsetOverflowError, then the indexes are to be made anew."""
         segment = self._segment
         reset_indexes(segment, self._config)
         self._read_all()
@@ -134,9 +145,10 @@ class SegmentRecovery:
             if magic != 2 or length < HEADER_BYTES - LOG_OVERHEAD_BYTES or end > size:
                 break
             last_offset = base_offset + delta
-            if not next_offset <= base_offset <= last_offset <= max_offset:
+            if not next_offset <= base_offset <= last_offset or crc32c(view[at + ATTRIBUTES_POSITION : end]) != crc:
                 return self._stop(chunk_start + at, next_offset)
-            if crc32c(view[at + ATTRIBUTES_POSITION : end]) != crc:
+            if last_offset > max_offset:
+                self._overflow()
                 return self._stop(chunk_start + at, next_offset)
             if producer_id >= 0:
                 entry = producers.get(producer_id)
@@ -203,11 +215,17 @@ class SegmentRecovery:
         self._stop(position + header.size_bytes, header.last_offset + 1)
 
     def _holds(self, header: BatchHeader, chunk: bytes) -> bool:
-        return (
-            self._next_offset <= header.base_offset <= header.last_offset
-            and self._segment.offset_index.can_append(header.last_offset)
-            and crc_is_valid(chunk, header.position, header.size_bytes)
-        )
+        is_ordered = self._next_offset <= header.base_offset <= header.last_offset
+        if not (is_ordered and crc_is_valid(chunk, header.position, header.size_bytes)):
+            return False
+        if not self._segment.offset_index.can_append(header.last_offset):
+            self._overflow()
+            return False
+        return True
+
+    def _overflow(self) -> None:
+        if self._may_split:
+            raise OffsetOverflowError(self._segment)
 
     def _take_producer(self, header: BatchHeader, chunk: bytes) -> bool:
         """Replay a batch of a producer with an id; return False where it is a control batch that cannot be read."""

@@ -1,0 +1,122 @@
+"""Splitting a segment whose offsets lie further apart than its indexes can say: more than 2**31 - 1 from its base.
+
+Only brokers before 1.1 made such segments, by cleaning a log with wide gaps (KAFKA-6264). Loading, which splits them,
+stands a crash at any point:
+
+    .cleaned    each part is written and synced                 a crash: all .cleaned are deleted
+    .swap       the parts are renamed, the last one first       as long as one below is .cleaned, they are deleted, too
+    .deleted    the files of the old segment                    all parts are there, so loading finishes this itself
+    (none)      the parts are renamed                           as above
+
+The names need no sync of their own: what survives of them is one of these states, and a flush syncs them.
+Parts begin where Apache Kafka's LocalLog.splitOverflowedSegment has them begin. They come without indexes, which makes
+loading read them. That is a deviation: Apache Kafka writes offset and time indexes at once, and no transaction index.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from kafkapy.record.batch import batch_at, crc_is_valid
+from kafkapy.record.errors import RecordsError
+from kafkapy.seams import Disk
+from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment_scan import ScannedBatch, scan_batches
+from kafkapy.storage.sparse_index import INT32_MAX
+
+logger = logging.getLogger("kafkapy.storage")
+
+CHUNK_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class Part:
+    """Batches of a segment that fit into one of their own: the bytes from `position` to `end_position`."""
+
+    base_offset: int
+    position: int
+    end_position: int
+    last_offset: int
+    batch_count: int = 0
+
+
+def overflows(segment: Segment) -> bool:
+    """Return whether the last offset of a segment does not fit its indexes. Blocks."""
+    try:
+        return segment.read_next_offset() - 1 - segment.base_offset > INT32_MAX
+    except RecordsError:
+        return False
+
+
+def find_parts(segment: Segment, next_base_offset: int | None) -> list[Part]:
+    """Return what a segment can be split into, as far as its batches hold; fewer than two where it cannot be.
+
+    next_base_offset: where the segment behind it begins. No checksum covers a batch's base offset, so one that leaps
+    ahead is believed only if what follows lies behind it, too. Blocks. Raises OSError.
+    """
+    parts: list[Part] = []
+    try:
+        for scanned in scan_batches(segment, 0):
+            header = scanned.header
+            if not 0 <= header.base_offset <= header.last_offset:
+                break
+            if not crc_is_valid(scanned.chunk, header.position, header.size_bytes):
+                break
+            if parts and header.base_offset <= parts[-1].last_offset:
+                if parts[-1].batch_count == 1:
+                    parts.pop()
+                break
+            _take(scanned, parts)
+    except RecordsError as error:
+        logger.warning("%s: %s", segment.log.path, error)
+    if parts and next_base_offset is not None and parts[-1].last_offset >= next_base_offset:
+        parts.pop()
+    return parts
+
+
+def _take(scanned: ScannedBatch, parts: list[Part]) -> None:
+    """Add a batch to the last part, to a new one where it does not fit."""
+    header = scanned.header
+    if not parts or header.last_offset - parts[-1].base_offset > INT32_MAX:
+        base_offset = batch_at(scanned.chunk, header.position).base_offset  # of an old wrapper, the first in it
+        parts.append(Part(base_offset, scanned.position, scanned.position, header.last_offset))
+    parts[-1].end_position += header.size_bytes
+    parts[-1].last_offset = header.last_offset
+    parts[-1].batch_count += 1
+
+
+def split(disk: Disk, directory: str, segment: Segment, parts: list[Part]) -> None:
+    """Let the parts take the place of a segment, whose files are called .deleted then.
+
+    What is behind the last part, because it does not hold, goes with it. Blocks. Raises OSError.
+    """
+    logger.info("Splitting overflowed segment %s", segment)
+    parts[-1].end_position = segment.size
+    paths = [segment_file(directory, part.base_offset, LOG_SUFFIX) for part in parts]
+    try:
+        for part, path in zip(parts, paths, strict=True):
+            _copy(disk, segment, part, path + CLEANED_SUFFIX)
+    except OSError:
+        for path in paths:
+            disk.delete(path + CLEANED_SUFFIX)
+        raise
+    logger.info("Replacing overflowed segment %s with split segments %s", segment, parts)
+    for path in reversed(paths):
+        disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+    segment.rename_suffix("", DELETED_SUFFIX)
+    for path in paths:
+        disk.rename(path + SWAP_SUFFIX, path)
+
+
+def _copy(disk: Disk, segment: Segment, part: Part, path: str) -> None:
+    """Write a part to a file of its own, durable, and as old as the segment."""
+    file = disk.open(path, create=True)
+    try:
+        for position in range(part.position, part.end_position, CHUNK_BYTES):
+            data = segment.log.file.pread(min(CHUNK_BYTES, part.end_position - position), position)
+            file.pwrite((data,), position - part.position)
+        file.sync()
+    finally:
+        file.close()
+    disk.set_modified_ms(path, disk.modified_ms(segment.log.path))
