@@ -155,7 +155,7 @@ def _size(chance: random.Random) -> int:
 
 
 def _damaged(chance: random.Random, trade: Trade) -> bytes:
-    """Return bytes that are not a trade: cut, not JSON, a field missing, or a value out of its type."""
+    """Return bytes that are no trade: cut, not JSON, more behind it, a field missing, or a value out of its type."""
     whole = trade.to_json()
     price = f'"price":"{trade.price}"'.encode()
     return chance.choice(
@@ -163,6 +163,7 @@ def _damaged(chance: random.Random, trade: Trade) -> bytes:
             whole[: chance.randint(1, len(whole) - 1)],
             b"\x00\xff" + whole[:8],
             b"",
+            whole + b"}",
             whole.replace(price + b",", b""),
             whole.replace(price, b'"price":"-1"'),
             whole.replace(price, b'"price":"1.123456789"'),

@@ -54,8 +54,8 @@ def parse(value: bytes | None, timestamp_ms: int, max_ahead_ms: int = HOUR_MS) -
     if not value:
         return "empty"
     try:
-        fields = json.loads(value)
-    except ValueError:
+        fields = json.loads(value.decode())
+    except (ValueError, RecursionError):
         return "not JSON"
     if not isinstance(fields, dict):
         return "not JSON"

@@ -1,5 +1,7 @@
 """Trades on a topic, checked and typed: schemas.TRADE as columns, or the reason why a record is none."""
 
+import secrets
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -27,15 +29,12 @@ def parse_trades(rows: DataFrame, schema: Schema = TRADE, max_ahead: str = "1 ho
     that is more than max_ahead beyond the record's own timestamp is wrong: it would make everything after it late.
     """
     assert schema.columns == TRADE.columns
-    text = F.col("value").cast("string")
-    fields = F.from_json(text, schema.as_strings() + ", _corrupt STRING", {"columnNameOfCorruptRecord": "_corrupt"})
-    # Exploded, because a filter on the reason would be pushed below a projection, and parse the JSON once per mention.
-    parsed = rows.withColumn("_text", text).withColumn("_f", F.explode(F.array(fields)))
+    parsed = _with_fields(rows, schema)
     parsed = parsed.withColumn("reason", _reason(schema, max_ahead)).withColumn("version", F.col("_f.v"))
     for column in schema.columns:
         parsed = parsed.withColumn(column.name, F.expr(f"try_cast(_f.{column.name} AS {column.type})"))
     event_time = F.when(F.col("reason").isNull(), F.timestamp_millis("time_ms"))  # other numbers may overflow it
-    return parsed.withColumn("event_time", event_time).drop("_text", "_f")
+    return parsed.withColumn("event_time", event_time).drop("_f", "_is_json")
 
 
 def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
@@ -47,12 +46,29 @@ def distinct_trades(trades: DataFrame, watermark: str) -> DataFrame:
     return good.dropDuplicatesWithinWatermark(["symbol", "trade_id"])
 
 
+def _with_fields(rows: DataFrame, schema: Schema) -> DataFrame:
+    """Add `_f`, the fields of the JSON object as text, and `_is_json`, whether the value is one object and no more.
+
+    from_json reads the first value of a text and never looks behind it. So it is given an array: the value, and behind
+    it a mark that no record can know. Where the second of two elements is the mark, the value was one JSON value.
+    """
+    mark = secrets.token_hex(16)
+    text = F.col("value").cast("string")
+    array = F.concat(F.lit("["), text, F.lit(f',{{"v":"{mark}"}}]'))
+    elements = F.from_json(array, f"ARRAY<STRUCT<{schema.as_strings()}>>", {"allowSingleQuotes": "false"})
+    # Exploded, because a filter on the reason would be pushed below a projection, and parse the JSON once per mention.
+    parsed = rows.withColumn("_parsed", F.explode(F.array(elements))).withColumn("_f", F.get("_parsed", F.lit(0)))
+    is_alone = (F.size("_parsed") == 2) & (F.get("_parsed", F.lit(1))["v"] == mark)
+    is_object = text.rlike(r"^\s*\{") & _is_utf8(text) & F.coalesce(is_alone, F.lit(False))
+    return parsed.withColumn("_is_json", is_object).drop("_parsed")
+
+
 def _reason(schema: Schema, max_ahead: str) -> Column:
     """Return the first thing wrong with a record; the order is the one that people would check in."""
     version = F.col("_f.v")
     reason = (
         F.when(F.col("value").isNull() | (F.length("value") == 0), F.lit("empty"))
-        .when(F.col("_f._corrupt").isNotNull() | ~_is_object(F.col("_text")), F.lit("not JSON"))
+        .when(~F.col("_is_json"), F.lit("not JSON"))
         .when(version.isNull(), F.lit("v is missing"))
         .when(version != str(schema.version), F.concat(F.lit(f"{UNKNOWN_VERSION} "), version))
     )
@@ -65,10 +81,9 @@ def _reason(schema: Schema, max_ahead: str) -> Column:
     return reason.when(ahead_ms > duration_ms(max_ahead), F.lit("time_ms is ahead of the record's timestamp"))
 
 
-def _is_object(text: Column) -> Column:
-    """Return whether text may be one JSON object: from_json takes the first of an array, and any bytes in a string."""
-    framed = text.rlike(r"(?s)^\s*\{.*\}\s*$")
+def _is_utf8(text: Column) -> Column:
+    """Return whether the value is what its text says: a cast takes any bytes."""
     if hasattr(F, "is_valid_utf8"):
-        return framed & F.is_valid_utf8(text)
+        return F.is_valid_utf8(text)
     whole = F.encode(F.decode(F.col("value"), "UTF-8"), "UTF-8")  # Spark 3.5 puts another character for odd bytes
-    return framed & (whole == F.col("value"))
+    return whole == F.col("value")

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 TRADES_FILE = Path(__file__).parents[3] / "shared" / "data" / "XRPETH-aggTrades-2019-10-11.csv.gz"
-ROUGH = Market(events=1_400, trades_per_second=40, late=0.04, duplicates=0.03, malformed=0.02, seed=5)
+ROUGH = Market(events=1_400, trades_per_second=40, late=0.04, duplicates=0.03, malformed=0.02, seed=6)
 
 
 def spark_options(bootstrap: str, directory: Path, *topics: str, **more: object) -> dict[str, object]:
@@ -152,7 +152,17 @@ ODD = [
     GOOD.replace(b'"v":1,', b""),
     GOOD.replace(b'"v":1', b'"v":2'),
     GOOD[:-1],
+    GOOD.replace(b'"', b"'"),
+    GOOD.replace(b'"A"', b'"A","symbol":"B"'),
+    GOOD + b"}",
+    GOOD + b" {}",
+    GOOD + b"," + GOOD,
+    GOOD + b',{"v":"1"}',
+    GOOD + b"] [" + GOOD,
+    GOOD + b"/*}*/",
     b"[" + GOOD + b"]",
+    b"\xef\xbb\xbf" + GOOD,
+    GOOD.decode().encode("utf-16"),
     b"",
     None,
     b"{}",
