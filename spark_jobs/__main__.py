@@ -38,7 +38,10 @@ app = typer.Typer(
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of the job's keys (below)")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a key, over the file's")]
-Reset = Annotated[bool, typer.Option("--reset-output", help="remove checkpoint and output first, and start anew")]
+Reset = Annotated[
+    bool,
+    typer.Option("--reset-output", help="first remove checkpoint and output (of topics the records), then start anew"),
+]
 
 
 def config_model(job: str) -> type[JobConfig]:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.java_gateway import JavaMember
+from py4j.protocol import STATIC_PREFIX, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import JobConfig
@@ -16,6 +17,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.failures import cause
 
 TIMEOUT_MS = "15000"
+RECORDS_TO_DELETE = "org.apache.kafka.clients.admin.RecordsToDelete"
 Offsets = dict[tuple[str, int], int]
 """Offsets by (topic, partition)."""
 
@@ -52,6 +54,15 @@ class Admin:
                 )
         found = self._answer(self.client.listOffsets(wanted).all())
         return {(where.topic(), where.partition()): found[where].offset() for where in found}
+
+    def delete_records(self, before: Offsets) -> None:
+        """Delete each partition's records before an offset."""
+        # Py4J takes the class's static beforeOffset(long) for its getter of that name, unless it is called by its id.
+        limit = JavaMember("beforeOffset", None, f"{STATIC_PREFIX}{RECORDS_TO_DELETE}", self.jvm._gateway_client)
+        wanted = self.jvm.java.util.HashMap()
+        for where, offset in before.items():
+            wanted.put(self.jvm.org.apache.kafka.common.TopicPartition(*where), limit(offset))
+        self._answer(self.client.deleteRecords(wanted).all())
 
     def topic_config(self, topic: str) -> dict[str, str]:
         config = self.jvm.org.apache.kafka.common.config

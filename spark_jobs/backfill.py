@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.checkpoints import Directory, batch, prepare
+from spark_jobs.checkpoints import Directory, batch
 from spark_jobs.config import AVAILABLE_NOW, Trigger
 from spark_jobs.errors import JobError
 from spark_jobs.gold import COMPACTED, GoldConfig, bars_of, left_out, write_outputs
 from spark_jobs.metrics import QueryMetrics
+from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE
 from spark_jobs.session import spark_session
 from spark_jobs.source import read_archive, read_batch, read_topics, stream_archive

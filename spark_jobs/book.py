@@ -24,12 +24,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.checkpoints import prepare
 from spark_jobs.config import StreamConfig
 from spark_jobs.depth import BadDepth, parse
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import BookRow, OrderBook, Quote, Status
+from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BOOK
 from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, write_batch, write_topic
@@ -51,6 +51,9 @@ class BookConfig(StreamConfig):
         default=None, description="compacted topic that gets each row as JSON, keyed by symbol"
     )
     output_partitions: int = Field(default=3, ge=1, description="partitions of that topic where it is created")
+
+    def output_topics(self) -> list[str]:
+        return [self.book_topic] if self.book_topic else []
 
 
 def run(config: BookConfig, *, reset_output: bool = False) -> None:

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from spark_jobs.checkpoints import prepare
 from spark_jobs.config import StreamConfig
 from spark_jobs.metrics import QueryMetrics, listening
+from spark_jobs.outputs import prepare
 from spark_jobs.session import run_query, spark_session, stream_writer
 from spark_jobs.source import read_topics
 

@@ -1,36 +1,11 @@
-"""A job's checkpoint and its output belong together; what does not fit is refused before anything is read.
-
-A streaming query that starts without its checkpoint begins at batch 0 again. Over an output that is already there it
-would lose or repeat: Spark's file sink discards the batches that its own log knows, a Kafka sink appends. So a job
-whose checkpoint is missing while its output is not refuses to start, until --reset-output has removed both.
-"""
+"""What a query's checkpoint holds: whether it is whole, and for each batch what it read and what was late in it."""
 
 import json
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import StreamConfig
 from spark_jobs.errors import JobError
-
-
-def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = False) -> None:
-    """Make sure that checkpoint and output fit together. Raises JobError that says what to do."""
-    checkpoint = Directory.at(spark, config.checkpoint)
-    outputs = [Directory.at(spark, path) for path in config.outputs()]
-    if reset_output:
-        for directory in (checkpoint, *outputs):
-            directory.remove()
-        return
-    if not checkpoint.is_empty():
-        check(checkpoint)
-        return
-    for output in outputs:
-        if not output.is_empty():
-            raise JobError(
-                f"the checkpoint {config.checkpoint} is missing but its output {output.path} is not: bring the "
-                f"checkpoint back, or start with --reset-output, which removes the output and writes it anew"
-            )
 
 
 def check(checkpoint: "Directory") -> None:

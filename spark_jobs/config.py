@@ -96,6 +96,10 @@ class StreamConfig(SparkConfig):
         """Return the directories that belong to the checkpoint."""
         return [self.output] if self.output else []
 
+    def output_topics(self) -> list[str]:
+        """Return the topics that belong to the checkpoint."""
+        return []
+
     @property
     def available_now(self) -> bool:
         return self.trigger == AVAILABLE_NOW

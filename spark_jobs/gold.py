@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
-from spark_jobs.checkpoints import batch, prepare
+from spark_jobs.checkpoints import batch
 from spark_jobs.config import Duration, StreamConfig, duration_ms
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
+from spark_jobs.outputs import prepare
 from spark_jobs.schemas import BAR, PRICE, SILVER_TRADE, TURNOVER, VOLUME, WIDTHS_MS
 from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, header, write_batch, write_topic
@@ -37,6 +38,9 @@ class BarsConfig(StreamConfig):
     output_partitions: int = Field(default=3, ge=1, description="partitions of the topic where it is created")
     watermark: Duration = Field(default="10 seconds", description="how late a trade may be and still count")
     max_ahead: Duration = Field(default="1 hour", description="how far an event time may lie beyond the record's own")
+
+    def output_topics(self) -> list[str]:
+        return [self.output_topic] if self.output_topic else []
 
 
 class GoldConfig(BarsConfig):

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
-from spark_jobs.checkpoints import prepare
 from spark_jobs.config import Trigger
 from spark_jobs.gold import COMPACTED, BarsConfig, bar_stream, late_trades, on_topic
 from spark_jobs.metrics import QueryMetrics
+from spark_jobs.outputs import prepare
 from spark_jobs.session import spark_session
 from spark_jobs.sink import write_topic
 from spark_jobs.source import read_topics

@@ -19,10 +19,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import kept, run_batches
-from spark_jobs.checkpoints import batch, prepare
+from spark_jobs.checkpoints import batch
 from spark_jobs.config import Duration, StreamConfig
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
+from spark_jobs.outputs import prepare
 from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
 from spark_jobs.sink import event_json, header, write_batch, write_topic
@@ -44,6 +45,9 @@ class SilverConfig(StreamConfig):
     unknown_version: Literal["fail", "dead_letter"] = Field(
         default="fail", description="what to do with trades of a schema version that this job does not know"
     )
+
+    def output_topics(self) -> list[str]:
+        return [self.output_topic] if self.output_topic else []
 
 
 def run(config: SilverConfig, *, reset_output: bool = False) -> None:

@@ -65,6 +65,29 @@ def test_a_job_without_its_checkpoint_refuses_until_told_to_reset(spark, bootstr
     assert sorted(bytes(row.value) for row in spark.read.parquet(config["output"]).collect()) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("cleanup_policy", ["delete", "compact"])
+def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
+    spark, bootstrap, topic, tmp_path, config, cleanup_policy
+):
+    fill(bootstrap, topic, [TRADE % (1, 1), TRADE % (1, 2), TRADE % (1, 2)])
+    out = topic + "-out"
+    create_topic(bootstrap, out, 2, cleanup_policy=cleanup_policy)
+    settings = {**config, "output": None, "output_topic": out, "dead_letter_topic": topic + "-dead"}
+    silver.run(SilverConfig(**settings))
+    remove(tmp_path / "checkpoint")
+    told = f"checkpoint .* is missing but its output is not, topic {out} on .* holds records: .* --reset-output"
+    with pytest.raises(JobError, match=told):
+        silver.run(SilverConfig(**settings))
+    stranger = Producer({"bootstrap.servers": bootstrap})
+    stranger.produce(out, b"{}", b"no longer made")
+    assert stranger.flush(30) == 0
+    silver.run(SilverConfig(**settings), reset_output=True)
+    found = market.last_values(market.consume(bootstrap, out))
+    assert sorted(key for key, value in found.items() if value is not None) == [b"A|1", b"A|2"]
+    assert (b"no longer made" in found) == (cleanup_policy == "compact")
+    silver.run(SilverConfig(**settings))
+
+
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [

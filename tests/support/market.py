@@ -28,12 +28,12 @@ class Record:
 def consume(bootstrap: str, *topics: str) -> list[Record]:
     """Return every record of the topics up to their ends."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.partition.eof": True})
-    ends: dict[tuple[str, int], int] = {}
+    begins: dict[tuple[str, int], int] = {}
     for topic in topics:
         for partition in consumer.list_topics(topic, 30).topics[topic].partitions:
-            ends[topic, partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)[1]
-    consumer.assign([TopicPartition(*where, 0) for where in ends])
-    left = set(ends)
+            begins[topic, partition], _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
+    consumer.assign([TopicPartition(*where, begin) for where, begin in begins.items()])
+    left = set(begins)
     records = []
     while left:
         message = consumer.poll(30)
