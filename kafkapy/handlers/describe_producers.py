@@ -54,7 +54,7 @@ def _describe(services: Services, topic: str, index: int, error: ApiError | None
         return PartitionResponse(index, partitions.missing_code(topic, index))
     if partition.role is Role.OFFLINE or partition.log is None:
         return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    return PartitionResponse(index, active_producers=list(_states(partition.log.active_producers())))
+    return PartitionResponse(index, active_producers=list(_states(partition.log.producer_state.producers.values())))
 
 
 def _states(producers: Iterable[ProducerEntry]) -> Iterable[ProducerState]:

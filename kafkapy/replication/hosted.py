@@ -116,7 +116,7 @@ class HostedPartitions:
             return []
         assert partition.log is not None
         if partition.lead(local.registration):
-            partition.log.assign_leader_epoch(partition.leader_epoch, partition.leader_epoch_start_offset)
+            partition.log.leader_epochs.assign(partition.leader_epoch, partition.leader_epoch_start_offset)
         partition.maybe_advance_high_watermark()
         return [partition]
 

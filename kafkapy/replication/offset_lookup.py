@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.fetch_read import end_offset
+from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.time_index import TimestampOffset
 from kafkapy.storage.time_search import Searched
@@ -63,7 +64,7 @@ def find_offset(
     log = partition.log
     assert log is not None
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        return log.earliest()
+        return earliest_offset(log)
     is_lagging = is_from_client and partition.leader_epoch_start_offset > log.high_watermark
     limit = end_offset(log, isolation)
     if timestamp_ms == LATEST:
@@ -74,9 +75,9 @@ def find_offset(
         return NOT_FOUND
     is_max = timestamp_ms == MAX_TIMESTAMP
     if is_max:
-        found = log.offset_of_max_timestamp(searched=searched)
+        found = offset_of_max_timestamp(log, searched=searched)
     else:
-        found = log.offset_for_timestamp(timestamp_ms, searched=searched)
+        found = offset_for_timestamp(log, timestamp_ms, searched=searched)
     if found is None or found.offset >= limit:
         if is_lagging:
             raise _not_available(partition)

@@ -18,6 +18,7 @@ from kafkapy.errors import StorageError
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.cleaner_plan import CleanedSegment
+from kafkapy.storage.log_upkeep import delete_old_segments
 
 if TYPE_CHECKING:
     from kafkapy.config.log_defaults import LogDefaults
@@ -121,7 +122,7 @@ class LogCleaner:
         for count, log in enumerate(self.manager.compacted_logs(), 1):
             now_ms = self._clock.wall_ms()
             with contextlib.suppress(StorageError):  # offline by now
-                log.delete_old_segments(now_ms)  # between two passes, as Kafka's cleaner does; not in the midst of one
+                delete_old_segments(log, now_ms)  # between two passes, as Kafka's cleaner does; not in the midst of one
                 to_clean = self.manager.assess(log, now_ms)
                 if to_clean is not None:
                     assessed.append((log, to_clean))
@@ -182,7 +183,7 @@ class LogCleaner:
         if not self.manager.swap_in(cleaning, CleanedSegment(**cleaned), self._clock.wall_ms()):
             return False
         try:
-            await run_in_pool(self._io_pool, log.sync_names)
+            await run_in_pool(self._io_pool, log.local_log.sync_names)
         except OSError as error:
             if self.manager.is_current(cleaning):
                 raise log.log_dir.failure(error, f"cleaning {log.topic_partition}") from error

@@ -28,6 +28,7 @@ from kafkapy.runtime.directory_assignments import Assignment, DirectoryAssignmen
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, MAX_FILE_NAME_LENGTH
+from kafkapy.storage.flush import flush_log
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -283,7 +284,7 @@ class LogDirMover:
         while await self._catch_up(move):
             rounds += 1
             if rounds > MAX_ROUNDS:
-                move.future.flush()
+                flush_log(move.future)
             try:
                 if move.try_finish(self._clock.wall_ms()):
                     self._replica_manager.complete_waiting(move.partition)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.storage.flush import prepare_flush
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
@@ -51,11 +52,11 @@ class LogFlusher:
             del self._tasks[log]
 
     async def _flush(self, log: "Log") -> None:
-        flush = log.prepare_flush()
+        flush = prepare_flush(log)
         try:
             await run_in_pool(self._io_pool, flush.run)
         finally:
-            log.complete_flush(flush, self._clock.wall_ms())
+            flush.complete(self._clock.wall_ms())
 
 
 def _settle(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:

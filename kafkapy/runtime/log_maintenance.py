@@ -124,7 +124,7 @@ class LogMaintenance:
         except (ApiError, StorageError) as error:
             logger.warning("%s", error.message)
         finally:
-            flush.log.complete_flush(flush, self._clock.wall_ms())
+            flush.complete(self._clock.wall_ms())
 
     async def _write(self, prepare: "Callable[[], list[CheckpointWrite]]") -> None:
         for write in prepare():

@@ -15,7 +15,13 @@ from kafkapy.record.validate import (
 )
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.producer_replay import read_marker
-from kafkapy.storage.producer_state import BatchMetadata, ProducerBatch
+from kafkapy.storage.producer_state import (
+    BatchMetadata,
+    PreparedAppend,
+    ProducerBatch,
+    ProducerState,
+    VerificationGuard,
+)
 from kafkapy.storage.workers import give_way
 from kafkapy.types import TopicPartition
 
@@ -84,8 +90,21 @@ def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendR
     )
 
 
-def producer_batches(validated: ValidatedRecords) -> list[ProducerBatch]:
-    """Return the batches that have a producer id, as producer state takes them."""
+def prepare_producers(
+    producers: ProducerState,
+    validated: ValidatedRecords,
+    origin: AppendOrigin,
+    verification: VerificationGuard | None,
+    transaction_version: int,
+) -> PreparedAppend | None:
+    """Check the batches that have a producer id, None where none has. Raises as ProducerState.prepare."""
+    batches = _producer_batches(validated)
+    if not batches:
+        return None
+    return producers.prepare(batches, origin, verification=verification, transaction_version=transaction_version)
+
+
+def _producer_batches(validated: ValidatedRecords) -> list[ProducerBatch]:
     found = []
     for index, span in enumerate(validated.batches):
         if span.producer_id >= 0:

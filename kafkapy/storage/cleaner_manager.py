@@ -26,6 +26,7 @@ from kafkapy.storage.cleaner_plan import (
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_upkeep import swap_in_cleaned
 from kafkapy.storage.segment import Segment
 from kafkapy.types import TopicPartition
 
@@ -155,7 +156,7 @@ class CleanerManager:
             aborted=log.aborted_transactions(start_offset, end_offset),
             last_records=[
                 (entry.producer_id, entry.last_offset if entry.batches else None, entry.producer_epoch)
-                for entry in log.active_producers()
+                for entry in log.producer_state.producers.values()
                 if entry.last_offset < end_offset
             ],
             delete_retention_ms=config.delete_retention_ms,
@@ -189,7 +190,7 @@ class CleanerManager:
         if not self.is_current(cleaning) or any(present.get(old.base_offset) is not old for old in replaced):
             self.drop_leftovers(cleaning)
             return False
-        log.swap_in_cleaned(cleaned.base_offset, replaced, has_txn_index=cleaned.has_txn_index, now_ms=now_ms)
+        swap_in_cleaned(log, cleaned.base_offset, replaced, has_txn_index=cleaned.has_txn_index, now_ms=now_ms)
         return True
 
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:

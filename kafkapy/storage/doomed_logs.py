@@ -62,11 +62,11 @@ class DoomedLogs:
         self._waiting = [doomed for doomed in self._waiting if not is_wanted(doomed)]
         for doomed in taken:
             if doomed.log is not None:
-                doomed.log.let_go_of_files()
+                doomed.log.local_log.let_go_of_files()
         return [Deletion(self._disk, doomed.log_dir, doomed.path) for doomed in taken]
 
     def close_files(self) -> None:
         """Close the files as they are; the directories are found by the next start."""
         for doomed in self._waiting:
             if doomed.log is not None:
-                doomed.log.close_files()
+                doomed.log.local_log.close_files()

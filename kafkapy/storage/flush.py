@@ -14,25 +14,19 @@ if TYPE_CHECKING:
 
 
 class Flush:
-    """A flush of one log up to `end_offset`.
+    """A flush of one log up to `end_offset`. Made by `prepare_flush`.
 
     `run` syncs, on any thread; `others` are calls that it makes behind the files. Then, on the loop's thread,
-    `log.complete_flush(flush)` moves the recovery point and lets go of the files, also after a failure. run raises
-    StorageError: what was written may be gone, and asking again would not tell, so the directory goes offline. A disk
-    without room for the small files that `others` write is no such failure (ApiError KAFKA_STORAGE_ERROR): they are
-    written by the next flush.
+    `complete` moves the recovery point and lets go of the files, also after a failure. run raises StorageError: what
+    was written may be gone, and asking again would not tell, so the directory goes offline. A disk without room for the
+    small files that `others` write is no such failure (ApiError KAFKA_STORAGE_ERROR): they are written by the next
+    flush.
     """
 
-    def __init__(
-        self,
-        log: "Log",
-        end_offset: int,
-        generation: int,
-        handles: list[FileHandle],
-    ) -> None:
+    def __init__(self, log: "Log", end_offset: int, handles: list[FileHandle]) -> None:
         self.log = log
         self.end_offset = end_offset
-        self.generation = generation
+        self.truncation_count = log.truncation_count
         self.is_done = False
         self.has_no_room = False
         self.directory = log.directory
@@ -45,7 +39,7 @@ class Flush:
         try:
             self._files = [handle.file for handle in handles]
         except OSError:
-            self.release()
+            self._release()
             raise
 
     def run(self) -> None:
@@ -68,7 +62,49 @@ class Flush:
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
         self.is_done = True
 
-    def release(self) -> None:
-        """Let go of the files."""
+    def complete(self, now_ms: int) -> None:
+        """Take over what `run` has done: the recovery point moves, unless the log was truncated meanwhile.
+
+        After a flush that failed the directory goes offline; one that found no room is made up for by the next.
+        """
+        self._release()
+        log = self.log
+        if self.has_no_room:
+            log.local_log.postpone(self.others)
+            return
+        if self.has_lost_names and self.directory != log.directory:
+            log.local_log.forget_syncs(log.leader_epochs)  # it was renamed under the flush; the next one does it all
+            return
+        if not self.is_done:
+            log.log_dir.go_offline(f"flush of {log.topic_partition} failed")
+            return
+        log.last_flush_ms = now_ms
+        if self.truncation_count == log.truncation_count:
+            log.recovery_point = max(log.recovery_point, self.end_offset)
+
+    def _release(self) -> None:
         for handle in self._handles:
             handle.unpin(self)
+
+
+def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
+    """Collect what makes the log durable below `end_offset` (all of it, unless given).
+
+    Run `flush.run` in the IoPool, then `flush.complete` on the loop's thread. Raises StorageError.
+    """
+    log.log_dir.check_online()
+    end_offset = log.log_end_offset if end_offset is None else min(end_offset, log.log_end_offset)
+    with log.failures("preparing a flush"):
+        handles = log.local_log.handles_to_sync(log.recovery_point, end_offset, log.log_end_offset)
+        flush = Flush(log, end_offset, handles)
+        flush.others = log.local_log.other_syncs(log.leader_epochs)
+    return flush
+
+
+def flush_log(log: "Log", end_offset: int | None = None) -> None:
+    """Make the log durable below `end_offset` (all of it, unless given). Blocks. Raises StorageError."""
+    flush = prepare_flush(log, end_offset)
+    try:
+        flush.run()
+    finally:
+        flush.complete(log.now_ms)

@@ -3,12 +3,14 @@
 Above it `Log` keeps producers, epochs, the high watermark and the log start offset. Calls raise OSError as it is.
 """
 
+import logging
 from collections.abc import Callable
 
 from kafkapy.config.log import LogConfig
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage import checkpoint
 from kafkapy.storage.doomed_files import DoomedFiles
+from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_read import LogReader
@@ -17,6 +19,9 @@ from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.recovery import LoadedLog
 from kafkapy.storage.retention import SegmentFacts
 from kafkapy.storage.segment import Segment
+from kafkapy.types import Uuid
+
+logger = logging.getLogger("kafkapy.storage")
 
 
 class LocalLog:
@@ -205,6 +210,31 @@ class LocalLog:
             calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
             self.has_new_names = False
         return calls
+
+    def sync_names(self) -> None:
+        """Make renames durable. Blocks; for a worker."""
+        self._disk.sync_directory(self.directory)
+
+    def read_topic_id(self) -> Uuid | None:
+        """Return what partition.metadata says, None where there is none or it cannot be read."""
+        path = f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}"
+        if self._disk.exists(path):
+            try:
+                return checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
+            except CheckpointError as error:
+                logger.warning("%s: its topic id is unknown until the metadata tells", error)
+        return None
+
+    def write_topic_id(self, topic_id: Uuid) -> None:
+        """Write partition.metadata. Not synced here; the first flush does that."""
+        data = checkpoint.encode_partition_metadata(topic_id)
+        file = self._disk.open(f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}", create=True)
+        try:
+            file.truncate(len(data))
+            file.pwrite((data,), 0)
+        finally:
+            file.close()
+        self.has_new_names = True
 
     def write_epochs(self, epochs: LeaderEpochs) -> None:
         """Write leader-epoch-checkpoint here and now, where it is older than `epochs`. Blocks. Raises OSError."""

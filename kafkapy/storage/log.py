@@ -3,15 +3,15 @@
 Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset (the next offset to be written);
 recovery_point <= log_end_offset, and below it all is durable. Offsets of batches rise and never repeat.
 
-Plain calls on the event loop's thread. An append writes to the page cache and does not sync; `prepare_flush` hands the
-syncs to a worker. A read that would have to wait for the disk raises NeedsWarming: run its `warm` in the IoPool, then
-ask again. Errors: ApiError (offset out of range, refused records, no space: KAFKA_STORAGE_ERROR), StorageError (the
-disk failed; the directory is offline), NeedsWarming.
+Plain calls on the event loop's thread. An append writes to the page cache and does not sync; `prepare_flush` makes a
+Flush, which a worker runs. A read that would have to wait for the disk raises NeedsWarming: run its `warm` in the
+IoPool, then ask again. Errors: ApiError (offset out of range, refused records, no space: KAFKA_STORAGE_ERROR),
+StorageError (the disk failed; the directory is offline), NeedsWarming.
 
 The same class holds the metadata log: append_as_leader with AppendOrigin.RAFT_LEADER, reads with LOG_END.
 
-Longer than a module should be: it is the one face of a log, and what it does not decide itself is one call down
-(local_log files, log_read finding, producer_state, leader_epochs, retention, recovery).
+What is done to a log from time to time lies beside it, as functions over a Log: log_opening, truncation, flush,
+log_upkeep (retention, what the cleaner made), log_lookup (offsets by time).
 """
 
 import contextlib
@@ -19,17 +19,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import ApiError, CorruptIndexError, StorageError
-from kafkapy.record.errors import RecordsError, TooHeavyError
+from kafkapy.errors import ApiError, CorruptIndexError
+from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
-from kafkapy.seams import Disk, ReadableBuffer
-from kafkapy.storage import checkpoint
+from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.append import (
     NO_TIMESTAMP,
     AppendResult,
     check_apart,
     duplicate_result,
-    producer_batches,
+    prepare_producers,
     rules_for,
 )
 from kafkapy.storage.errors import (
@@ -37,31 +36,24 @@ from kafkapy.storage.errors import (
     KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
     RECORD_LIST_TOO_LARGE,
-    CheckpointError,
     NeedsWorker,
 )
-from kafkapy.storage.flush import Flush
+from kafkapy.storage.flush import flush_log
 from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_read import FetchIsolation, LogRead
 from kafkapy.storage.open_files import OpenFiles
-from kafkapy.storage.producer_replay import rebuild_producers
-from kafkapy.storage.producer_state import PreparedAppend, ProducerEntry, ProducerState, VerificationGuard
-from kafkapy.storage.recovery import LoadedLog, LogLoader
-from kafkapy.storage.retention import due_segments
+from kafkapy.storage.producer_state import PreparedAppend, VerificationGuard
+from kafkapy.storage.recovery import LoadedLog
 from kafkapy.storage.segment import Segment
-from kafkapy.storage.time_index import TimestampOffset
-from kafkapy.storage.time_search import Searched, find_largest, find_timestamp
 from kafkapy.storage.txn_index import AbortedTransaction
 from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
-
-__all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "FetchIsolation", "Log", "LogRead", "TimestampOffset"]
 
 logger = logging.getLogger("kafkapy.storage")
 
 
 class Log:
-    """See the module. Made by `open`."""
+    """See the module. Made by `open_log`."""
 
     def __init__(
         self,
@@ -91,67 +83,15 @@ class Log:
         """Up to here the cleaner has compacted the log; None where it has not, or that is not known."""
         self.truncation_count = 0
         """What was read before a truncation may no longer be what the log holds: a flush, a pass of the cleaner."""
-        self._disk = files.disk
-        self._local = LocalLog(loaded, files, directory, config, jitter)
-        self._reader = self._local.reader
-        self._first_unstable_offset = loaded.producers.first_unstable_offset
+        self.local_log = LocalLog(loaded, files, directory, config, jitter)
+        self._reader = self.local_log.reader
         self._rules: dict[AppendOrigin, ValidationRules] = {}
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        """What the time was at the last append or look for old segments: what a truncation goes by."""
         self._roll_ms = 0
         self.flush_messages = 0
         """How many records may lie behind the recovery point before somebody has to wait for a flush."""
         self.update_config(config)
-
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        now_ms: int,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        was_clean_shutdown: bool = True,
-        is_recovered: bool = False,
-        topic_id: Uuid | None = None,
-        files: OpenFiles | None = None,
-        log_dir: LogDirState | None = None,
-        new_producer_state: Callable[[], ProducerState] = ProducerState,
-        jitter: Callable[[int], int] | None = None,
-    ) -> "Log":
-        """Open the log in `directory`, or make it; recover it unless the last stop was clean. Blocks.
-
-        log_start_offset and recovery_point are what the checkpoints say; is_recovered: see LogLoader. files: the
-        cache of open files that all logs share, one of its own if not given; log_dir: likewise. jitter(n): a random
-        int in [0, n) for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory
-        holds another topic.
-        """
-        files = files if files is not None else OpenFiles(disk)
-        log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
-        try:
-            disk.make_directory(directory)
-            loader = LogLoader(
-                files,
-                directory,
-                topic_partition,
-                config,
-                now_ms=now_ms,
-                log_start_offset=log_start_offset,
-                recovery_point=recovery_point,
-                was_clean_shutdown=was_clean_shutdown,
-                is_recovered=is_recovered,
-                new_producer_state=new_producer_state,
-            )
-            loaded = loader.load()
-            log = cls(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
-            log._read_topic_id(topic_id)
-        except OSError as error:
-            raise log_dir.failure(error, f"loading {topic_partition}") from error
-        except RecordsError as error:  # after a clean stop nothing is cut off: somebody has to look
-            raise StorageError(log_dir.path, f"{directory} is damaged: {error.message}") from error
-        return log
 
     def __repr__(self) -> str:
         offsets = f"[{self.log_start_offset}, {self.log_end_offset})"
@@ -161,7 +101,7 @@ class Log:
 
     @property
     def directory(self) -> str:
-        return self._local.directory
+        return self.local_log.directory
 
     @property
     def is_offline(self) -> bool:
@@ -172,20 +112,15 @@ class Log:
         return self.segments.size_bytes
 
     @property
-    def segment_count(self) -> int:
-        return len(self.segments)
-
-    @property
     def latest_epoch(self) -> int | None:
         return self.leader_epochs.latest_epoch
 
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed readers stop: the oldest open transaction, or the high watermark."""
-        first_unstable_offset = self._first_unstable_offset
-        high_watermark = self.high_watermark
-        if first_unstable_offset is None or first_unstable_offset >= high_watermark:
-            return high_watermark
+        first_unstable_offset = self.producer_state.first_unstable_offset
+        if first_unstable_offset is None or first_unstable_offset >= self.high_watermark:
+            return self.high_watermark
         return max(first_unstable_offset, self.log_start_offset)
 
     @property
@@ -194,22 +129,12 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         """Take a new configuration; it holds from the next append on."""
-        self.config = self._local.config = config
+        self.config = self.local_log.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
         self.flush_messages = config.flush_messages
         self._roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
             self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
-
-    def _read_topic_id(self, topic_id: Uuid | None) -> None:
-        path = f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}"
-        if self._disk.exists(path):
-            try:
-                self.topic_id = checkpoint.decode_partition_metadata(self._disk.read_file(path), path)
-            except CheckpointError as error:
-                logger.warning("%s: its topic id is unknown until the metadata tells", error)
-        if topic_id is not None:
-            self.assign_topic_id(topic_id)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write partition.metadata, unless it is there. Raises ApiError INCONSISTENT_TOPIC_ID where it has another id.
@@ -220,19 +145,12 @@ class Log:
             return
         if self.topic_id is not None:
             raise ApiError(INCONSISTENT_TOPIC_ID, f"{self.directory} holds another topic of the name")
-        with self._failures("writing partition.metadata"):
-            data = checkpoint.encode_partition_metadata(topic_id)
-            file = self._disk.open(f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}", create=True)
-            try:
-                file.truncate(len(data))
-                file.pwrite((data,), 0)
-            finally:
-                file.close()
+        with self.failures("writing partition.metadata"):
+            self.local_log.write_topic_id(topic_id)
         self.topic_id = topic_id
-        self._local.has_new_names = True
 
     @contextlib.contextmanager
-    def _failures(self, doing: str) -> Iterator[None]:
+    def failures(self, doing: str) -> Iterator[None]:
         """Turn OSErrors of the block into what they mean for the directory, a broken index into an error code."""
         try:
             yield
@@ -265,7 +183,7 @@ class Log:
         Raises NeedsWorker for a CLIENT's batch that takes long to check; then comes append_checked.
         """
         self.log_dir.check_online()
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         rules = self._rules[origin]
         try:
             validated = validate_and_assign(
@@ -290,7 +208,7 @@ class Log:
     ) -> AppendResult:
         """Append what NeedsWorker.check returned, as append_as_leader does."""
         self.log_dir.check_online()
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         validated = place(checked, next_offset=self.log_end_offset, leader_epoch=leader_epoch)
         return self._append(validated, AppendOrigin.CLIENT, now_ms, verification, 0)
 
@@ -301,7 +219,7 @@ class Log:
         CorruptRecordError, InvalidRecordsError (offsets that do not rise from the log end offset on).
         """
         self.log_dir.check_online()
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         rules = self._rules[AppendOrigin.REPLICATION]
         validated = validate_and_assign(
             records, rules, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
@@ -332,7 +250,7 @@ class Log:
         if origin is AppendOrigin.CLIENT and span.producer_id >= 0:
             producer = self.producer_state.producer_that_goes_on_with(span.producer_id, span)
         if producer is None and (span.producer_id >= 0 or len(batches) > 1):
-            prepared = self._prepare_producers(validated, origin, verification, transaction_version)
+            prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset)
         segment = self.segments.active
@@ -366,20 +284,6 @@ class Log:
         except OSError as error:
             raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
 
-    def _prepare_producers(
-        self,
-        validated: ValidatedRecords,
-        origin: AppendOrigin,
-        verification: VerificationGuard | None,
-        transaction_version: int,
-    ) -> PreparedAppend | None:
-        batches = producer_batches(validated)
-        if not batches:
-            return None
-        return self.producer_state.prepare(
-            batches, origin, verification=verification, transaction_version=transaction_version
-        )
-
     def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
         """Take over the producers of an append that was written, and the transactions that it ended."""
         producers = self.producer_state
@@ -387,18 +291,9 @@ class Log:
         for completed in prepared.completed:
             last_stable_offset = producers.last_stable_offset_after(completed)
             if completed.is_aborted:
-                with self._failures("writing the transaction index"):
+                with self.failures("writing the transaction index"):
                     segment.txn_index.append(AbortedTransaction(*completed[:3], last_stable_offset))
             producers.complete(completed)
-        self._first_unstable_offset = producers.first_unstable_offset
-
-    def start_verification(
-        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
-    ) -> VerificationGuard | None:
-        """Return the guard to bring with the first batch of a transaction; None where it is open already."""
-        return self.producer_state.start_verification(
-            producer_id, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
-        )
 
     # Rolling
 
@@ -413,8 +308,8 @@ class Log:
         if old.size == 0 and old.base_offset == base_offset:
             return old
         assert base_offset > old.base_offset, f"roll to {base_offset} at or below {old.base_offset}"
-        with self._failures("rolling"):
-            segment = self._local.roll(base_offset, self.log_end_offset, self.producer_state, now_ms)
+        with self.failures("rolling"):
+            segment = self.local_log.roll(base_offset, self.log_end_offset, self.producer_state, now_ms)
         logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
         return segment
 
@@ -472,47 +367,6 @@ class Log:
         segment = self.segments.floor(start_offset)
         return self._reader.aborted_transactions(start_offset, end_offset, segment) if segment is not None else []
 
-    def offset_for_timestamp(
-        self, timestamp_ms: int, *, wait: bool = False, searched: Searched | None = None
-    ) -> TimestampOffset | None:
-        """Return the first record at or after `timestamp_ms`, None where there is none.
-
-        Raises NeedsWarming unless `wait`, HeavySearch where `searched` is given (empty at first). The caller holds it
-        against the high watermark or last stable offset.
-        """
-        self.log_dir.check_online()
-        with self._failures("searching"):
-            for segment in self.segments:
-                if self._local.largest_timestamp_ms(segment) >= timestamp_ms:
-                    return find_timestamp(segment, timestamp_ms, self.log_start_offset, wait=wait, searched=searched)
-        return None
-
-    def offset_of_max_timestamp(
-        self, *, wait: bool = False, searched: Searched | None = None
-    ) -> TimestampOffset | None:
-        """Return the first record that has the log's largest timestamp, None where no record has one.
-
-        Raises as offset_for_timestamp does.
-        """
-        self.log_dir.check_online()
-        with self._failures("searching"):
-            latest = max(self.segments, key=lambda segment: segment.largest.timestamp_ms)
-            return find_largest(latest, wait=wait, searched=searched)
-
-    def segment_times(self) -> list[tuple[int, int]]:
-        """Return (first offset, when last written in ms) of each segment. Raises StorageError."""
-        with self._failures("looking at the segments of"):
-            return [
-                (max(segment.base_offset, self.log_start_offset), self._local.modified_ms(segment))
-                for segment in self.segments
-            ]
-
-    def earliest(self) -> TimestampOffset:
-        """Return the log start offset and its leader epoch, where that is known; the timestamp is -1."""
-        entry = self.leader_epochs.earliest
-        is_known = entry is not None and entry.start_offset <= self.log_start_offset
-        return TimestampOffset(NO_TIMESTAMP, self.log_start_offset, entry.leader_epoch if entry and is_known else -1)
-
     # Offsets
 
     def update_high_watermark(self, offset: int) -> int:
@@ -522,8 +376,7 @@ class Log:
         """
         offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.high_watermark = offset
-        if self.producer_state.on_high_watermark(offset):
-            self._first_unstable_offset = self.producer_state.first_unstable_offset
+        self.producer_state.on_high_watermark(offset)
         return offset
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -542,197 +395,14 @@ class Log:
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_high_watermark(offset)
-        self._first_unstable_offset = self.producer_state.first_unstable_offset
         logger.info("Incremented log start offset of %s to %d", self.topic_partition, offset)
         return True
-
-    def assign_leader_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch begins at an offset, as a new leader does before it writes."""
-        self.leader_epochs.assign(leader_epoch, start_offset)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch | None:
         """Return the largest epoch at or below `leader_epoch` and its end offset; None where that is not known."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    def active_producers(self) -> list[ProducerEntry]:
-        """Return the state of all producers, for DescribeProducers."""
-        return list(self.producer_state.producers.values())
-
-    def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that were silent for producer.id.expiration.ms."""
-        self.producer_state.remove_expired(now_ms)
-
-    # Truncating and deleting
-
-    def truncate_to(self, offset: int) -> bool:
-        """Drop all records at and above `offset`; return whether there were any. The recovery point falls with it.
-
-        Blocks shortly. Where a recovery point checkpoint is kept it must be lowered first (LogManager.truncate_to):
-        recovery trusts what lies below it.
-        """
-        self.log_dir.check_online()
-        assert offset >= 0, f"truncation of {self.topic_partition} to {offset}"
-        if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_to(self.log_end_offset)
-            return False
-        if offset < self.high_watermark:
-            logger.warning("Truncating %s to %d, below its high watermark", self.topic_partition, offset)
-        logger.info("Truncating %s to offset %d", self.topic_partition, offset)
-        with self._failures("truncating"):
-            if self.segments.first.base_offset > offset:
-                self._start_over(offset, offset)
-            else:
-                self._cut(offset)
-        return True
-
-    def _cut(self, offset: int) -> None:
-        self._begin_truncation(offset)
-        self._local.cut(offset, self._now_ms)
-        self.log_end_offset = offset
-        self.leader_epochs.truncate_to(offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._rebuild_producers()
-        self.update_high_watermark(min(self.high_watermark, offset))
-
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything; the log is then empty and goes on at `offset`."""
-        self.log_dir.check_online()
-        with self._failures("truncating"):
-            self._start_over(offset, log_start_offset if log_start_offset is not None else offset)
-
-    def _start_over(self, offset: int, log_start_offset: int) -> None:
-        self._begin_truncation(offset)
-        self._local.start_over(offset, self._now_ms)
-        self.log_end_offset = offset
-        self.log_start_offset = log_start_offset
-        self.leader_epochs.clear()
-        self.producer_state.clear(offset)
-        self._rebuild_producers()
-        self.update_high_watermark(offset)
-
-    def _begin_truncation(self, offset: int) -> None:
-        """Make a flush that is under way harmless: what it syncs is no longer what the log holds."""
-        self.truncation_count += 1
-        self.recovery_point = min(self.recovery_point, offset)
-        if self.clean_to is not None:
-            self.clean_to = min(self.clean_to, offset)
-
-    def _rebuild_producers(self) -> None:
-        rebuild_producers(
-            self.producer_state,
-            self._local.snapshots,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset,
-            now_ms=self._now_ms,
-            was_clean_shutdown=False,
-        )
-        self._first_unstable_offset = self.producer_state.first_unstable_offset
-
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Delete the segments that retention or the log start offset calls for; return their number.
-
-        The files go after file.delete.delay.ms, by take_due_files.
-        """
-        self.log_dir.check_online()
-        self._now_ms = now_ms
-        with self._failures("deleting segments"):
-            due = due_segments(
-                self._local.facts(self.log_end_offset),
-                self.config,
-                high_watermark=self.high_watermark,
-                log_start_offset=self.log_start_offset,
-                now_ms=now_ms,
-            )
-            if not due.segment_count:
-                return 0
-            segments = self.segments.all()[: due.segment_count]
-            if due.segment_count == len(self.segments):
-                self.roll(now_ms)
-            following = self.segments.after(segments[-1])
-            assert following is not None, "a log keeps at least one segment"
-            self.maybe_increment_log_start_offset(following.base_offset)
-            self._local.doom(segments)
-        logger.info("Deleting %d segments of %s due to %s", due.segment_count, self.topic_partition, due.reason)
-        return due.segment_count
-
-    def take_due_files(self, now_ms: int) -> list[str]:
-        """Return the files whose delay has passed; they are let go of, and unlinked by a worker."""
-        return self._local.take_due_files(now_ms)
-
-    def delete_due_files(self, now_ms: int) -> int | None:
-        """Delete the files whose delay has passed; return when the next are due, None where none wait."""
-        with self._failures("deleting files"):
-            return self._local.delete_due_files(now_ms)
-
-    def swap_in_cleaned(
-        self, base_offset: int, replaced: Sequence[Segment], *, has_txn_index: bool, now_ms: int
-    ) -> None:
-        """Replace neighbouring segments by what the cleaner made of them: the .cleaned files at the first one's start.
-
-        The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises StorageError:
-        a swap that stops halfway takes the directory offline, and the next start finishes it.
-        """
-        self.log_dir.check_online()
-        assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"
-        assert self.segments.active not in replaced, "the active segment is not cleaned"
-        try:
-            self._local.swap_in_cleaned(base_offset, list(replaced), has_txn_index=has_txn_index, now_ms=now_ms)
-        except OSError as error:
-            self.log_dir.go_offline(f"swapping in a cleaned segment of {self.topic_partition}: {error}")
-            raise StorageError(self.log_dir.path, f"cleaning {self.topic_partition}: {error}") from error
-
-    def sync_names(self) -> None:
-        """Make renames durable. Blocks; for a worker. Raises OSError."""
-        self._disk.sync_directory(self.directory)
-
-    # Flushing and closing
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether flush.messages is reached, or a segment that was rolled is not durable yet."""
-        unflushed = self.log_end_offset - self.recovery_point
-        return unflushed >= self.config.flush_messages or self.recovery_point < self.segments.active.base_offset
-
-    def prepare_flush(self, end_offset: int | None = None) -> Flush:
-        """Collect what makes the log durable below `end_offset` (all of it, unless given).
-
-        Run `flush.run` in the IoPool, then `complete_flush(flush)` here. Raises StorageError.
-        """
-        self.log_dir.check_online()
-        end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
-        with self._failures("preparing a flush"):
-            handles = self._local.handles_to_sync(self.recovery_point, end_offset, self.log_end_offset)
-            flush = Flush(self, end_offset, self.truncation_count, handles)
-            flush.others = self._local.other_syncs(self.leader_epochs)
-        return flush
-
-    def complete_flush(self, flush: Flush, now_ms: int | None = None) -> None:
-        """Take over a flush that a worker has run: the recovery point moves, unless the log was truncated meanwhile.
-
-        After one that failed the directory goes offline; one that found no room is made up for by the next.
-        """
-        flush.release()
-        if flush.has_no_room:
-            self._local.postpone(flush.others)
-            return
-        if flush.has_lost_names and flush.directory != self.directory:
-            self._local.forget_syncs(self.leader_epochs)  # it was renamed under the flush; the next one does it all
-            return
-        if not flush.is_done:
-            self.log_dir.go_offline(f"flush of {self.topic_partition} failed")
-            return
-        self.last_flush_ms = now_ms if now_ms is not None else self._now_ms
-        if flush.generation == self.truncation_count:
-            self.recovery_point = max(self.recovery_point, flush.end_offset)
-
-    def flush(self, end_offset: int | None = None) -> None:
-        """Make the log durable below `end_offset` (all of it, unless given). Blocks. Raises StorageError."""
-        flush = self.prepare_flush(end_offset)
-        try:
-            flush.run()
-        finally:
-            self.complete_flush(flush)
+    # The end
 
     def close(self) -> None:
         """Stop cleanly: producer snapshot at the end, indexes trimmed, all synced, files closed. Blocks.
@@ -740,32 +410,16 @@ class Log:
         Of a log in an offline directory only the files are closed.
         """
         if not self.is_offline:
-            with self._failures("closing"):
-                self._local.snapshots.maybe_take(self.producer_state)
+            with self.failures("closing"):
+                self.local_log.snapshots.maybe_take(self.producer_state)
                 self.segments.active.become_inactive()
-                self.flush()
-        self.close_files()
-
-    def close_files(self) -> None:
-        """Close the files as they are."""
-        self._local.close_files()
+                flush_log(self)
+        self.local_log.close_files()
 
     def rename_directory(self, directory: str) -> None:
         """Move the log's directory, as when it waits for deletion; open files stay open."""
-        with self._failures("renaming the directory"):
-            self._local.rename_directory(directory)
-
-    def hand_over(self) -> None:
-        """Leave the files as after a clean stop, though not durable, for who opens the log with `is_recovered`."""
-        with self._failures("handing over"):
-            self._local.snapshots.maybe_take(self.producer_state)
-            self.segments.active.become_inactive()
-            self._local.write_epochs(self.leader_epochs)
-        self.close_files()
-
-    def let_go_of_files(self) -> None:
-        """Close the files of a log that somebody deletes; what is being sent stays readable until it is released."""
-        self._local.let_go_of_files()
+        with self.failures("renaming the directory"):
+            self.local_log.rename_directory(directory)
 
     def take_over_from(self, other: "Log") -> None:
         """Go on where another log of the partition ends, which this one is a copy of: with its offsets and epochs."""
@@ -774,5 +428,5 @@ class Log:
         self.maybe_increment_log_start_offset(min(other.log_start_offset, self.high_watermark))
         latest = other.leader_epochs.entries[-1] if other.latest_epoch is not None else None
         if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
-            self.assign_leader_epoch(*latest)  # an epoch in which nothing was written yet
+            self.leader_epochs.assign(*latest)  # an epoch in which nothing was written yet
         self.clean_to = other.clean_to

@@ -184,7 +184,7 @@ class LogLoading:
             logger.info(
                 "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms "
                 "(%d/%d completed in %s)",
-                log, log.segment_count, log.log_start_offset, log.log_end_offset, self._clock_ms() - started_ms,
+                log, len(log.segments), log.log_start_offset, log.log_end_offset, self._clock_ms() - started_ms,
                 *counts, item.directory.path,
             )  # fmt: skip
 
@@ -214,7 +214,7 @@ class LogLoading:
         table = manager.future_logs if is_future else manager.logs
         if self._is_stray is not None and self._is_stray(log):
             manager.move_aside(log, STRAY_DIRECTORY_SUFFIX)
-            log.close_files()
+            log.local_log.close_files()
             logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
             return
         other = table.get(partition)

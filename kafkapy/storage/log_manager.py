@@ -22,14 +22,17 @@ from kafkapy.storage.doomed_files import FileDeletion
 from kafkapy.storage.doomed_logs import Deletion, DoomedLogs
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, marked_directory
-from kafkapy.storage.flush import Flush
+from kafkapy.storage.flush import Flush, prepare_flush
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_checkpoints import LogCheckpoints
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_directories import LogDirectories
 from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_upkeep import delete_old_segments
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
@@ -143,8 +146,8 @@ class LogManager:
         was_clean_shutdown: bool = True,
         is_recovered: bool = False,
     ) -> Log:
-        """Open or make the log in a directory's subdirectory `name`; it is in no table yet. Raises as Log.open."""
-        return Log.open(
+        """Open or make the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
+        return open_log(
             self.disk,
             directory.file(name),
             topic_partition,
@@ -327,7 +330,7 @@ class LogManager:
         table = self.future_logs if is_future else self.logs
         self._lower_recovery_points({table[partition]: offset for partition, offset in offsets.items()})
         for partition, offset in offsets.items():
-            table[partition].truncate_to(offset)
+            truncate_to(table[partition], offset)
 
     def truncate_fully_and_start_at(
         self,
@@ -340,7 +343,7 @@ class LogManager:
         """Empty a log, which goes on at `offset`; its recovery point is lowered first. Blocks."""
         log = (self.future_logs if is_future else self.logs)[topic_partition]
         self._lower_recovery_points({log: 0})
-        log.truncate_fully_and_start_at(offset, log_start_offset)
+        truncate_fully_and_start_at(log, offset, log_start_offset)
 
     def _lower_recovery_points(self, offsets: Mapping[Log, int]) -> None:
         """Write the recovery points of the directories concerned, where a log is about to be cut below its own."""
@@ -355,7 +358,7 @@ class LogManager:
     # What a driver calls in its periods
 
     def flush_due(self, now_ms: int) -> Iterator[Flush]:
-        """Yield what is due: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete_flush.
+        """Yield what is due: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete it.
 
         Each is prepared as it is asked for, so other work may run between two.
         """
@@ -364,7 +367,7 @@ class LogManager:
             if end_offset is None or not self._is_in_service(log):
                 continue
             try:
-                yield log.prepare_flush(end_offset)
+                yield prepare_flush(log, end_offset)
             except (ApiError, StorageError) as error:
                 logger.warning("%s is not flushed: %s", log.topic_partition, error)
 
@@ -376,14 +379,14 @@ class LogManager:
         for log in self._all_logs():
             if log.is_offline:
                 continue
-            deleted = log.delete_old_segments(now_ms)
-            log.remove_expired_producers(now_ms)
+            deleted = delete_old_segments(log, now_ms)
+            log.producer_state.remove_expired(now_ms)
             yield deleted
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion]:
         """Yield the files of deleted segments whose delay has passed, log by log; each is to be run in the pool."""
         for log in self._all_logs():
-            paths = [] if log.is_offline else log.take_due_files(now_ms)
+            paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
             if paths:
                 yield FileDeletion(self.disk, log.log_dir, log.directory, paths)
 
@@ -418,7 +421,7 @@ class LogManager:
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
-            log.close_files()
+            log.local_log.close_files()
         self.doomed.close_files()
         self.directories.unlock()
 

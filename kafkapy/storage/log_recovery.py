@@ -13,6 +13,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_loading import LogToLoad
+from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
@@ -48,7 +49,7 @@ def recover(
     """Recover a log; return why that failed, None where it did not: whoever asks may then try it himself."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
     try:
-        log = Log.open(
+        log = open_log(
             SystemDisk(),
             directory,
             TopicPartition(topic, partition),
@@ -59,7 +60,16 @@ def recover(
             was_clean_shutdown=False,
             new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms),
         )
-        log.hand_over()
+        _hand_over(log)
     except (ApiError, StorageError) as error:
         return str(error.message)
     return None
+
+
+def _hand_over(log: Log) -> None:
+    """Leave the files as after a clean stop, though not durable, for who opens the log with `is_recovered`."""
+    with log.failures("handing over"):
+        log.local_log.snapshots.maybe_take(log.producer_state)
+        log.segments.active.become_inactive()
+        log.local_log.write_epochs(log.leader_epochs)
+    log.local_log.close_files()

@@ -23,12 +23,15 @@ from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
-from kafkapy.storage.flush import Flush
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import Flush, flush_log, prepare_flush
 from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.metadata_snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.quorum_state import QuorumStateFile
+from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 
 logger = logging.getLogger("kafkapy.storage")
@@ -86,7 +89,7 @@ class MetadataLog:
         self._config = config
         disk.make_directory(directory)
         snapshot_ids = self._usable_snapshots(disk)
-        self.log = Log.open(
+        self.log = open_log(
             disk,
             directory,
             METADATA_PARTITION,
@@ -135,7 +138,7 @@ class MetadataLog:
         log_epoch = self.log.latest_epoch or 0
         is_ahead = latest.offset > self.log.log_end_offset and latest.leader_epoch >= log_epoch
         if latest.offset > 0 and (is_ahead or latest.leader_epoch > log_epoch):
-            self.log.truncate_fully_and_start_at(latest.offset)
+            truncate_fully_and_start_at(self.log, latest.offset)
             self.drop_snapshots_before(latest, now_ms=0)
             snapshot_ids[:] = [latest]
 
@@ -152,7 +155,7 @@ class MetadataLog:
         except RecordsError as error:
             raise StorageError(self.directory, f"the metadata log is damaged: {error.message}") from error
         assert self.view.end_offset == self.log.log_end_offset
-        self.log.flush()
+        flush_log(self.log)
         self.view.durable_end_offset = self.view.end_offset
 
     def _recover_batch(self, batch: RecordBatch, snapshot_end: int) -> None:
@@ -215,18 +218,18 @@ class MetadataLog:
             yield to_committed(batch)
 
     def prepare_flush(self) -> Flush:
-        return self.log.prepare_flush()
+        return prepare_flush(self.log)
 
     def complete_flush(self, flush: Flush, now_ms: int) -> None:
         failpoint("quorum.log.after_flush")
-        self.log.complete_flush(flush, now_ms)
+        flush.complete(now_ms)
 
     def truncate_to(self, end_offset: int) -> None:
-        self.log.truncate_to(end_offset)
+        truncate_to(self.log, end_offset)
 
     def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
         """Empty the log; it goes on at the snapshot's end. The snapshot is durable already."""
-        self.log.truncate_fully_and_start_at(snapshot_id.offset)
+        truncate_fully_and_start_at(self.log, snapshot_id.offset)
         self.drop_snapshots_before(snapshot_id, now_ms=now_ms)
 
     # ---- trimming
@@ -246,7 +249,7 @@ class MetadataLog:
             return None
         failpoint("quorum.trim.before_segments")
         self.log.maybe_increment_log_start_offset(keep_from.offset)
-        self.log.delete_old_segments(now_ms)
+        delete_old_segments(self.log, now_ms)
         failpoint("quorum.trim.after_segments")
         self.drop_snapshots_before(keep_from, now_ms=now_ms)
         return keep_from.offset
@@ -257,7 +260,7 @@ class MetadataLog:
         self.snapshots.doom(older, due_ms)
 
     def delete_due_files(self, now_ms: int) -> None:
-        self.log.delete_due_files(now_ms)
+        delete_due_files(self.log, now_ms)
         self.snapshots.delete_due(now_ms)
 
     def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:

@@ -13,6 +13,7 @@ log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
     int64 first offset of its open transaction; -1 where there is none
 """
 
+import itertools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -76,6 +77,8 @@ class ProducerState:
         self.is_verification_enabled = is_verification_enabled
         self.producers: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
+        self.first_unstable_offset: int | None = None
+        """The first offset of the oldest transaction that is open, or whose marker is above the high watermark."""
         self._open: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
         self._verifications: dict[int, VerificationState] = {}
@@ -83,15 +86,6 @@ class ProducerState:
     @property
     def is_empty(self) -> bool:
         return not self.producers and not self._unreplicated
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is open, or whose marker is above the high watermark."""
-        first_open = next(iter(self._open), None)
-        if not self._unreplicated:
-            return first_open
-        first_unreplicated = min(self._unreplicated)
-        return first_unreplicated if first_open is None else min(first_open, first_unreplicated)
 
     @property
     def first_open_offset(self) -> int | None:
@@ -187,6 +181,8 @@ class ProducerState:
             entry.transaction_first_offset = staged.transaction_first_offset
             for first_offset in staged.started:
                 self._open[first_offset] = producer_id
+            if staged.started:
+                self._find_first_unstable()
         self._use_up_verifications(prepared)
 
     def _use_up_verifications(self, prepared: PreparedAppend) -> None:
@@ -216,15 +212,19 @@ class ProducerState:
         assert completed.first_offset in self._open, f"{completed} was never begun"
         del self._open[completed.first_offset]
         self._unreplicated[completed.first_offset] = completed.last_offset
+        self._find_first_unstable()
 
-    def on_high_watermark(self, high_watermark: int) -> bool:
-        """Let go of the transactions whose markers are below it; return whether there were any."""
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Let go of the transactions whose markers are below it."""
         if not self._unreplicated:
-            return False
+            return
         passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
         for first_offset in passed:
             del self._unreplicated[first_offset]
-        return bool(passed)
+        self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        self.first_unstable_offset = min((*self._unreplicated, *itertools.islice(self._open, 1)), default=None)
 
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
@@ -272,6 +272,7 @@ class ProducerState:
         self.producers.clear()
         self._open.clear()
         self._unreplicated.clear()
+        self.first_unstable_offset = None
         self.map_end_offset = map_end_offset
 
     def load(self, entries: Iterable[ProducerEntry], map_end_offset: int, now_ms: int) -> None:
@@ -282,6 +283,7 @@ class ProducerState:
         opened = [entry for entry in kept if entry.transaction_first_offset != NO_TRANSACTION]
         opened.sort(key=lambda entry: entry.transaction_first_offset)
         self._open = {entry.transaction_first_offset: entry.producer_id for entry in opened}
+        self._find_first_unstable()
 
     def encode_snapshot(self) -> bytes:
         """Return the bytes of a .snapshot file for map_end_offset."""

@@ -16,8 +16,11 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage import checkpoint
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_lookup import offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.producer_state import ProducerState, decode_snapshot
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string
@@ -116,12 +119,12 @@ def test_finds_records_by_time_as_their_timestamps_say(extracted: str) -> None:
     log = manager.logs[TopicPartition("plain", 0)]
     rows = expected()[0]["read_uncommitted", "plain", 0]
     for row in rows[::97]:
-        found = log.offset_for_timestamp(row["timestamp"], wait=True)
+        found = offset_for_timestamp(log, row["timestamp"], wait=True)
         assert found is not None
         assert found.offset == next(other["offset"] for other in rows if other["timestamp"] >= row["timestamp"])
     latest = max(row["timestamp"] for row in rows)
-    assert log.offset_for_timestamp(latest + 1) is None
-    largest = log.offset_of_max_timestamp(wait=True)
+    assert offset_for_timestamp(log, latest + 1) is None
+    largest = offset_of_max_timestamp(log, wait=True)
     assert largest is not None
     assert (largest.timestamp_ms, largest.leader_epoch) == (latest, 0)
     manager.close()
@@ -170,7 +173,7 @@ def rebuilt_files(directory: str) -> dict[str, bytes]:
     for path in sorted(Path(directory).iterdir()):
         if path.is_dir():
             topic, _, partition = path.name.rpartition("-")
-            log = Log.open(
+            log = open_log(
                 SystemDisk(),
                 str(path),
                 TopicPartition(topic, int(partition)),
@@ -214,7 +217,7 @@ def test_leftovers_of_an_unclean_stop_are_put_right(extracted: str) -> None:
 @pytest.mark.parametrize("extracted", ["standalone"], indirect=True)
 def test_the_metadata_log_opens_as_a_log(extracted: str) -> None:
     path = f"{extracted}/__cluster_metadata-0"
-    log = Log.open(SystemDisk(), path, METADATA_PARTITION, LogConfig(), now_ms=NOW_MS, was_clean_shutdown=False)
+    log = open_log(SystemDisk(), path, METADATA_PARTITION, LogConfig(), now_ms=NOW_MS, was_clean_shutdown=False)
     assert log.topic_id == bytes(15) + b"\x01"
     assert log.log_start_offset > 0
     assert sum(1 for _ in all_batches(log)) > 10

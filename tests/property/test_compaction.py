@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import Record
-from kafkapy.storage.log import AppendOrigin, FetchIsolation
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.storage.log_read import FetchIsolation
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import NOW_MS, CompactedLogs, append, consume, last_values, stored_batches
 from tests.support.logs import marker
@@ -168,5 +169,5 @@ def test_a_compacted_log_is_recovered_as_it_was(steps: list[tuple[Any, ...]]) ->
 
 
 def _producers(model: Model) -> dict[int, tuple[int, int]]:
-    entries = model.logs.log.active_producers()
+    entries = model.logs.log.producer_state.producers.values()
     return {entry.producer_id: (entry.producer_epoch, entry.last_sequence) for entry in entries}

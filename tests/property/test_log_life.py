@@ -14,8 +14,13 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import NeedsWorker
-from kafkapy.storage.log import AppendResult, FetchIsolation, Log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_lookup import offset_for_timestamp
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_upkeep import delete_old_segments
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 
@@ -106,7 +111,7 @@ class LogLife:
         self.log = self.open(was_clean_shutdown=True)
 
     def open(self, *, was_clean_shutdown: bool) -> Log:
-        log = Log.open(
+        log = open_log(
             self.disk,
             "/logs/t-0",
             PARTITION,
@@ -145,7 +150,7 @@ class LogLife:
 
     @property
     def next_sequence(self) -> int:
-        producers = {entry.producer_id: entry for entry in self.log.active_producers()}
+        producers = {entry.producer_id: entry for entry in self.log.producer_state.producers.values()}
         return producers[7].last_sequence + 1 if 7 in producers else 0
 
     def change(self, config: dict[str, Any]) -> None:
@@ -165,8 +170,8 @@ class LogLife:
         """Retention may take any run of the oldest segments that it is told to, and nothing else."""
         before = [(segment.base_offset, segment.size, segment.largest.timestamp_ms) for segment in self.log.segments]
         size_bytes, start = self.log.size_bytes, self.log.log_start_offset
-        self.log.delete_old_segments(self.now_ms)
-        for path in self.log.take_due_files(self.now_ms):
+        delete_old_segments(self.log, self.now_ms)
+        for path in self.log.local_log.take_due_files(self.now_ms):
             self.disk.delete(path)
         config, taken = self.config, [each for each in before if each[0] < self.log.segments.first.base_offset]
         for _, segment_bytes, largest_ms in taken:
@@ -181,7 +186,7 @@ class LogLife:
 
     def start_again(self, was_clean_shutdown: bool) -> None:
         """Stop, or be killed: then the machine goes on, and what was written is there."""
-        self.log.close() if was_clean_shutdown else self.log.close_files()
+        self.log.close() if was_clean_shutdown else self.log.local_log.close_files()
         self.log = self.open(was_clean_shutdown=was_clean_shutdown)
 
     def read_from_anywhere(self, share: float, max_bytes: int) -> None:
@@ -196,7 +201,7 @@ class LogLife:
 
     def search_by_time(self, target_ms: int) -> None:
         """Exact where timestamps do not fall from segment to segment; never a record that is too old."""
-        found = self.log.offset_for_timestamp(target_ms, wait=True)
+        found = offset_for_timestamp(self.log, target_ms, wait=True)
         if found is not None:
             assert found.timestamp_ms >= target_ms
             record = self.model.records[found.offset]

@@ -16,8 +16,12 @@ from typing import Any
 from kafkapy.record.batch import NO_SEQUENCE, Record, RecordBatch, batch_at, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_lookup import offset_for_timestamp
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Crash
 from tests.sim.disk import Keep, SimDisk
@@ -141,7 +145,10 @@ def _check_producers(log: Log, expected: list[Appended]) -> None:
         header = batch_at(each.data)
         if header.has_producer_id and header.last_sequence != NO_SEQUENCE and each.base_offset >= log.log_start_offset:
             wanted[header.producer_id] = (header.producer_epoch, header.last_sequence)
-    found = {entry.producer_id: (entry.producer_epoch, entry.last_sequence) for entry in log.active_producers()}
+    found = {
+        entry.producer_id: (entry.producer_epoch, entry.last_sequence)
+        for entry in log.producer_state.producers.values()
+    }
     assert wanted.items() <= found.items()
 
 
@@ -150,7 +157,7 @@ def _check_times(log: Log, expected: list[Appended]) -> None:
         return  # as in Apache Kafka nothing may be found, where the segment's latest record lies below the log start
     records = [record for each in expected for record in each.records if record.offset >= log.log_start_offset]
     for record in records[:: max(len(records) // 3, 1)]:
-        found = log.offset_for_timestamp(record.timestamp_ms, wait=True)
+        found = offset_for_timestamp(log, record.timestamp_ms, wait=True)
         first = next(other for other in records if other.timestamp_ms >= record.timestamp_ms)
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (first.offset, first.timestamp_ms)
@@ -167,7 +174,7 @@ def check_rebuilt_is_equal(disk: SimDisk, log: Log) -> None:
     for name in other.list_directory(log.directory):
         if name.endswith((".index", ".timeindex", ".txnindex")):
             other.delete(f"{log.directory}/{name}")
-    rebuilt = Log.open(
+    rebuilt = open_log(
         other,
         log.directory,
         log.topic_partition,
@@ -182,7 +189,7 @@ def check_rebuilt_is_equal(disk: SimDisk, log: Log) -> None:
     if log.log_start_offset == 0 and not log.config.is_compacted and not was_truncated:
         rebuilt.close()
         mine = disk.fork(0)
-        closed = Log.open(
+        closed = open_log(
             mine, log.directory, log.topic_partition, config_for(log.topic_partition.topic), now_ms=NOW_MS
         )
         closed.close()
@@ -204,7 +211,7 @@ def _state_of(log: Log) -> tuple[Any, ...]:
     epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
     producers = sorted(
         (entry.producer_id, entry.producer_epoch, entry.last_sequence, entry.transaction_first_offset >= 0)
-        for entry in log.active_producers()
+        for entry in log.producer_state.producers.values()
         if entry.last_offset >= log.log_start_offset
     )
     last_stable_offset = log.last_stable_offset if log.log_start_offset == 0 else -1
@@ -223,12 +230,12 @@ def check_second_crash(disk: SimDisk, manager: LogManager, promises: dict[TopicP
         data = bytearray(build_batch([(NOW_MS, b"second", b"life", ())]))
         offset = log.append_as_leader(data, leader_epoch=1000, now_ms=NOW_MS).first_offset
         log.update_high_watermark(log.log_end_offset)
-        log.flush()
+        flush_log(log)
         is_stable = partition != COMPACTED or log.last_stable_offset > offset
         added[partition] = offset, [*before, *(batch_at(data).records() if is_stable else ())]
     if COMPACTED in manager.logs:
         manager.logs[COMPACTED].roll(NOW_MS)
-        manager.logs[COMPACTED].flush()
+        flush_log(manager.logs[COMPACTED])
         list(clean(disk, manager))
     disk.crash("none")
     manager = start(disk, promises)

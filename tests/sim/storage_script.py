@@ -16,8 +16,10 @@ from kafkapy.record.builder import build_batch
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import CleanerManager
+from kafkapy.storage.flush import prepare_flush
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Moment, Recorder
@@ -248,11 +250,11 @@ class Script:
         self._flush(self._any_log())
 
     def _flush(self, log: Log) -> None:
-        flush = log.prepare_flush()
+        flush = prepare_flush(log)
         flush.run()
         promise = self.promises[log.topic_partition]
         promise.durable_end = max(promise.durable_end, flush.end_offset)
-        log.complete_flush(flush)
+        flush.complete(NOW_MS)
 
     def checkpoint(self) -> None:
         self.manager.checkpoints.write_now(self.manager.checkpoints.all_at_the_end())
@@ -281,12 +283,12 @@ class Script:
         offset = self.chance.choice([0, *promise.batches][-12:])
         if log.maybe_increment_log_start_offset(offset):
             promise.log_start_offset = offset
-        log.delete_old_segments(NOW_MS)
+        delete_old_segments(log, NOW_MS)
 
     def delete_due_files(self) -> None:
         now_ms = NOW_MS + 60_000 * self.chance.randrange(2)
         for log in self.manager.logs.values():
-            log.delete_due_files(now_ms)
+            delete_due_files(log, now_ms)
         delete_due(self.manager, now_ms)
 
     def clean(self) -> None:
@@ -310,7 +312,7 @@ def clean(disk: SimDisk, manager: LogManager) -> Iterator[None]:
     for progress in cleaning_pass.run():
         if progress.cleaned is not None:
             assert cleaner.swap_in(cleaning, progress.cleaned, LATER_MS)
-            log.sync_names()
+            log.local_log.sync_names()
         yield
     cleaner.finish(cleaning, cleaning_pass.facts(), 1)
     for write in manager.checkpoints.cleaner_offsets():

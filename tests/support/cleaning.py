@@ -10,8 +10,10 @@ from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning, CleaningReport
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
@@ -56,7 +58,7 @@ class CompactedLogs:
         """Make all that is there inactive, stable and durable: fit for a pass."""
         self.log.update_high_watermark(self.log.log_end_offset)
         self.log.roll(now_ms)
-        self.log.flush()
+        flush_log(self.log)
 
     def begin(self, now_ms: int = NOW_MS, **settings: Any) -> Cleaning | None:
         """Begin a pass over the log where one is due."""
@@ -74,7 +76,7 @@ class CompactedLogs:
         for progress in cleaning_pass.run():
             if progress.cleaned is not None:
                 assert self.cleaner.swap_in(cleaning, progress.cleaned, now_ms)
-                self.log.sync_names()
+                self.log.local_log.sync_names()
         report = self.cleaner.finish(cleaning, cleaning_pass.facts(), 1000)
         for write in self.logs.checkpoints.cleaner_offsets():
             write.run()

@@ -7,6 +7,7 @@ from kafkapy.record.builder import build_batch
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_opening import open_log
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 
@@ -16,10 +17,10 @@ NOW_MS = 1_700_000_000_000
 SMALL: dict[str, Any] = {"segment_bytes": 10_000, "index_interval_bytes": 200, "segment_index_bytes": 4096}
 
 
-def open_log(disk: SimDisk, *, was_clean_shutdown: bool = True, **config: Any) -> Log:
+def open_small_log(disk: SimDisk, *, was_clean_shutdown: bool = True, **config: Any) -> Log:
     """Open or make the log in DIRECTORY. A clean shutdown takes the recovery point at its end."""
     disk.make_directory("/logs")
-    return Log.open(
+    return open_log(
         disk,
         DIRECTORY,
         PARTITION,

@@ -18,6 +18,7 @@ from kafkapy.protocol.messages.legacy_list_offsets_response import (
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST
 from kafkapy.security.authorizer import AclOperation
+from kafkapy.storage.log_lookup import segment_times
 
 CONSUMER_REPLICA_ID: Final = -1
 
@@ -55,7 +56,7 @@ def _offsets_before(
 ) -> list[int]:
     log = partition.log
     assert log is not None
-    times = log.segment_times()
+    times = segment_times(log)
     if log.log_end_offset > log.segments.active.base_offset:
         times.append((log.log_end_offset, now_ms))
     if asked.timestamp == EARLIEST:

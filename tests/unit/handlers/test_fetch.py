@@ -351,7 +351,7 @@ async def test_a_request_that_goes_away_waits_no_more(loop: SimLoop) -> None:
 
 def append_transactional(partition: HostedPartition, value: bytes, producer_id: int) -> None:
     log = partition.log
-    guard = log.start_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = log.producer_state.start_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     records = batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, verification=guard)
     partition.maybe_advance_high_watermark()

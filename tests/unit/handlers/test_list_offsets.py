@@ -112,7 +112,7 @@ def test_a_version_knows_only_its_special_timestamps(timestamp: int, version: in
 async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> None:
     hosting = Hosting(loop)
     partition = fill(hosting, 10)
-    guard = partition.log.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = partition.log.producer_state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     records = batch(b"a", timestamp_ms=20, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, verification=guard)
     partition.maybe_advance_high_watermark()

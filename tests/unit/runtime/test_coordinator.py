@@ -14,9 +14,9 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
+from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.coordinator import OFFSETS_TOPIC, java_hash
 from kafkapy.runtime.shard_host import HostState
-from kafkapy.storage.log import AppendOrigin
 from tests.sim.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
@@ -328,7 +328,7 @@ def append_transactional(partition, record, producer_id):
         base_sequence=0,
         is_transactional=True,
     )
-    guard = partition.log.start_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    guard = partition.log.producer_state.start_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     partition.log.append_as_leader(
         bytearray(batch), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR, verification=guard
     )

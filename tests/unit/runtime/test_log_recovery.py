@@ -9,9 +9,11 @@ from kafkapy.config.log import LogConfig
 from kafkapy.reactor.helper import SubprocessHelper
 from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.support.logs import NOW_MS, append
@@ -36,8 +38,8 @@ def killed(directory: Path) -> None:
         log = manager.get_or_create_log(partition, b"\1" * 16, CONFIG, NOW_MS)
         for sequence in range(45):
             append(log, value_bytes=1000, leader_epoch=3, producer_id=7, producer_epoch=0, base_sequence=sequence)
-        log.flush(20)
-        log.close_files()
+        flush_log(log, 20)
+        log.local_log.close_files()
     manager.checkpoints.write_now(manager.checkpoints.recovery_points())
     manager.directories.unlock()
 
@@ -57,8 +59,10 @@ async def recovered(directory: Path, *, min_helper_bytes: int = 1) -> LogManager
 
 
 def facts(log: Log) -> tuple[object, ...]:
-    producers = [(each.producer_id, each.last_sequence, each.last_offset) for each in log.active_producers()]
-    return log.log_end_offset, log.segment_count, log.recovery_point, log.leader_epochs.entries, producers
+    producers = [
+        (each.producer_id, each.last_sequence, each.last_offset) for each in log.producer_state.producers.values()
+    ]
+    return log.log_end_offset, len(log.segments), log.recovery_point, log.leader_epochs.entries, producers
 
 
 @pytest.mark.parametrize("min_helper_bytes", [1, 1 << 30], ids=["helper", "in place"])
@@ -99,6 +103,6 @@ def test_what_was_recovered_is_not_taken_for_durable(tmp_path: Path) -> None:
     assert {flush.end_offset for flush in flushes} == {manager.logs[PARTITIONS[0]].segments.active.base_offset}
     for flush in flushes:
         flush.run()
-        flush.log.complete_flush(flush)
+        flush.complete(NOW_MS)
         assert flush.log.recovery_point == flush.end_offset
     manager.close()

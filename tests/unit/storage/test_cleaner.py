@@ -11,11 +11,15 @@ from kafkapy.record.batch import Record
 from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.legacy import build_message_set
+from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import Cleaning
 from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
-from kafkapy.storage.log import AppendOrigin, FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches
 from tests.support.logs import marker
@@ -59,7 +63,7 @@ def test_touches_nothing_that_is_not_durable(disk: SimDisk) -> None:
     append(logs.log, ("a", "1"), ("a", "2"))
     logs.log.roll(NOW_MS)
     assert logs.clean() is None
-    logs.log.flush()
+    flush_log(logs.log)
     assert logs.clean() is not None
 
 
@@ -306,7 +310,7 @@ def test_a_log_that_lost_segments_under_a_pass_takes_nothing_of_it(disk: SimDisk
     append(logs.log, ("c", "3"))
     cleaning, groups = _pass(logs)
     logs.log.maybe_increment_log_start_offset(2)
-    assert logs.log.delete_old_segments(NOW_MS) == 1
+    assert delete_old_segments(logs.log, NOW_MS) == 1
     assert not logs.cleaner.swap_in(cleaning, groups[0], NOW_MS)
     assert stored(logs.log) == [(2, "c", "3")]
 
@@ -327,7 +331,7 @@ def test_a_region_that_is_out_stays_readable(disk: SimDisk) -> None:
     assert region is not None
     before = region.read()
     logs.clean()
-    logs.log.delete_due_files(NOW_MS)
+    delete_due_files(logs.log, NOW_MS)
     assert region.read() == before
     region.release()
     assert not [name for name in disk.list_directory("/logs/t-0") if name.endswith(".deleted")]

@@ -1,21 +1,26 @@
 """Power cuts that crash enumeration found to lose or bring back something, one scenario each."""
 
 from kafkapy.config.log import LogConfig
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_lookup import offset_for_timestamp
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.truncation import truncate_to
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import consume
-from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, SMALL, append, batch, marker, open_log
+from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, SMALL, append, batch, marker, open_small_log
 
 
 def new_log(disk: SimDisk) -> Log:
-    log = open_log(disk)
+    log = open_small_log(disk)
     disk.settle()
     return log
 
 
 def after_power_cut(disk: SimDisk, *, recovery_point: int) -> Log:
     disk.crash("none")
-    log = Log.open(
+    log = open_log(
         disk,
         DIRECTORY,
         PARTITION,
@@ -33,11 +38,11 @@ def test_what_was_truncated_stays_away_where_the_next_segment_begins_at_the_cut(
     log = new_log(disk)
     for value_bytes in (1, 2, 3):
         append(log, value_bytes=value_bytes)
-    log.flush()
-    log.truncate_to(1)
+    flush_log(log)
+    truncate_to(log, 1)
     log.roll(NOW_MS)
     append(log, value_bytes=4)
-    log.flush()
+    flush_log(log)
     log = after_power_cut(disk, recovery_point=2)
     assert [(record.offset, len(record.value or b"")) for record in consume(log)] == [(0, 1), (1, 4)]
 
@@ -46,13 +51,13 @@ def test_a_time_index_that_a_roll_closed_and_no_flush_made_durable_is_rebuilt() 
     disk = SimDisk()
     log = new_log(disk)
     append(log, 2, timestamp_ms=NOW_MS)
-    log.flush()
+    flush_log(log)
     log.roll(NOW_MS)
     name = f"{DIRECTORY}/{0:020d}"
     disk.write_file_atomically(f"{name}.index", b"")  # the new sizes are there, the entry is not
     disk.write_file_atomically(f"{name}.timeindex", bytes(12))
     log = after_power_cut(disk, recovery_point=2)
-    found = log.offset_for_timestamp(NOW_MS, wait=True)
+    found = offset_for_timestamp(log, NOW_MS, wait=True)
     assert found is not None
     assert found.offset == 0
 
@@ -61,10 +66,10 @@ def test_the_next_flush_makes_the_index_of_a_closed_segment_durable() -> None:
     disk = SimDisk()
     log = new_log(disk)
     append(log, 2, timestamp_ms=NOW_MS)
-    log.flush()
+    flush_log(log)
     log.roll(NOW_MS)
     append(log)
-    log.flush()
+    flush_log(log)
     disk.crash("none")
     assert len(disk.read_file(f"{DIRECTORY}/{0:020d}.timeindex")) == 12
 
@@ -79,7 +84,7 @@ def test_a_producer_snapshot_from_before_the_first_segment_is_not_used() -> None
         log.append_as_follower(each, NOW_MS)
         log.roll(NOW_MS)
     append(log)
-    log.flush()
+    flush_log(log)
     for base_offset in (0, 1):
         for suffix in (".log", ".index", ".timeindex"):
             disk.delete(f"{DIRECTORY}/{base_offset:020d}{suffix}")

@@ -16,11 +16,17 @@ from kafkapy.storage.errors import (
     RECORD_LIST_TOO_LARGE,
     NeedsWarming,
 )
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log, prepare_flush
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import OffsetAndEpoch
 from tests.sim.disk import SimDisk
-from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, marker, open_log
+from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, marker, open_small_log
 
 LOG_END, TXN_COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
@@ -55,7 +61,7 @@ def bases(log: Log) -> list[int]:
 
 
 def test_a_leader_gives_offsets_and_its_epoch(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     result = log.append_as_leader(batch(3), leader_epoch=5, now_ms=NOW_MS)
     assert (result.first_offset, result.last_offset, result.log_append_time_ms) == (0, 2, -1)
     assert (result.max_timestamp, result.log_start_offset, result.is_duplicate) == (NOW_MS, 0, False)
@@ -67,13 +73,13 @@ def test_a_leader_gives_offsets_and_its_epoch(disk: SimDisk) -> None:
 
 
 def test_log_append_time_is_stamped(disk: SimDisk) -> None:
-    log = open_log(disk, message_timestamp_type="LogAppendTime")
+    log = open_small_log(disk, message_timestamp_type="LogAppendTime")
     result = log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS + 7)
     assert (result.log_append_time_ms, result.max_timestamp) == (NOW_MS + 7, NOW_MS + 7)
 
 
 def test_a_duplicate_is_answered_and_not_written(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     fields = {"producer_id": 7, "producer_epoch": 0}
     append(log, 3, base_sequence=0, **fields)
     size = log.size_bytes
@@ -83,13 +89,13 @@ def test_a_duplicate_is_answered_and_not_written(disk: SimDisk) -> None:
 
 
 def test_a_batch_larger_than_a_segment_is_refused(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     refuses(RECORD_LIST_TOO_LARGE, append, log, value_bytes=600)
     assert log.log_end_offset == 0
 
 
 def test_a_follower_keeps_offsets_and_epochs(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     records = build_batch([(NOW_MS, None, b"a", ())] * 2, base_offset=0, leader_epoch=3)
     records += build_batch([(NOW_MS, None, b"b", ())], base_offset=2, leader_epoch=4)
     records += build_batch([(NOW_MS, None, b"c", ())], base_offset=3, leader_epoch=4)[:-1]
@@ -100,7 +106,7 @@ def test_a_follower_keeps_offsets_and_epochs(disk: SimDisk) -> None:
 
 
 def test_a_follower_leaves_out_batches_of_a_later_epoch(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     records = build_batch([(NOW_MS, None, b"a", ())], leader_epoch=3)
     records += build_batch([(NOW_MS, None, b"b", ())], base_offset=1, leader_epoch=4)
     log.append_as_follower(records, NOW_MS, leader_epoch=3)
@@ -108,7 +114,7 @@ def test_a_follower_leaves_out_batches_of_a_later_epoch(disk: SimDisk) -> None:
 
 
 def test_a_follower_refuses_offsets_that_it_has(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     log.append_as_follower(build_batch([(NOW_MS, None, b"", ())], base_offset=7), NOW_MS)
     assert log.log_end_offset == 8
     with pytest.raises(InvalidRecordsError):
@@ -121,7 +127,7 @@ def test_a_follower_refuses_offsets_that_it_has(disk: SimDisk) -> None:
 
 
 def test_the_raft_leader_gives_offsets_itself(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     records = build_batch([(NOW_MS, None, b"", ())], base_offset=0, leader_epoch=2)
     log.append_as_leader(records, leader_epoch=2, now_ms=NOW_MS, origin=AppendOrigin.RAFT_LEADER)
     with pytest.raises(InvalidRecordsError):
@@ -133,7 +139,7 @@ def test_the_raft_leader_gives_offsets_itself(disk: SimDisk) -> None:
 
 
 def test_rolls_by_bytes(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=1000)
+    log = open_small_log(disk, segment_bytes=1000)
     for _ in range(5):
         append(log, value_bytes=400)
     assert bases(log) == [0, 2, 4]
@@ -141,7 +147,7 @@ def test_rolls_by_bytes(disk: SimDisk) -> None:
 
 
 def test_rolls_by_the_time_between_records(disk: SimDisk) -> None:
-    log = open_log(disk, segment_ms=1000)
+    log = open_small_log(disk, segment_ms=1000)
     append(log, timestamp_ms=NOW_MS)
     append(log, timestamp_ms=NOW_MS + 1000)
     append(log, timestamp_ms=NOW_MS + 1001)
@@ -149,7 +155,7 @@ def test_rolls_by_the_time_between_records(disk: SimDisk) -> None:
 
 
 def test_rolls_when_an_index_is_full(disk: SimDisk) -> None:
-    log = open_log(disk, segment_index_bytes=24, index_interval_bytes=0)
+    log = open_small_log(disk, segment_index_bytes=24, index_interval_bytes=0)
     for i in range(5):
         append(log, timestamp_ms=NOW_MS + i)
     # room for two time entries, one of which is kept for the roll
@@ -157,14 +163,14 @@ def test_rolls_when_an_index_is_full(disk: SimDisk) -> None:
 
 
 def test_rolls_when_an_offset_does_not_fit(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     for offset in (0, 1 << 31, (1 << 31) + 1):
         log.append_as_follower(build_batch([(NOW_MS, None, b"", ())], base_offset=offset), NOW_MS)
     assert bases(log) == [0, 1 << 31]
 
 
 def test_a_roll_trims_indexes_and_takes_a_snapshot(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, producer_id=7, producer_epoch=0, base_sequence=0)
     log.roll(NOW_MS)
     files = {name: len(disk.read_file(f"{DIRECTORY}/{name}")) for name in disk.list_directory(DIRECTORY)}
@@ -186,7 +192,7 @@ def test_a_segment_keeps_to_its_jitter_after_a_start(disk: SimDisk) -> None:
 
     def opened(part: int) -> Log:
         disk.make_directory("/logs")
-        return Log.open(
+        return open_log(
             disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, jitter=lambda limit: drawn.append(limit) or part
         )
 
@@ -203,7 +209,7 @@ def test_a_segment_keeps_to_its_jitter_after_a_start(disk: SimDisk) -> None:
 
 
 def test_an_empty_segment_is_not_rolled(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     log.roll(NOW_MS)
     assert bases(log) == [0]
 
@@ -212,7 +218,7 @@ def test_an_empty_segment_is_not_rolled(disk: SimDisk) -> None:
 
 
 def test_reads_whole_batches_within_the_limit(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     for _ in range(10):
         append(log, 2)  # 75 bytes each
     assert ranges(log, 0, 75 * 3) == ranges(log, 0, 75 * 4 - 1) == [(0, 1), (2, 3), (4, 5)]
@@ -222,7 +228,7 @@ def test_reads_whole_batches_within_the_limit(disk: SimDisk) -> None:
 
 
 def test_the_first_batch_may_be_refused_for_its_size(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     append(log)
     read = log.read(0, 10, min_one_batch=False)
@@ -230,7 +236,7 @@ def test_the_first_batch_may_be_refused_for_its_size(disk: SimDisk) -> None:
 
 
 def test_every_offset_and_limit_reads_as_a_scan_would(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=1500)
+    log = open_small_log(disk, segment_bytes=1500)
     expected = []
     for i in range(60):
         first = append(log, 1 + i % 3, value_bytes=i)
@@ -249,11 +255,11 @@ def test_every_offset_and_limit_reads_as_a_scan_would(disk: SimDisk) -> None:
 
 
 def test_reading_on_from_where_a_read_ended_visits_each_batch_once(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=1500)
+    log = open_small_log(disk, segment_bytes=1500)
     for i in range(60):
         append(log, 1 + i % 3, value_bytes=i)
     log.close()
-    log = open_log(disk)
+    log = open_small_log(disk)
     log.update_high_watermark(log.log_end_offset)
     offset, seen = 0, []
     while offset < log.log_end_offset:
@@ -266,7 +272,7 @@ def test_reading_on_from_where_a_read_ended_visits_each_batch_once(disk: SimDisk
 
 
 def test_the_high_watermark_limits_reads(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 2)
     log.append_as_leader(batch(3), leader_epoch=0, now_ms=NOW_MS)
     assert ranges(log, 0) == [(0, 1)]
@@ -275,7 +281,7 @@ def test_the_high_watermark_limits_reads(disk: SimDisk) -> None:
 
 
 def test_offsets_outside_the_log_are_refused(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 5)
     log.maybe_increment_log_start_offset(3)
     assert ranges(log, 5) == []
@@ -285,7 +291,7 @@ def test_offsets_outside_the_log_are_refused(disk: SimDisk) -> None:
 
 
 def test_cold_pages_ask_to_be_warmed(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=1500)
+    log = open_small_log(disk, segment_bytes=1500)
     for _ in range(60):
         append(log, value_bytes=100)
     disk.chill()
@@ -305,7 +311,7 @@ def test_cold_pages_ask_to_be_warmed(disk: SimDisk) -> None:
 
 
 def test_a_tail_read_touches_nothing_but_memory(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     offset = append(log)
     disk.chill()
@@ -314,7 +320,7 @@ def test_a_tail_read_touches_nothing_but_memory(disk: SimDisk) -> None:
 
 
 def test_a_gap_left_by_compaction_is_passed(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     for offset in (0, 10, 20):
         log.append_as_follower(build_batch([(NOW_MS, None, b"", ())], base_offset=offset), NOW_MS)
     log.roll(NOW_MS, at_offset=100)
@@ -332,7 +338,9 @@ def transaction(log: Log, *, producer_id: int = 8, epoch: int = 0, count: int = 
         batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True),
         leader_epoch=0,
         now_ms=NOW_MS,
-        verification=log.start_verification(producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS),
+        verification=log.producer_state.start_verification(
+            producer_id, sequence, epoch, supports_epoch_bump=False, now_ms=NOW_MS
+        ),
     )
     log.update_high_watermark(log.log_end_offset)
     return result.first_offset
@@ -349,7 +357,7 @@ def end_transaction(log: Log, *, is_abort: bool, producer_id: int = 8) -> None:
 
 
 def test_committed_readers_stop_at_the_oldest_open_transaction(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     transaction(log)
     append(log)
@@ -361,7 +369,7 @@ def test_committed_readers_stop_at_the_oldest_open_transaction(disk: SimDisk) ->
 
 
 def test_committed_readers_are_told_of_aborts_in_their_range(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=300)
+    log = open_small_log(disk, segment_bytes=300)
     first = transaction(log, producer_id=8)
     second = transaction(log, producer_id=9)
     append(log)
@@ -370,7 +378,7 @@ def test_committed_readers_are_told_of_aborts_in_their_range(disk: SimDisk) -> N
     append(log)
     third = transaction(log, producer_id=9, sequence=1)
     end_transaction(log, is_abort=True, producer_id=9)
-    assert log.segment_count > 1
+    assert len(log.segments) > 1
     told = log.read(0, 70, isolation=TXN_COMMITTED).aborted_transactions
     assert told is not None
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in told] == [(8, first, 3)]
@@ -379,12 +387,12 @@ def test_committed_readers_are_told_of_aborts_in_their_range(disk: SimDisk) -> N
 
 
 def test_an_open_transaction_survives_a_restart(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     transaction(log)
     for was_clean in (True, False):
         log.close()
-        log = open_log(disk, was_clean_shutdown=was_clean)
+        log = open_small_log(disk, was_clean_shutdown=was_clean)
         log.update_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == 1
     end_transaction(log, is_abort=True)
@@ -395,101 +403,101 @@ def test_an_open_transaction_survives_a_restart(disk: SimDisk) -> None:
 
 
 def test_finds_the_first_record_at_or_after_a_time(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=600)
+    log = open_small_log(disk, segment_bytes=600)
     times = [100, 150, 120, 300, 200, 310, 305, 400, 390]
     for timestamp_ms in times:
         append(log, timestamp_ms=timestamp_ms, value_bytes=100, leader_epoch=2)
     for target in range(90, 410, 5):
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         wanted = next((i for i, timestamp_ms in enumerate(times) if timestamp_ms >= target), None)
         assert (found.offset if found is not None else None) == wanted
         assert found is None or (found.timestamp_ms, found.leader_epoch) == (times[wanted or 0], 2)
-    largest = log.offset_of_max_timestamp()
+    largest = offset_of_max_timestamp(log)
     assert largest == (400, 7, 2)
 
 
 def test_records_below_the_start_are_not_found(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 3, timestamp_ms=100)
     append(log, timestamp_ms=50)
     log.maybe_increment_log_start_offset(2)
-    found = log.offset_for_timestamp(10)
+    found = offset_for_timestamp(log, 10)
     assert found is not None
     assert found.offset == 2
-    assert log.earliest() == (-1, 2, 0)
+    assert earliest_offset(log) == (-1, 2, 0)
 
 
 # Truncating and deleting
 
 
 def test_truncation_drops_the_batch_that_holds_the_offset(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     for epoch in range(4):
         append(log, 3, leader_epoch=epoch)
-    assert log.truncate_to(7)
+    assert truncate_to(log, 7)
     assert ranges(log, 0, isolation=LOG_END) == [(0, 2), (3, 5)]
     assert (log.log_end_offset, log.high_watermark) == (7, 7)
     assert log.leader_epochs.entries == [(0, 0), (1, 3), (2, 6)]
-    assert not log.truncate_to(7)
+    assert not truncate_to(log, 7)
 
 
 def test_truncation_across_segments_and_appending_on(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     for _ in range(20):
         append(log, value_bytes=100)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert log.log_end_offset == 4
     assert append(log, leader_epoch=3) == 4
     assert ranges(log, 4) == [(4, 4)]
     log.close()
-    assert open_log(disk, segment_bytes=500).log_end_offset == 5
+    assert open_small_log(disk, segment_bytes=500).log_end_offset == 5
 
 
 def test_truncation_takes_back_producers_and_aborts(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, producer_id=7, producer_epoch=0, base_sequence=0)
     append(log, producer_id=7, producer_epoch=0, base_sequence=1)
     transaction(log)
     end_transaction(log, is_abort=True)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.producer_state.producers[7].last_sequence == 0
     assert log.aborted_transactions(0, 100) == []
     append(log, producer_id=7, producer_epoch=0, base_sequence=1)
 
 
 def test_a_full_truncation_goes_on_elsewhere(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     for _ in range(10):
         append(log, value_bytes=100, producer_id=7, producer_epoch=0, base_sequence=log.log_end_offset)
-    log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(log, 100)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (100, 100, 100, 0)
-    assert (bases(log), log.leader_epochs.entries, log.active_producers()) == ([100], [], [])
+    assert (bases(log), log.leader_epochs.entries, log.producer_state.producers) == ([100], [], {})
     assert append(log) == 100
-    log.truncate_to(50)
+    truncate_to(log, 50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
 
 def test_old_segments_go_and_their_files_later(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
+    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
     for _ in range(9):
         append(log, value_bytes=100)
-    count = log.segment_count
-    assert log.delete_old_segments(NOW_MS + 1000) == 0
-    assert log.delete_old_segments(NOW_MS + 1001) == count
+    count = len(log.segments)
+    assert delete_old_segments(log, NOW_MS + 1000) == 0
+    assert delete_old_segments(log, NOW_MS + 1001) == count
     assert (bases(log), log.log_start_offset, log.size_bytes) == ([9], 9, 0)
     assert any(name.endswith(".log.deleted") for name in disk.list_directory(DIRECTORY))
-    assert log.delete_due_files(NOW_MS + 2000) == NOW_MS + 62_000
-    assert log.delete_due_files(NOW_MS + 62_000) is None
+    assert delete_due_files(log, NOW_MS + 2000) == NOW_MS + 62_000
+    assert delete_due_files(log, NOW_MS + 62_000) is None
     assert not any(name.endswith(".deleted") for name in disk.list_directory(DIRECTORY))
 
 
 def test_a_region_of_a_deleted_segment_can_still_be_sent(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=0)
+    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=0)
     append(log, value_bytes=100)
     region = log.read(0, 1000).region
     assert region is not None
-    log.delete_old_segments(NOW_MS + 5000)
-    log.delete_due_files(NOW_MS + 5000)
+    delete_old_segments(log, NOW_MS + 5000)
+    delete_due_files(log, NOW_MS + 5000)
     assert len(region.read()) == region.length
     region.release()
     with pytest.raises(OSError, match="Bad file"):
@@ -497,13 +505,13 @@ def test_a_region_of_a_deleted_segment_can_still_be_sent(disk: SimDisk) -> None:
 
 
 def test_a_region_beyond_a_truncation_is_empty_not_wrong(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     for _ in range(3):
         append(log, value_bytes=100)
     kept, cut = log.read(0, 200).region, log.read(1, 1 << 20).region
     assert kept is not None
     assert cut is not None
-    log.truncate_to(1)
+    truncate_to(log, 1)
     append(log, value_bytes=100)
     assert len(kept.read()) == kept.length
     assert (cut.read(), cut.file.fileno()) == (b"", -1)
@@ -512,7 +520,7 @@ def test_a_region_beyond_a_truncation_is_empty_not_wrong(disk: SimDisk) -> None:
 
 
 def test_the_start_offset_rises_up_to_the_high_watermark(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 5)
     log.append_as_leader(batch(5), leader_epoch=0, now_ms=NOW_MS)
     refuses(OFFSET_OUT_OF_RANGE, log.maybe_increment_log_start_offset, 6)
@@ -522,16 +530,16 @@ def test_the_start_offset_rises_up_to_the_high_watermark(disk: SimDisk) -> None:
 
 
 def test_the_high_watermark_stays_within_the_log(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 5)
     log.maybe_increment_log_start_offset(2)
     assert [log.update_high_watermark(offset) for offset in (0, 3, 9)] == [2, 3, 5]
 
 
 def test_epochs_answer_where_they_end(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 5, leader_epoch=1)
-    log.assign_leader_epoch(3, 5)
+    log.leader_epochs.assign(3, 5)
     assert log.end_offset_for_epoch(1) == OffsetAndEpoch(5, 1)
     assert log.end_offset_for_epoch(3) == OffsetAndEpoch(5, 3)
     assert log.latest_epoch == 3
@@ -541,7 +549,7 @@ def test_epochs_answer_where_they_end(disk: SimDisk) -> None:
 
 
 def test_a_full_disk_takes_the_append_back_and_stays_online(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, value_bytes=100)
     data = disk.read_file(f"{DIRECTORY}/00000000000000000000.log")
     disk.capacity_bytes = len(data) + 50
@@ -554,7 +562,7 @@ def test_a_full_disk_takes_the_append_back_and_stays_online(disk: SimDisk) -> No
 
 
 def test_a_full_disk_while_indexing_takes_the_append_back(disk: SimDisk) -> None:
-    log = open_log(disk, index_interval_bytes=0)
+    log = open_small_log(disk, index_interval_bytes=0)
     append(log)
     for path in (".index", ".timeindex"):
         disk.fail("write", errno.ENOSPC, path=path)
@@ -562,11 +570,11 @@ def test_a_full_disk_while_indexing_takes_the_append_back(disk: SimDisk) -> None
     assert append(log, timestamp_ms=NOW_MS + 6) == 1
     assert log.segments.active.offset_index.entry_count == 1
     log.close()
-    assert open_log(disk, was_clean_shutdown=False).log_end_offset == 2
+    assert open_small_log(disk, was_clean_shutdown=False).log_end_offset == 2
 
 
 def test_a_full_disk_while_rolling_leaves_the_old_segment_active(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=200)
+    log = open_small_log(disk, segment_bytes=200)
     append(log, value_bytes=100)
     disk.fail("create", errno.ENOSPC)
     refuses(KAFKA_STORAGE_ERROR, append, log, value_bytes=100)
@@ -578,7 +586,7 @@ def test_a_full_disk_while_rolling_leaves_the_old_segment_active(disk: SimDisk) 
 
 
 def test_a_failing_disk_takes_the_directory_offline(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     disk.fail("write", errno.EIO)
     for _ in range(2):
@@ -590,18 +598,18 @@ def test_a_failing_disk_takes_the_directory_offline(disk: SimDisk) -> None:
 
 
 def test_a_failed_fsync_is_not_tried_again(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
     disk.fail("sync", errno.EIO, path=".log")
     with pytest.raises(StorageError):
-        log.flush()
+        flush_log(log)
     assert (log.is_offline, log.recovery_point) == (True, 0)
     with pytest.raises(StorageError):
-        log.flush()
+        flush_log(log)
 
 
 def test_a_producers_state_is_untouched_by_a_failed_append(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     disk.fail("write", errno.ENOSPC, path=".log")
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     refuses(KAFKA_STORAGE_ERROR, append, log, **fields)
@@ -609,19 +617,19 @@ def test_a_producers_state_is_untouched_by_a_failed_append(disk: SimDisk) -> Non
 
 
 def test_an_index_that_breaks_under_way_fails_the_read_not_the_directory(disk: SimDisk) -> None:
-    log = open_log(disk, index_interval_bytes=0)
+    log = open_small_log(disk, index_interval_bytes=0)
     for _ in range(9):
         append(log)
     disk.open(f"{DIRECTORY}/00000000000000000000.index").truncate(3)
     refuses(KAFKA_STORAGE_ERROR, log.read, 1, 100)
     assert not log.is_offline
-    assert open_log(disk, index_interval_bytes=0).segments.active.offset_index.entry_count == 8
+    assert open_small_log(disk, index_interval_bytes=0).segments.active.offset_index.entry_count == 8
 
 
 def test_too_many_open_files_is_no_failure_of_the_disk(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log)
-    log.close_files()
+    log.local_log.close_files()
     disk.fail("open", errno.EMFILE)
     refuses(KAFKA_STORAGE_ERROR, append, log)
     assert append(log) == 1
@@ -631,69 +639,56 @@ def test_too_many_open_files_is_no_failure_of_the_disk(disk: SimDisk) -> None:
 
 
 def test_a_flush_moves_the_recovery_point(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 3)
-    flush = log.prepare_flush()
+    flush = prepare_flush(log)
     append(log)
     flush.run()
-    log.complete_flush(flush)
+    flush.complete(NOW_MS)
     assert log.recovery_point == 3
 
 
 def test_a_flush_that_was_overtaken_by_a_truncation_does_not_count(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, 1)
     append(log, 1)
-    flush = log.prepare_flush()
-    log.truncate_to(1)
+    flush = prepare_flush(log)
+    truncate_to(log, 1)
     append(log, 5)
     flush.run()
-    log.complete_flush(flush)
+    flush.complete(NOW_MS)
     assert log.recovery_point == 0
 
 
 def test_what_was_flushed_survives_the_power_going_off(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     for _ in range(9):
         append(log, value_bytes=100, leader_epoch=4)
     disk.settle()
-    log.flush()
+    flush_log(log)
     disk.crash("none")
-    log = open_log(disk, was_clean_shutdown=False)
+    log = open_small_log(disk, was_clean_shutdown=False)
     assert (log.log_end_offset, log.leader_epochs.entries) == (9, [(4, 0)])
 
 
 def test_a_clean_stop_and_start_change_nothing(disk: SimDisk) -> None:
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     for i in range(9):
         append(log, value_bytes=100, timestamp_ms=NOW_MS + i)
     log.close()
     before = {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)}
-    log = open_log(disk, segment_bytes=500)
+    log = open_small_log(disk, segment_bytes=500)
     assert (log.log_end_offset, log.recovery_point) == (9, 9)
     log.close()
     assert {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list_directory(DIRECTORY)} == before
 
 
-def test_flushes_are_due_by_messages_and_by_rolls(disk: SimDisk) -> None:
-    log = open_log(disk, flush_messages=3)
-    append(log, 2)
-    assert not log.is_flush_due
-    append(log)
-    assert log.is_flush_due
-    log.flush()
-    append(log)
-    assert not log.is_flush_due
-    log.roll(NOW_MS)
-    assert log.is_flush_due
-
-
 def test_a_topic_id_is_kept_and_held_against_others(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     assert log.topic_id is None
     log.assign_topic_id(b"\1" * 16)
     log.close()
-    log = open_log(disk)
+    log = open_small_log(disk)
     assert log.topic_id == b"\1" * 16
     refuses(INCONSISTENT_TOPIC_ID, log.assign_topic_id, b"\2" * 16)
 
@@ -702,7 +697,7 @@ def test_few_open_files_are_enough(disk: SimDisk) -> None:
     disk.make_directory("/logs")
     files = OpenFiles(disk, capacity=2)
     config = LogConfig(segment_bytes=300, index_interval_bytes=0, segment_index_bytes=4096)
-    log = Log.open(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, files=files)
+    log = open_log(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, files=files)
     for _ in range(30):
         append(log, value_bytes=50)
     assert [ranges(log, offset, 10) for offset in range(30)] == [[(offset, offset)] for offset in range(30)]
@@ -712,7 +707,7 @@ def test_few_open_files_are_enough(disk: SimDisk) -> None:
 
 
 def test_a_config_change_holds_from_the_next_append_on(disk: SimDisk) -> None:
-    log = open_log(disk)
+    log = open_small_log(disk)
     append(log, value_bytes=100)
     log.update_config(LogConfig(segment_bytes=100, max_message_bytes=100))
     append(log)

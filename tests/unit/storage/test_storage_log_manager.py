@@ -7,8 +7,10 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
@@ -197,7 +199,7 @@ def test_checkpoints_are_written_when_they_change() -> None:
     manager = started(disk)
     [log] = create(manager, A0)
     append(log, 5)
-    log.flush()
+    flush_log(log)
     log.maybe_increment_log_start_offset(2)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 5\n"
@@ -224,7 +226,7 @@ def test_flushes_are_due_after_rolls_time_and_messages() -> None:
     assert [(flush.log, flush.end_offset) for flush in due] == [(rolled, 1), (timed, 1), (counted, 2)]
     for flush in due:
         flush.run()
-        flush.log.complete_flush(flush, NOW_MS + 1000)
+        flush.complete(NOW_MS + 1000)
     assert list(manager.flush_due(NOW_MS + 1000)) == []
 
 
@@ -234,7 +236,7 @@ def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
     [log] = create(manager, A0)
     for _ in range(10):
         append(log, value_bytes=100)
-    log.flush()
+    flush_log(log)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     order: list[str] = []
     disk.hook = lambda operation, path: order.append(f"{operation} {path.rpartition('/')[2]}")
@@ -254,7 +256,7 @@ def test_a_recovery_point_that_was_lowered_does_not_rise_again_by_a_write_that_w
     [log] = create(manager, A0)
     for _ in range(10):
         append(log, value_bytes=100)
-    log.flush()
+    flush_log(log)
     (late,) = manager.checkpoints.recovery_points()
     manager.truncate_to({A0: 4})
     late.run()
@@ -268,7 +270,7 @@ def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
     [log] = create(manager, A0)
     for _ in range(12):
         append(log, value_bytes=100)
-    log.flush()
+    flush_log(log)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     disk.settle()
     manager.truncate_to({A0: 4})

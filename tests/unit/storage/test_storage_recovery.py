@@ -9,9 +9,12 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
-from kafkapy.storage.log import FetchIsolation, Log
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_upkeep import delete_due_files
 from tests.sim.disk import SimDisk
-from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, open_log
+from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, open_small_log
 
 CONFIG: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
 
@@ -19,7 +22,7 @@ CONFIG: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
 def written_log(count: int = 30) -> tuple[SimDisk, dict[str, bytes]]:
     """Return a disk with a cleanly closed log of several segments, and its files."""
     disk = SimDisk()
-    log = open_log(disk, **CONFIG)
+    log = open_small_log(disk, **CONFIG)
     for i in range(count):
         append(log, value_bytes=100, timestamp_ms=NOW_MS + i, producer_id=7, producer_epoch=0, base_sequence=i)
     log.close()
@@ -35,7 +38,7 @@ def replace(disk: SimDisk, name: str, data: bytes) -> None:
 
 
 def reopen(disk: SimDisk, *, clean: bool = False, **options: Any) -> Log:
-    log = Log.open(
+    log = open_log(
         disk,
         DIRECTORY,
         PARTITION,
@@ -94,8 +97,8 @@ def test_a_damaged_segment_ends_the_log() -> None:
     log = reopen(disk)
     assert log.log_end_offset == int(second[:20])
     assert len(log.segments) == 2
-    log.delete_due_files(NOW_MS + 60_000)
-    log.delete_due_files(NOW_MS + 120_000)
+    delete_due_files(log, NOW_MS + 60_000)
+    delete_due_files(log, NOW_MS + 120_000)
     log.close()
     assert segment_names(files_of(disk)) == [first, second]
 
@@ -183,7 +186,7 @@ def test_a_damaged_snapshot_makes_way_for_an_older_one() -> None:
 
 def test_leader_epochs_are_found_again() -> None:
     disk = SimDisk()
-    log = open_log(disk, **CONFIG)
+    log = open_small_log(disk, **CONFIG)
     for i in range(30):
         append(log, value_bytes=100, leader_epoch=i // 10)
     log.close()
@@ -255,7 +258,7 @@ def test_a_gap_between_segments_ends_a_log_that_was_never_compacted(caplog: pyte
 
 def test_a_gap_between_segments_is_fine_where_the_log_was_compacted() -> None:
     disk = SimDisk()
-    log = open_log(disk, **CONFIG)
+    log = open_small_log(disk, **CONFIG)
     for offset in (0, 5):
         log.append_as_follower(build_batch([(NOW_MS, None, b"", ())], base_offset=offset), NOW_MS)
     log.roll(NOW_MS, at_offset=20)
@@ -267,7 +270,7 @@ def test_a_gap_between_segments_is_fine_where_the_log_was_compacted() -> None:
 def test_a_log_that_ends_below_its_start_begins_anew() -> None:
     disk, _ = written_log()
     log = reopen(disk, clean=True, log_start_offset=100)
-    assert (log.log_start_offset, log.log_end_offset, log.active_producers()) == (100, 100, [])
+    assert (log.log_start_offset, log.log_end_offset, log.producer_state.producers) == (100, 100, {})
     assert append(log) == 100
 
 
@@ -279,10 +282,10 @@ def test_a_start_offset_within_a_segment_is_kept() -> None:
 
 def test_preallocated_log_files_are_cut_to_what_they_hold() -> None:
     disk = SimDisk()
-    log = open_log(disk, preallocate=True)
+    log = open_small_log(disk, preallocate=True)
     append(log, 5)
     assert log.segments.active.log.file.size() == 10_000
-    log = open_log(disk, preallocate=True, was_clean_shutdown=False)
+    log = open_small_log(disk, preallocate=True, was_clean_shutdown=False)
     assert (log.log_end_offset, log.size_bytes) == (5, 96)
     append(log)
     log.close()
@@ -291,8 +294,8 @@ def test_preallocated_log_files_are_cut_to_what_they_hold() -> None:
 
 def test_expired_producers_are_not_loaded() -> None:
     disk, _ = written_log()
-    log = Log.open(disk, DIRECTORY, PARTITION, LogConfig(), now_ms=NOW_MS + 2 * 86_400_000)
-    assert log.active_producers() == []
+    log = open_log(disk, DIRECTORY, PARTITION, LogConfig(), now_ms=NOW_MS + 2 * 86_400_000)
+    assert log.producer_state.producers == {}
 
 
 def test_a_tail_cut_short_after_a_clean_stop_is_cut_off_before_anything_is_appended() -> None:

@@ -1,0 +1,55 @@
+"""Finding a log's offsets by time, segment by segment: what ListOffsets asks for."""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.storage.append import NO_TIMESTAMP
+from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.time_search import Searched, find_largest, find_timestamp
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+
+def offset_for_timestamp(
+    log: "Log", timestamp_ms: int, *, wait: bool = False, searched: Searched | None = None
+) -> TimestampOffset | None:
+    """Return the first record at or after `timestamp_ms`, None where there is none.
+
+    Raises NeedsWarming unless `wait`, HeavySearch where `searched` is given (empty at first). The caller holds it
+    against the high watermark or last stable offset.
+    """
+    log.log_dir.check_online()
+    with log.failures("searching"):
+        for segment in log.segments:
+            if log.local_log.largest_timestamp_ms(segment) >= timestamp_ms:
+                return find_timestamp(segment, timestamp_ms, log.log_start_offset, wait=wait, searched=searched)
+    return None
+
+
+def offset_of_max_timestamp(
+    log: "Log", *, wait: bool = False, searched: Searched | None = None
+) -> TimestampOffset | None:
+    """Return the first record that has the log's largest timestamp, None where no record has one.
+
+    Raises as offset_for_timestamp does.
+    """
+    log.log_dir.check_online()
+    with log.failures("searching"):
+        latest = max(log.segments, key=lambda segment: segment.largest.timestamp_ms)
+        return find_largest(latest, wait=wait, searched=searched)
+
+
+def earliest_offset(log: "Log") -> TimestampOffset:
+    """Return the log start offset and its leader epoch, where that is known; the timestamp is -1."""
+    entry = log.leader_epochs.earliest
+    is_known = entry is not None and entry.start_offset <= log.log_start_offset
+    return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, entry.leader_epoch if entry and is_known else -1)
+
+
+def segment_times(log: "Log") -> list[tuple[int, int]]:
+    """Return (first offset, when last written in ms) of each segment. Raises StorageError."""
+    with log.failures("looking at the segments of"):
+        return [
+            (max(segment.base_offset, log.log_start_offset), log.local_log.modified_ms(segment))
+            for segment in log.segments
+        ]

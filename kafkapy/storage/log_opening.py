@@ -1,0 +1,65 @@
+"""Opening a log: its directory made or recovered, its topic id read."""
+
+from collections.abc import Callable
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import StorageError
+from kafkapy.record.errors import RecordsError
+from kafkapy.seams import Disk
+from kafkapy.storage.log import Log
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.recovery import LogLoader
+from kafkapy.types import TopicPartition, Uuid
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    was_clean_shutdown: bool = True,
+    is_recovered: bool = False,
+    topic_id: Uuid | None = None,
+    files: OpenFiles | None = None,
+    log_dir: LogDirState | None = None,
+    new_producer_state: Callable[[], ProducerState] = ProducerState,
+    jitter: Callable[[int], int] | None = None,
+) -> Log:
+    """Open the log in `directory`, or make it; recover it unless the last stop was clean. Blocks.
+
+    log_start_offset and recovery_point are what the checkpoints say; is_recovered: see LogLoader. files: the cache of
+    open files that all logs share, one of its own if not given; log_dir: likewise. jitter(n): a random int in [0, n)
+    for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory holds another topic.
+    """
+    files = files if files is not None else OpenFiles(disk)
+    log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
+    try:
+        disk.make_directory(directory)
+        loader = LogLoader(
+            files,
+            directory,
+            topic_partition,
+            config,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            was_clean_shutdown=was_clean_shutdown,
+            is_recovered=is_recovered,
+            new_producer_state=new_producer_state,
+        )
+        loaded = loader.load()
+        log = Log(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
+        log.topic_id = log.local_log.read_topic_id()
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+    except OSError as error:
+        raise log_dir.failure(error, f"loading {topic_partition}") from error
+    except RecordsError as error:  # after a clean stop nothing is cut off: somebody has to look
+        raise StorageError(log_dir.path, f"{directory} is damaged: {error.message}") from error
+    return log

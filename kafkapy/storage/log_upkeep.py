@@ -1,0 +1,66 @@
+"""What maintenance does to a log's segments: those past retention go, compacted ones take the place of others."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import StorageError
+from kafkapy.storage.retention import due_segments
+from kafkapy.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+def delete_old_segments(log: "Log", now_ms: int) -> int:
+    """Delete the segments that retention or the log start offset calls for; return their number.
+
+    The files go after file.delete.delay.ms: LocalLog.take_due_files.
+    """
+    log.log_dir.check_online()
+    log.now_ms = now_ms
+    with log.failures("deleting segments"):
+        due = due_segments(
+            log.local_log.facts(log.log_end_offset),
+            log.config,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            now_ms=now_ms,
+        )
+        if not due.segment_count:
+            return 0
+        segments = log.segments.all()[: due.segment_count]
+        if due.segment_count == len(log.segments):
+            log.roll(now_ms)
+        following = log.segments.after(segments[-1])
+        assert following is not None, "a log keeps at least one segment"
+        log.maybe_increment_log_start_offset(following.base_offset)
+        log.local_log.doom(segments)
+    logger.info("Deleting %d segments of %s due to %s", due.segment_count, log.topic_partition, due.reason)
+    return due.segment_count
+
+
+def delete_due_files(log: "Log", now_ms: int) -> int | None:
+    """Delete the files whose delay has passed; return when the next are due, None where none wait. Blocks."""
+    with log.failures("deleting files"):
+        return log.local_log.delete_due_files(now_ms)
+
+
+def swap_in_cleaned(
+    log: "Log", base_offset: int, replaced: Sequence[Segment], *, has_txn_index: bool, now_ms: int
+) -> None:
+    """Replace neighbouring segments by what the cleaner made of them: the .cleaned files at the first one's start.
+
+    The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises StorageError:
+    a swap that stops halfway takes the directory offline, and the next start finishes it.
+    """
+    log.log_dir.check_online()
+    assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"
+    assert log.segments.active not in replaced, "the active segment is not cleaned"
+    try:
+        log.local_log.swap_in_cleaned(base_offset, list(replaced), has_txn_index=has_txn_index, now_ms=now_ms)
+    except OSError as error:
+        log.log_dir.go_offline(f"swapping in a cleaned segment of {log.topic_partition}: {error}")
+        raise StorageError(log.log_dir.path, f"cleaning {log.topic_partition}: {error}") from error

@@ -1,0 +1,85 @@
+"""Cutting a log off at an offset, or emptying it, as a replica does whose records are not its leader's.
+
+Whatever a log knows of its records goes back with them: offsets, leader epochs, producers, the recovery point. A flush
+or a pass of the cleaner that is under way sees by `truncation_count` that its records may be gone.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkapy.storage.producer_replay import rebuild_producers
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+logger = logging.getLogger("kafkapy.storage")
+
+
+def truncate_to(log: "Log", offset: int) -> bool:
+    """Drop all records at and above `offset`; return whether there were any. The recovery point falls with it.
+
+    Blocks shortly. Where a recovery point checkpoint is kept it must be lowered first (LogManager.truncate_to):
+    recovery trusts what lies below it.
+    """
+    log.log_dir.check_online()
+    assert offset >= 0, f"truncation of {log.topic_partition} to {offset}"
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_to(log.log_end_offset)
+        return False
+    if offset < log.high_watermark:
+        logger.warning("Truncating %s to %d, below its high watermark", log.topic_partition, offset)
+    logger.info("Truncating %s to offset %d", log.topic_partition, offset)
+    with log.failures("truncating"):
+        if log.segments.first.base_offset > offset:
+            _start_over(log, offset, offset)
+        else:
+            _cut(log, offset)
+    return True
+
+
+def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int | None = None) -> None:
+    """Drop everything; the log is then empty and goes on at `offset`."""
+    log.log_dir.check_online()
+    with log.failures("truncating"):
+        _start_over(log, offset, log_start_offset if log_start_offset is not None else offset)
+
+
+def _cut(log: "Log", offset: int) -> None:
+    _begin(log, offset)
+    log.local_log.cut(offset, log.now_ms)
+    log.log_end_offset = offset
+    log.leader_epochs.truncate_to(offset)
+    log.log_start_offset = min(log.log_start_offset, offset)
+    _rebuild_producers(log)
+    log.update_high_watermark(min(log.high_watermark, offset))
+
+
+def _start_over(log: "Log", offset: int, log_start_offset: int) -> None:
+    _begin(log, offset)
+    log.local_log.start_over(offset, log.now_ms)
+    log.log_end_offset = offset
+    log.log_start_offset = log_start_offset
+    log.leader_epochs.clear()
+    log.producer_state.clear(offset)
+    _rebuild_producers(log)
+    log.update_high_watermark(offset)
+
+
+def _begin(log: "Log", offset: int) -> None:
+    """Make a flush that is under way harmless: what it syncs is no longer what the log holds."""
+    log.truncation_count += 1
+    log.recovery_point = min(log.recovery_point, offset)
+    if log.clean_to is not None:
+        log.clean_to = min(log.clean_to, offset)
+
+
+def _rebuild_producers(log: "Log") -> None:
+    rebuild_producers(
+        log.producer_state,
+        log.local_log.snapshots,
+        log.segments,
+        log_start_offset=log.log_start_offset,
+        end_offset=log.log_end_offset,
+        now_ms=log.now_ms,
+        was_clean_shutdown=False,
+    )
