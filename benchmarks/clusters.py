@@ -1,4 +1,4 @@
-"""The pairs of servers that loads ask for: one plaintext node, one node with TLS, three nodes as one."""
+"""The pairs of servers that loads ask for: a plaintext node, with TLS, with a cleaner that is awake, three as one."""
 
 import signal
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks.servers import ApacheKafka, Kafkapy, Server, free_port
-from benchmarks.workload import THREE_NODES, TLS
+from benchmarks.workload import CLEANING, THREE_NODES, TLS
 
 KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
 
@@ -18,7 +18,8 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
         return [_with_tls(kind, directory) for kind in KINDS]
     if servers == THREE_NODES:
         return [ThreeNodes(kind, directory) for kind in KINDS]
-    return [kind(directory / kind.__name__) for kind in KINDS]
+    properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}
+    return [kind(directory / kind.__name__, properties) for kind in KINDS]
 
 
 def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:

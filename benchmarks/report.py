@@ -115,6 +115,7 @@ GOALS = (
     Goal(("rest",), "ready_s", ours_at_most=0.3),
     Goal(("rest",), "idle_memory_mb", ours_at_most=60),
     Goal(("growth",), "growth", ours_at_most=1.2),
+    Goal(("compaction",), "cleaning_over_idle_p99", ours_at_most=2),
 )
 
 

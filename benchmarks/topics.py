@@ -1,9 +1,9 @@
-"""Topics for the loads, made and removed by librdkafka's admin client."""
+"""Topics for the loads, made, altered and removed by librdkafka's admin client."""
 
 import time
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from benchmarks.servers import Server
 
@@ -23,6 +23,14 @@ def create_topic(
             return
         assert time.monotonic() < until, f"topic {topic} has no leaders"
         time.sleep(0.05)
+
+
+def alter_topic(server: Server, topic: str, config: dict[str, str]) -> None:
+    """Set some of a topic's configs."""
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = _admin(server)  # the answer needs it
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def delete_topic(server: Server, topic: str) -> None:

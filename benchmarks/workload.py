@@ -17,7 +17,8 @@ RESTARTED = "restarted"
 PLAIN = "plain"
 TLS = "TLS"
 THREE_NODES = "three nodes"
-SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES)
+CLEANING = "cleaning"
+SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES, CLEANING)
 """Kinds of pairs, in the order in which they run. Who restarts its servers does not do so to a warm JVM of others."""
 
 
