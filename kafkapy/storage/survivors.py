@@ -9,6 +9,7 @@ At most `max_bytes` offsets are covered; batches behind them, or beyond what the
 """
 
 from collections.abc import Iterable
+from itertools import compress
 from typing import Final, NamedTuple
 
 from kafkapy.record.batch import RecordBatch
@@ -17,6 +18,7 @@ from kafkapy.storage.offset_map import OffsetMap
 STAYS: Final = 1
 TOMBSTONE: Final = 2
 NO_KEY: Final = 4
+_STAYS_ALONE: Final = bytes(mark == STAYS for mark in range(256))
 
 
 class Verdict(NamedTuple):
@@ -30,12 +32,14 @@ class Verdict(NamedTuple):
 class Survivors:
     """Marks for the offsets from `first_offset` on. Complete after `take`."""
 
-    __slots__ = ("_end_offset", "_first_offset", "_marks")
+    __slots__ = ("_end_offset", "_first_offset", "_marks", "has_disorder")
 
     def __init__(self, first_offset: int, end_offset: int, *, max_bytes: int) -> None:
         self._first_offset = first_offset
         self._marks = bytearray(max(min(end_offset - first_offset, max_bytes), 0))
         self._end_offset = first_offset
+        self.has_disorder = False
+        """Whether a batch was met with a record at each of its offsets, but not in their order."""
 
     def note(self, offsets: Iterable[int], mark: int) -> None:
         """Mark tombstones, or records without a key. Offsets that are not covered are left out."""
@@ -63,6 +67,14 @@ class Survivors:
         count = self._marks.count
         tombstones = count(STAYS | TOMBSTONE, start, end)
         return Verdict(count(STAYS, start, end) + tombstones, tombstones, count(NO_KEY, start, end))
+
+    def values_of_sequence(self, batch: RecordBatch) -> list[int]:
+        """Return which records stay of a batch that is covered, keeps no tombstone and has a record at each offset.
+
+        They must be in the order of their offsets: see has_disorder.
+        """
+        start, end = batch.base_offset - self._first_offset, batch.last_offset + 1 - self._first_offset
+        return list(compress(range(end - start), self._marks[start:end].translate(_STAYS_ALONE)))
 
     def indexes(self, batch: RecordBatch, offset_deltas: list[int]) -> list[int]:
         """Return which records of a batch that is covered stay."""

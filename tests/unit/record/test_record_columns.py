@@ -1,12 +1,20 @@
 """Records by columns, and records copied without being read."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import RecordBatch
 from kafkapy.record.builder import build_batch
-from kafkapy.record.columns import join_records, latest_timestamp_delta, record_columns, with_base_timestamp
+from kafkapy.record.columns import (
+    join_records,
+    latest_timestamp_delta,
+    record_columns,
+    record_starts,
+    with_base_timestamp,
+)
 from kafkapy.record.errors import InvalidRecordsError
 
 BLOBS = st.one_of(st.none(), st.binary(max_size=300))
@@ -29,6 +37,7 @@ def test_columns_say_what_records_say(records: list, data: st.DataObject) -> Non
     batch = batch_of(records, offset_deltas=deltas)
     columns = record_columns(batch.records_payload(), batch.record_count)
     assert columns.offset_deltas == deltas
+    assert columns.starts == record_starts(batch.records_payload(), batch.record_count)
     assert columns.keys == [key for _, key, _, _ in records]
     assert columns.null_values == [at for at, (_, _, value, _) in enumerate(records) if value is None]
 
@@ -60,10 +69,11 @@ def test_garbage_is_refused(payload: bytes, record_count: int) -> None:
     assert columns.starts[-1] == len(payload)
 
 
+@pytest.mark.parametrize("read", [record_columns, record_starts])
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_records_cut_short_are_refused(cut: int) -> None:
+def test_records_cut_short_are_refused(cut: int, read: Callable[[bytes, int], object]) -> None:
     payload = batch_of([(0, b"key", b"value" * 5, ())] * 3).records_payload()
     with pytest.raises(InvalidRecordsError):
-        record_columns(payload[:-cut], 3)
+        read(payload[:-cut], 3)
     with pytest.raises(InvalidRecordsError):
-        record_columns(payload, 2)
+        read(payload, 2)

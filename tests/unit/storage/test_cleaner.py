@@ -49,6 +49,17 @@ def test_keeps_the_last_record_of_each_key_at_its_offset(disk: SimDisk) -> None:
     assert logs.clean() is None
 
 
+def test_a_batch_whose_records_are_not_in_the_order_of_their_offsets_keeps_the_right_ones(disk: SimDisk) -> None:
+    logs = compacted(disk)
+    records = [(NOW_MS, b"a", b"at 1", ()), (NOW_MS, b"b", b"at 0", ())]
+    disordered = build_batch(records, offset_deltas=[1, 0], last_offset_delta=1)
+    logs.log.append_as_follower(disordered, NOW_MS, leader_epoch=0)
+    append(logs.log, ("a", "2"))
+    logs.roll_and_flush()
+    logs.clean()
+    assert stored(logs.log) == [(0, "b", "at 0"), (2, "a", "2")]
+
+
 def test_leaves_the_active_segment_alone(disk: SimDisk) -> None:
     logs = compacted(disk)
     append(logs.log, ("a", "1"))

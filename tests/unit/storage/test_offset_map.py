@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.storage.offset_map import ENTRY, CachedOffsets, OffsetIndexer, OffsetMap
+from kafkapy.storage.offset_map import ENTRY_BYTES, CachedOffsets, OffsetIndexer, OffsetMap
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 1 << 40)), max_size=200))
 def test_says_what_a_dict_says(puts: list[tuple[bytes, int]]) -> None:
-    offsets, wanted = OffsetMap(ENTRY.size * 300, load_factor=0.9), {}
+    offsets, wanted = OffsetMap(ENTRY_BYTES * 300, load_factor=0.9), {}
     for key, offset in puts:
         offsets.put(key, offset)
         wanted[key] = offset
@@ -26,14 +26,20 @@ def test_the_first_offset_is_not_taken_for_an_empty_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("buffer_bytes", "needed", "max_entries"), [(2400, None, 90), (2400, 10, 11), (2400, 1000, 90), (1, None, 1)]
+    ("buffer_bytes", "needed", "max_entries"), [(2400, None, 90), (2400, 10, 19), (2400, 1000, 90), (1, None, 1)]
 )
 def test_the_buffer_bounds_the_keys(buffer_bytes: int, needed: int | None, max_entries: int) -> None:
     assert OffsetMap(buffer_bytes, load_factor=0.9, needed_entries=needed).max_entries == max_entries
 
 
+def test_it_tells_how_much_of_the_whole_buffer_is_in_use() -> None:
+    offsets = OffsetMap(2400, load_factor=0.9, needed_entries=10)
+    offsets.put_all({b"a": 1, b"b": 2})
+    assert offsets.utilization == 0.02
+
+
 def test_an_indexer_stops_where_the_map_is_full() -> None:
-    offsets = OffsetMap(ENTRY.size * 10, load_factor=0.5)
+    offsets = OffsetMap(ENTRY_BYTES * 10, load_factor=0.5)
     indexer = OffsetIndexer(offsets)
     assert not indexer.add([b"a", b"b", b"a"], [0, 1, 2])
     assert not indexer.add([b"a", b"b"], [3, 4])
