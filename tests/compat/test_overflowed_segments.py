@@ -14,6 +14,7 @@ from benchmarks.servers import java
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.compat.conftest import QUICK_JVM
@@ -45,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def load(directory: Path, *, is_clean: bool, policy: str = "compact") -> Log:
-    return Log.open(
+    return open_log(
         SystemDisk(),
         str(directory),
         TopicPartition("t", 0),

@@ -15,6 +15,7 @@ from kafkapy.record.batch import batch_at, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
+from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from tests.sim.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
@@ -134,7 +135,7 @@ def check_that_it_goes_on(log: Log, disk: SimDisk, case: Case, written: list[byt
     """What is appended behind it and flushed is there after the next power cut, too."""
     data = bytearray(build_batch([(NOW_MS, b"next", b"life", ())]))
     log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
-    log.flush()
+    flush_log(log)
     disk.crash("none")
     log = start(disk, case)
     stored = b"".join(segment.log.file.pread(segment.size, 0) for segment in log.segments)

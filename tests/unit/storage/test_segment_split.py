@@ -9,6 +9,7 @@ from kafkapy.errors import ApiError
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, segment_file
 from kafkapy.storage.log import Log
+from kafkapy.storage.log_opening import open_log
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION
 
@@ -30,7 +31,7 @@ def disk_with(**segments: bytes) -> SimDisk:
 
 def load(disk: SimDisk, **options: Any) -> Log:
     config = LogConfig(segment_index_bytes=480)
-    return Log.open(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, **options)
+    return open_log(disk, DIRECTORY, PARTITION, config, now_ms=NOW_MS, **options)
 
 
 def logs_on(disk: SimDisk) -> list[int]:
