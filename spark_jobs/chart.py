@@ -19,9 +19,7 @@ log = logging.getLogger("spark_jobs")
 class ChartConfig(SparkConfig):
     bootstrap_servers: str = Field(default="", description="not needed: bars are read from Parquet")
     bars: str = Field(description="directory (any Hadoop URL) of the bars that gold or backfill wrote")
-    picture: Path = Field(
-        default=Path("chart.html"), description="file to write: .html, or .png with kaleido and Chrome"
-    )
+    picture: Path = Field(default=Path("chart.html"), description="file to write: .html or .png")
     symbol: str | None = Field(default=None, description="the market; default the one with the most trades")
     width: str = Field(default="1m", description="width of the bars: 1s, 1m or 1h")
     start: datetime | None = Field(default=None, description="bars from this time on (ISO 8601, UTC)")
@@ -32,7 +30,7 @@ class ChartConfig(SparkConfig):
 def run(config: ChartConfig) -> None:
     with spark_session(config, "chart") as spark:
         symbol, bars = select(spark, config)
-    picture.write(picture.figure(bars, f"{symbol}, bars of {config.width}"), config.picture)
+    picture.draw(bars, f"{symbol}, bars of {config.width}", config.picture)
     first, last = (datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in (bars[0], bars[-1]))
     log.info("chart: %d bars from %s to %s drawn to %s", len(bars), first, last, config.picture)
 

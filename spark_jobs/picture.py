@@ -1,6 +1,7 @@
 """A picture of bars: candles with the volume-weighted price, and the volume below them, as one HTML or PNG file.
 
-Numbers become floats here and here alone: a picture has no digits to lose.
+The page is plotly's, to be zoomed and asked for its numbers. plotly draws a PNG with a browser alone, so the PNG is
+matplotlib's. Numbers become floats here and here alone: a picture has no digits to lose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,27 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+from matplotlib.dates import ConciseDateFormatter
+from matplotlib.figure import Figure
 from plotly.subplots import make_subplots
 
 from spark_jobs.errors import JobError
 
 UP, DOWN, VWAP = "#2a9d74", "#d1495b", "#2f4b7c"
-WIDTH, HEIGHT = 1200, 700
+WIDTH, HEIGHT, DPI = 1200, 700, 100
+DAY_MS = 86_400_000
 Bar = Mapping[str, Any]
 
 
-def figure(bars: Sequence[Bar], title: str) -> go.Figure:
+def interactive(bars: Sequence[Bar], title: str) -> go.Figure:
     """Return the picture of bars of one symbol and width, in order of their start."""
-    times = [datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in bars]
-    columns = {name: [float(bar[name]) for bar in bars] for name in ("open", "high", "low", "close", "vwap", "volume")}
+    times, columns, colours = _series(bars)
     picture = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.75, 0.25], vertical_spacing=0.03)
     prices = {name: columns[name] for name in ("open", "high", "low", "close")}
-    colours = {"increasing_line_color": UP, "decreasing_line_color": DOWN}
-    picture.add_trace(go.Candlestick(x=times, **prices, **colours, name="price"), row=1, col=1)
+    sides = {"increasing_line_color": UP, "decreasing_line_color": DOWN}
+    picture.add_trace(go.Candlestick(x=times, **prices, **sides, name="price"), row=1, col=1)
     line = {"color": VWAP, "width": 1.5}
     picture.add_trace(go.Scatter(x=times, y=columns["vwap"], mode="lines", line=line, name="VWAP"), row=1, col=1)
-    rising = [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]
-    volume = go.Bar(x=times, y=columns["volume"], marker_color=rising, name="volume", showlegend=False)
+    volume = go.Bar(x=times, y=columns["volume"], marker_color=colours, name="volume", showlegend=False)
     picture.add_trace(volume, row=2, col=1)
     picture.update_yaxes(title_text="price", row=1, col=1)
     picture.update_yaxes(title_text="volume", row=2, col=1)
@@ -37,20 +39,42 @@ def figure(bars: Sequence[Bar], title: str) -> go.Figure:
     return picture
 
 
-def write(picture: go.Figure, path: Path) -> None:
-    """Write an .html that needs no network, or a .png (kaleido and Chrome draw it). Raises JobError."""
+def still(bars: Sequence[Bar], title: str) -> Figure:
+    """Return the same picture for print: WIDTH x HEIGHT pixels."""
+    times, columns, colours = _series(bars)
+    body_days = 0.7 * (bars[0]["end_ms"] - bars[0]["start_ms"]) / DAY_MS
+    picture = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
+    price, volume = picture.subplots(2, sharex=True, height_ratios=[3, 1])
+    price.vlines(times, columns["low"], columns["high"], colors=colours, linewidth=1)
+    bodies = [close - open_ for open_, close in zip(columns["open"], columns["close"], strict=True)]
+    price.bar(times, bodies, body_days, columns["open"], color=colours, edgecolor=colours, linewidth=1)
+    price.plot(times, columns["vwap"], color=VWAP, linewidth=1.5, label="VWAP")
+    volume.bar(times, columns["volume"], body_days, color=colours)
+    price.legend()
+    price.set(title=title, ylabel="price")
+    volume.set(ylabel="volume", xlabel="UTC")
+    volume.xaxis.set_major_formatter(ConciseDateFormatter(volume.xaxis.get_major_locator()))
+    for axes in (price, volume):
+        axes.grid(alpha=0.3)
+    return picture
+
+
+def _series(bars: Sequence[Bar]) -> tuple[list[datetime], dict[str, list[float]], list[str]]:
+    """Return the bars' starts, their columns, and the colour of each: rising or falling."""
+    times = [datetime.fromtimestamp(bar["start_ms"] / 1000, UTC) for bar in bars]
+    columns = {name: [float(bar[name]) for bar in bars] for name in ("open", "high", "low", "close", "vwap", "volume")}
+    return times, columns, [UP if bar["close"] >= bar["open"] else DOWN for bar in bars]
+
+
+def draw(bars: Sequence[Bar], title: str, path: Path) -> None:
+    """Write an .html with plotly that needs no network, or a .png with matplotlib. Raises JobError."""
     if path.suffix not in (".html", ".png"):
         raise JobError(f"{path}: a picture ends in .html or .png")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".html":
-            picture.write_html(path, include_plotlyjs=True)
+            interactive(bars, title).write_html(path, include_plotlyjs=True)
         else:
-            picture.write_image(path, width=WIDTH, height=HEIGHT)
+            still(bars, title).savefig(path)
     except OSError as error:
         raise JobError(f"{path} cannot be written: {error.strerror or error}") from None
-    except (ValueError, RuntimeError, ImportError) as error:
-        if path.suffix == ".html":
-            raise
-        reason = str(error).strip().splitlines()[0]
-        raise JobError(f"{path}: a PNG needs kaleido and Chrome, an .html needs neither ({reason})") from None

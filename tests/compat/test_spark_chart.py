@@ -1,12 +1,13 @@
-"""A chart of bars in Parquet: one HTML file that needs no network."""
+"""A chart of bars in Parquet: one HTML file that needs no network, or a PNG."""
 
 import json
 import re
 from decimal import Decimal
 
 import pytest
+from PIL import Image, ImageColor
 
-from spark_jobs import chart
+from spark_jobs import chart, picture
 from spark_jobs.chart import ChartConfig
 from spark_jobs.errors import JobError
 from spark_jobs.schemas import BAR
@@ -35,10 +36,10 @@ def bars(spark, tmp_path) -> str:
 
 
 def test_chart_holds_the_candles_vwap_and_volume_of_the_busiest_symbol(spark, bars, tmp_path) -> None:
-    picture = tmp_path / "new" / "chart.html"
+    file = tmp_path / "new" / "chart.html"
     span = {"start": "2023-11-14T22:19:00", "most": 10}
-    chart.run(ChartConfig(bars=bars, picture=picture, **span))
-    page = picture.read_text()
+    chart.run(ChartConfig(bars=bars, picture=file, **span))
+    page = file.read_text()
     assert 'src="http' not in page
     (drawn,) = re.findall(r'Plotly\.newPlot\(\s*"[^"]+",\s*(\[.*?\]),\s*\{"template"', page, re.DOTALL)
     candles, vwap, volume = json.loads(drawn)
@@ -47,6 +48,16 @@ def test_chart_holds_the_candles_vwap_and_volume_of_the_busiest_symbol(spark, ba
     assert candles["x"][0] == "2023-11-14T22:34:00+00:00"
     assert vwap["y"] == [100 + n + 0.25 for n in range(20, 30)]
     assert volume["y"] == [float(n + 1) for n in range(20, 30)]
+
+
+def test_chart_as_png_shows_rising_and_falling_candles_and_the_vwap(spark, bars, tmp_path) -> None:
+    file = tmp_path / "chart.png"
+    chart.run(ChartConfig(bars=bars, picture=file))
+    with Image.open(file) as image:
+        assert (image.format, image.size) == ("PNG", (picture.WIDTH, picture.HEIGHT))
+        pixels = {colour: count for count, colour in image.convert("RGB").getcolors(1 << 24)}
+    for colour in (picture.UP, picture.DOWN, picture.VWAP):
+        assert pixels[ImageColor.getrgb(colour)] > 200
 
 
 def test_chart_without_bars_or_with_a_strange_name_is_an_error(spark, bars, tmp_path) -> None:
