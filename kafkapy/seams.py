@@ -50,6 +50,10 @@ class File(Protocol):
         """As pread, but None where it would have to wait for the disk (preadv with RWF_NOWAIT)."""
         ...
 
+    def warm(self, length: int, position: int) -> int:
+        """Bring bytes into the page cache and wait until they are there; return how many, fewer at the file's end."""
+        ...
+
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         """Write all buffers at `position` in one call where the system can (pwritev); return the bytes written.
 

@@ -29,8 +29,20 @@ SENDFILE_BYTES = 512 * 1024
 PROBE_STRIDE_BYTES = 128 * 1024
 """Distance of the bytes asked for to see whether a region is in the page cache: Linux reads ahead in such steps."""
 
-WARM_BYTES = 1024 * 1024
-"""What one call to the IO pool brings into the page cache."""
+PROBED_BYTES = 1024 * 1024
+"""How much of a region is asked for at once whether it is in the page cache."""
+
+FIRST_WARM_BYTES = 1024 * 1024
+"""What is read from the disk for a reader that waits and was not expected: little, so that it waits little."""
+
+READ_AHEAD_BYTES = 4 * 1024 * 1024
+"""How much is read at once from the disk ahead of a sequential reader, as soon as less than that is ahead of it."""
+
+READ_AHEAD_CALLS = 4
+"""How many workers read ahead at a time; others stay for who waits."""
+
+READ_AHEAD_STREAMS = 256
+"""Of so many files it is known how far they were read ahead: at most 2 GiB of page cache are used too early."""
 
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_MS = 500

@@ -16,11 +16,11 @@ from kafkapy.reactor.limits import (
     BYTES_PER_TURN,
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
+    PROBED_BYTES,
     RECEIVE_BYTES,
     SENDFILE_BYTES,
-    WARM_BYTES,
 )
-from kafkapy.reactor.regions import is_warm, read_small
+from kafkapy.reactor.regions import read_small
 from kafkapy.reactor.suspended import Suspended
 from kafkapy.seams import Channel, FileRegion
 
@@ -44,7 +44,9 @@ class Link:
         "_is_writing",
         "_loop",
         "_machine",
+        "_probed",
         "_processor",
+        "_read_ahead",
         "_route",
         "_warm_until",
         "_warming",
@@ -61,6 +63,7 @@ class Link:
         self._loop = processor.loop
         self._route = processor.route
         self._backlog = processor.backlog
+        self._read_ahead = processor.read_ahead
         self._channel = channel
         self._machine = Connection(processor.limits.connection)
         self.info = info
@@ -72,7 +75,8 @@ class Link:
         self._is_writing = False  # waits for the channel to become writable
         self.unstarted_bytes = 0
         self._warming: FileRegion | None = None
-        self._warm_until = 0  # of the region at the head: positions below it were found warm, or warmed
+        self._probed: FileRegion | None = None
+        self._warm_until = 0  # of the region probed last: what lies below it was found warm, or warmed
         self.is_closed = False
         self.is_dirty = False
         self.is_queued = False
@@ -353,40 +357,34 @@ class Link:
         region = self._machine.output[0]
         assert isinstance(region, FileRegion)
         start = self._machine.head_sent
-        if start == 0:
-            self._warm_until = 0
+        if region is not self._probed:
+            self._probed, self._warm_until = region, 0
         count = min(region.length - start, SENDFILE_BYTES)
-        asked_from = max(start, self._warm_until)
-        if start + count > asked_from:
-            if is_warm(region, asked_from, start + count - asked_from):
-                self._warm_until = start + count
-            elif asked_from > start:
-                count = asked_from - start
-            else:
+        if start + count > self._warm_until:
+            first = region.position + max(start, self._warm_until)
+            end = region.position + min(start + PROBED_BYTES, region.length)
+            self._warm_until = self._read_ahead.warm_end(region.file, first, end) - region.position
+            count = min(count, self._warm_until - start)
+            if not count:
                 self._warm(region, start)
                 return 0, 0
         return count, self._channel.send_region(region, start, count)
 
     def _warm(self, region: FileRegion, start: int) -> None:
-        """Let the pool read cold bytes once, so that neither pread nor sendfile blocks the loop on the disk.
-
-        What it reads is dropped: a peer that does not drain holds no memory by it.
-        """
-        count = min(region.length - start, WARM_BYTES)
-        position = region.position + start
+        """Wait until a worker has brought what comes next into the page cache: sendfile may not block the loop."""
         self._warming = region
-        self._warm_until = start + count
 
-        def warmed(_: object, error: BaseException | None) -> None:
+        def warmed(warm_end: int, error: BaseException | None) -> None:
             self._warming = None
             if self.is_closed:
                 region.release()  # kept until now: the worker was reading the file
             elif error is not None:
                 self._guarded(lambda: _raise(error))
             else:
+                self._warm_until = max(warm_end - region.position, start)
                 self.resume_output()
 
-        self._processor.io_pool.submit(lambda: len(region.file.pread(count, position)), warmed)
+        self._read_ahead.wait(region.file, region.position + start, warmed)
 
     def resume_output(self) -> None:
         self._guarded(self._continue_warmed)

@@ -14,6 +14,7 @@ from kafkapy.protocol.connection import ConnectionInfo, Route
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
+from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.suspended import Suspended
 from kafkapy.seams import Channel, IoPool
 
@@ -34,6 +35,7 @@ class Processor:
         route: Route,
         io_pool: IoPool,
         backlog: Backlog,
+        read_ahead: ReadAhead,
         on_closed: Callable[[ConnectionInfo], None],
     ) -> None:
         self.loop = loop
@@ -41,6 +43,7 @@ class Processor:
         self.route = route
         self.io_pool = io_pool
         self.backlog = backlog
+        self.read_ahead = read_ahead
         self.suspended: set[Suspended] = set()
         self.links: set[Link] = set()
         self._on_closed = on_closed

@@ -11,6 +11,7 @@ from kafkapy.reactor.connection_quotas import ConnectionQuotas
 from kafkapy.reactor.limits import STALLED_FRAME_MS, ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
+from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.seams import Channel, IoPool, Listener
 
@@ -41,6 +42,7 @@ class Reactor:
         )
         self._stall_watch: asyncio.TimerHandle | None = None
         self.acceptors: list[Acceptor] = []
+        read_ahead = ReadAhead(io_pool)
         self.processors = [
             Processor(
                 loop=loop,
@@ -48,6 +50,7 @@ class Reactor:
                 route=route,
                 io_pool=io_pool,
                 backlog=self.backlog,
+                read_ahead=read_ahead,
                 on_closed=self._on_closed,
             )
             for _ in range(limits.num_network_threads)

@@ -1,7 +1,7 @@
 """How a region of a file is best sent: whether it is in the page cache, and a small one's bytes."""
 
 from kafkapy.reactor.limits import PROBE_STRIDE_BYTES, SENDFILE_FROM_BYTES
-from kafkapy.seams import FileRegion
+from kafkapy.seams import File, FileRegion
 
 
 def read_small(region: FileRegion) -> bytes | None:
@@ -14,11 +14,9 @@ def read_small(region: FileRegion) -> bytes | None:
     return data
 
 
-def is_warm(region: FileRegion, start: int, count: int) -> bool:
+def is_warm(file: File, start: int, end: int) -> bool:
     """Return whether the page cache seems to hold these bytes, asked for by one byte in each read-ahead window."""
-    pread_nowait = region.file.pread_nowait
-    first = region.position + start
-    last = first + count - 1
-    if pread_nowait(1, last) is None:
+    pread_nowait = file.pread_nowait
+    if pread_nowait(1, end - 1) is None:
         return False
-    return all(pread_nowait(1, position) is not None for position in range(first, last, PROBE_STRIDE_BYTES))
+    return all(pread_nowait(1, position) is not None for position in range(start, end - 1, PROBE_STRIDE_BYTES))

@@ -27,8 +27,6 @@ KAFKA_STORAGE_ERROR: Final = 56
 INVALID_RECORD: Final = 87
 INCONSISTENT_TOPIC_ID: Final = 103
 
-WARM_CHUNK_BYTES: Final = 1 << 20
-
 
 class NeedsWorker(KafkapyError):
     """An append whose records take too long to check for the event loop: run `check` in the IoPool, append its result.
@@ -54,21 +52,15 @@ class NeedsWarming(KafkapyError):
         self.length = length
 
     def warm(self) -> None:
-        """Read the bytes once, so that the page cache holds them. Blocks; a pure call on a File, fit for a worker.
+        """Bring the bytes into the page cache. Blocks; a pure call on a File, fit for a worker.
 
         Raises OSError. A file that was closed meanwhile (its segment was deleted) is fine: asking again tells.
         """
-        position, end = self.position, self.position + self.length
-        while position < end:
-            try:
-                got = len(self.file.pread(min(WARM_CHUNK_BYTES, end - position), position))
-            except OSError as error:
-                if error.errno == errno.EBADF:
-                    return
+        try:
+            self.file.warm(self.length, self.position)
+        except OSError as error:
+            if error.errno != errno.EBADF:
                 raise
-            if got == 0:
-                return
-            position += got
 
 
 class OffsetOverflowError(KafkapyError):

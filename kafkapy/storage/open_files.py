@@ -31,6 +31,9 @@ class CutFile:
     def pread_nowait(self, length: int, position: int) -> bytes | None:
         return b""
 
+    def warm(self, length: int, position: int) -> int:
+        return 0
+
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         raise AssertionError(f"write to a truncated region of {self.path}")
 

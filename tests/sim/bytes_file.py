@@ -41,6 +41,9 @@ class BytesFile:
             return None
         return self.data[position : position + length]
 
+    def warm(self, length: int, position: int) -> int:
+        return len(self.pread(length, position))
+
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         raise AssertionError("this file is only read")
 

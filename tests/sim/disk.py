@@ -185,6 +185,9 @@ class SimFile:
         inode = self._check()
         return None if inode.is_cold else inode.read(length, position)
 
+    def warm(self, length: int, position: int) -> int:
+        return len(self.pread(length, position))
+
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         inode = self._check()
         content = b"".join(bytes(buffer) for buffer in buffers)
@@ -288,7 +291,7 @@ class SimDisk:
         self.capacity_bytes = None
 
     def chill(self) -> None:
-        """Drop the page cache: pread_nowait finds nothing in a file until a pread has waited for it."""
+        """Drop the page cache: pread_nowait finds nothing in a file until a pread, or a warm, has waited for it."""
         for inode in self._inodes(self.root):
             inode.is_cold = True
 
