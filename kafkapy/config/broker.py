@@ -7,6 +7,7 @@ first asked for (`config.replication.replica_lag_time_max_ms`); what several key
 
 from collections.abc import Mapping
 from functools import cached_property
+from posixpath import normpath
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkapy.config.definitions import Value, broker_definitions
@@ -177,8 +178,9 @@ class BrokerConfig:
 
     @property
     def metadata_log_dir(self) -> str:
-        """Where __cluster_metadata-0 lies: metadata.log.dir, else the first log directory."""
-        return self._text("metadata.log.dir") or self.log_dirs[0]
+        """Where __cluster_metadata-0 lies: metadata.log.dir, as log.dirs spells it if it is there, else the first."""
+        named = self._text("metadata.log.dir") or self.log_dirs[0]
+        return next((path for path in self.log_dirs if normpath(path) == normpath(named)), named)
 
     @cached_property
     def log_config(self) -> "LogConfig":

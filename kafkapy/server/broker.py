@@ -212,6 +212,7 @@ class BrokerServer:
             self.config.log_dirs,
             self.config.log_config,
             random=self._random,
+            metadata_path=self.config.metadata_log_dir,
             files=OpenFiles(self._disk, open_file_capacity()),
             producer_id_expiration_ms=transaction.producer_id_expiration_ms,
             is_verification_enabled=transaction.transaction_partition_verification_enable,
@@ -222,7 +223,10 @@ class BrokerServer:
 
     def _check_identity(self) -> str:
         """Return the cluster id that all directories agree on, those offline aside. Raises ConfigError."""
-        metas = {directory.path: directory.meta for directory in self._log_manager.directories.live}
+        directories = self._log_manager.directories
+        metas = {directory.path: directory.meta for directory in directories.live}
+        if directories.metadata_only is not None:
+            metas[directories.metadata_only.path] = directories.metadata_only.meta
         for path, meta in metas.items():
             if path != self.config.metadata_log_dir and self._disk.exists(f"{path}/{METADATA_PARTITION}"):
                 message = f"holds {METADATA_PARTITION}, but the metadata directory is {self.config.metadata_log_dir}"
@@ -238,14 +242,15 @@ class BrokerServer:
         return cluster_ids.pop()
 
     def _new_quorum(self) -> Quorum:
-        directory_ids = {directory.path: directory.directory_id for directory in self._log_manager.directories}
         config = self.config
+        directory = self._log_manager.directories.at(config.metadata_log_dir)
+        directory_id = directory.directory_id if directory is not None else None
         controllers = tuple(RaftEndpoint(each.listener, each.host, each.port) for each in config.controller_listeners)
         name = config.controller_listener_names[0]
         voters = [static_voter(id, RaftEndpoint(name, host, port)) for id, (host, port) in config.quorum_voters.items()]
         return Quorum(
             node_id=self.node_id,
-            directory_id=directory_ids.get(config.metadata_log_dir) or ZERO_UUID,
+            directory_id=directory_id or ZERO_UUID,
             cluster_id=self.cluster_id,
             directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
             config=config.quorum,
@@ -495,7 +500,8 @@ class BrokerServer:
         for act in self._on_directory_failed:
             act(path)
         directories = self._log_manager.directories
-        reason = next(each.state.offline_reason for each in directories if each.path == path)
+        failed = directories.at(path)
+        reason = failed.state.offline_reason if failed is not None else None
         if path == self.config.metadata_log_dir:
             self._fail(StorageError(path, f"the metadata log dir has failed: {reason}"))
         elif not directories.live:

@@ -25,7 +25,11 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LogDirectories:
-    """The directories in the order of log.dirs. `cordoned` are paths in which no new replica is to be placed."""
+    """The directories in the order of log.dirs. `cordoned` are paths in which no new replica is to be placed.
+
+    `metadata_only` is the one of metadata.log.dir where that is none of log.dirs: locked and identified like the
+    others, but found by `at` alone.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class LogDirectories:
         paths: Sequence[str],
         *,
         random: Random,
+        metadata_path: str | None = None,
         on_offline: Callable[[LogDirState], None],
         on_full: Callable[[LogDirState], None] | None = None,
         on_room: Callable[[LogDirState], None] | None = None,
@@ -41,6 +46,9 @@ class LogDirectories:
             return LogDirState(path, on_offline, on_full=on_full, on_room=on_room, free_bytes=disk.free_bytes)
 
         self._by_path = {path: LogDirectory(disk, path, new_state(path)) for path in paths}
+        self.metadata_only: LogDirectory | None = None
+        if metadata_path is not None and metadata_path not in self._by_path:
+            self.metadata_only = LogDirectory(disk, metadata_path, new_state(metadata_path))
         self._random = random
         self.cordoned: frozenset[str] = frozenset()
 
@@ -51,8 +59,14 @@ class LogDirectories:
         return list(self._by_path.values())[index]
 
     def at(self, path: str) -> LogDirectory | None:
-        """Return the directory at a path of log.dirs."""
+        """Return the directory at a path."""
+        if self.metadata_only is not None and path == self.metadata_only.path:
+            return self.metadata_only
         return self._by_path.get(path)
+
+    @property
+    def _all(self) -> list[LogDirectory]:
+        return [*self, *([self.metadata_only] if self.metadata_only is not None else [])]
 
     def with_id(self, directory_id: Uuid) -> LogDirectory | None:
         """Return the live directory that has this identity."""
@@ -72,7 +86,7 @@ class LogDirectories:
         A directory that fails goes offline. Raises StorageError where one is locked by another process, or none works.
         """
         try:
-            for directory in self:
+            for directory in self._all:
                 self._open(directory)
         except BaseException:
             self.unlock()
@@ -93,7 +107,7 @@ class LogDirectories:
             directory.state.go_offline(f"it cannot be used: {error}")
 
     def unlock(self) -> None:
-        for directory in self:
+        for directory in self._all:
             directory.unlock()
 
     def last_broker_epoch(self) -> int:

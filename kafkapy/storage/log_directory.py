@@ -49,7 +49,8 @@ class LogDirectory:
             self._disk.sync_directory(self.path.rpartition("/")[0] or "/")
         self._lock = self._disk.lock_directory(self.path)
         if self._lock is None:
-            raise StorageError(self.path, "is locked: another Kafka or kafkapy process uses it (file .lock)")
+            used = "A Kafka instance in another process or thread is using this directory."
+            raise StorageError(self.path, f"Failed to acquire lock on file .lock in {self.path}. {used}")
 
     def unlock(self) -> None:
         """Let go of the directory; a second call does nothing."""

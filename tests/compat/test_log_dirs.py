@@ -235,3 +235,21 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_serve(
 def leaders(server: Server, topic: str) -> dict[int, int]:
     described = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=10).topics[topic]
     return {number: partition.leader for number, partition in described.partitions.items()}
+
+
+def test_metadata_log_dir_serves_one_process_also_where_it_holds_no_logs(tmp_path: Path) -> None:
+    shared = {"metadata.log.dir": str(tmp_path / "metadata")}
+    first = new_server(tmp_path / "first", shared)
+    second = new_server(tmp_path / "second", shared)
+    with first:
+        second.prepare()
+        with pytest.raises(RuntimeError, match="did not start") as refused:
+            second.start()
+        if not isinstance(second, ApacheKafka):  # whose jars come without a logger
+            message = (
+                f"Failed to acquire lock on file .lock in {shared['metadata.log.dir']}. A Kafka instance in another "
+            )
+            assert message in str(refused.value)
+        first.stop(signal.SIGKILL)
+    with second:
+        assert AdminClient({"bootstrap.servers": second.bootstrap}).list_topics(timeout=30).brokers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.errors import StorageError
+from kafkapy.errors import ConfigError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
@@ -220,3 +220,25 @@ async def test_a_directory_that_cannot_be_loaded_is_offline_from_the_start(machi
         assert (answer.error_code in GONE) == is_in(machine, topic, SECOND_DIR), topic
     assert await offline_paths(client) == [SECOND_DIR]
     assert not machine.has_failed
+
+
+def test_a_metadata_directory_of_another_cluster_stops_the_start() -> None:
+    """Where it is none of log.dirs, too; and is let go of then."""
+
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop, log_dirs=FIRST_DIR, metadata_log_dir=METADATA_DIR)
+        await machine.boot()
+        await machine.stop()
+        path = f"{METADATA_DIR}/meta.properties"
+        mine = machine.disk.read_file(path)
+        cluster_id = next(line for line in mine.splitlines() if line.startswith(b"cluster.id"))
+        machine.disk.write_file_atomically(path, mine.replace(cluster_id, b"cluster.id=another"))
+        with pytest.raises(ConfigError, match="they belong to several clusters"):
+            await machine.boot()
+        assert not machine.disk.locked
+        machine.disk.write_file_atomically(path, mine)
+        await machine.boot()
+        assert machine.disk.locked == {FIRST_DIR, METADATA_DIR}
+        await machine.stop()
+
+    run(main)

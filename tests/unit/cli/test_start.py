@@ -72,7 +72,7 @@ def test_directory_in_use_and_port_taken_are_one_line(tmp_path) -> None:
     with started("--data-dir", tmp_path / "data", "--port", 0) as (_, line):
         ready = READY.fullmatch(line)
         assert ready is not None
-        assert "locked" in refused("start", "--data-dir", tmp_path / "data", "--port", 0)
+        assert "Failed to acquire lock on file .lock" in refused("start", "--data-dir", tmp_path / "data", "--port", 0)
         taken = refused("start", "--data-dir", tmp_path / "other", "--port", ready[1])
     assert f"cannot listen on 127.0.0.1:{ready[1]}: Address already in use" in taken
 

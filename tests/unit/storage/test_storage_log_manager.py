@@ -73,7 +73,7 @@ def test_a_killed_broker_loses_nothing_that_the_page_cache_has(caplog: pytest.Lo
 def test_a_directory_serves_one_process() -> None:
     disk = SimDisk()
     manager = started(disk)
-    with pytest.raises(StorageError, match="locked"):
+    with pytest.raises(StorageError, match=r"Failed to acquire lock on file \.lock in /d\."):
         started(disk)
     manager.close()
     started(disk)
