@@ -14,6 +14,7 @@ from kafkapy.handlers.config_changes import (
     check_permission,
     check_topic_name,
     resource_of,
+    responses,
     twice_named,
     write,
 )
@@ -43,7 +44,7 @@ async def handle(services: Services, context: RequestContext, request: AlterConf
             changes,
             lambda controller, _: controller.configs.decide_legacy_alter(changes, validate_only=request.validate_only),
         )
-    return _response(request, results)
+    return AlterConfigsResponse(responses=responses(AlterConfigsResourceResponse, request.resources, results))
 
 
 def _checked_configs(
@@ -62,18 +63,3 @@ def _checked_configs(
         configs = {config.name: config.value for config in requested.configs if config.value is not None}
         check_broker_configs(services, resource.name, configs)
     return {config.name: config.value for config in requested.configs}
-
-
-def _response(request: AlterConfigsRequest, results: Results) -> AlterConfigsResponse:
-    responses = []
-    for requested in request.resources:
-        error = results[resource_of(requested)]
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=error.code if error is not None else ErrorCode.NONE,
-                error_message=error.message if error is not None else None,
-                resource_type=requested.resource_type,
-                resource_name=requested.resource_name,
-            )
-        )
-    return AlterConfigsResponse(responses=responses)

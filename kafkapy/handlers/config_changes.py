@@ -5,16 +5,13 @@ A broker checks what concerns itself (its own configs, duplicates, permission) b
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kafkapy.errors import ApiError, ConfigError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.image import (
-    RESOURCE_BROKER,
-    RESOURCE_BROKER_LOGGER,
-    RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     ConfigResource,
@@ -23,10 +20,8 @@ from kafkapy.metadata.topics import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
-CLUSTER_TYPES = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
-"""Resource types that are the cluster's as far as permission goes."""
-
 Results = dict[ConfigResource, ApiError | None]
+ResponseT = TypeVar("ResponseT")
 Decide = Callable[[Controller, int], Decision[Any, Results]]
 
 
@@ -116,3 +111,15 @@ async def write(services: Services, resources: Iterable[ConfigResource], decide:
         return await services.controller.write(decide)
     except ApiError as error:
         return dict.fromkeys(resources, error)
+
+
+def responses(
+    new: Callable[[int, str | None, int, str], ResponseT], resources: Iterable[RequestedResource], results: Results
+) -> list[ResponseT]:
+    """Return what is told of each resource, as `new(error_code, error_message, resource_type, resource_name)`."""
+    told = []
+    for requested in resources:
+        error = results[resource_of(requested)]
+        code, message = (error.code, error.message) if error is not None else (ErrorCode.NONE, None)
+        told.append(new(code, message, requested.resource_type, requested.resource_name))
+    return told

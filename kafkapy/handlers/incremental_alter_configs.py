@@ -17,6 +17,7 @@ from kafkapy.handlers.config_changes import (
     check_permission,
     check_topic_name,
     resource_of,
+    responses,
     twice_named,
     write,
 )
@@ -62,7 +63,9 @@ async def handle(
                 changes, validate_only=request.validate_only
             ),
         )
-    return _response(request, results)
+    return IncrementalAlterConfigsResponse(
+        responses=responses(AlterConfigsResourceResponse, request.resources, results)
+    )
 
 
 def _checked_operations(
@@ -123,18 +126,3 @@ def _changed_list(current: str | None, operation: ConfigOperation) -> str:
     if operation.operation is ConfigOperationType.APPEND:
         return ",".join([*elements, *(element for element in changed if element not in elements)])
     return ",".join(element for element in elements if element not in changed)
-
-
-def _response(request: IncrementalAlterConfigsRequest, results: Results) -> IncrementalAlterConfigsResponse:
-    responses = []
-    for requested in request.resources:
-        error = results[resource_of(requested)]
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=error.code if error is not None else ErrorCode.NONE,
-                error_message=error.message if error is not None else None,
-                resource_type=requested.resource_type,
-                resource_name=requested.resource_name,
-            )
-        )
-    return IncrementalAlterConfigsResponse(responses=responses)

@@ -144,21 +144,11 @@ class BrokerControl:
             incarnation_id=request.incarnation_id,
             broker_epoch=next_offset,
             end_points=[
-                BrokerEndpoint(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=listener.security_protocol,
-                )
-                for listener in request.listeners
+                BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in request.listeners
             ],
             features=[
-                BrokerFeature(
-                    name=feature.name,
-                    min_supported_version=feature.min_supported_version,
-                    max_supported_version=feature.max_supported_version,
-                )
-                for feature in request.features
+                BrokerFeature(each.name, each.min_supported_version, each.max_supported_version)
+                for each in request.features
             ],
             rack=request.rack,
             log_dirs=list(request.log_dirs) if self._features.has_directory_assignment else [],
@@ -237,21 +227,12 @@ class BrokerControl:
             incarnation_id=request.incarnation_id,
             zk_migration_ready=False,
             end_points=[
-                ControllerEndpoint(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=listener.security_protocol,
-                )
-                for listener in request.listeners
+                ControllerEndpoint(each.name, each.host, each.port, each.security_protocol)
+                for each in request.listeners
             ],
             features=[
-                ControllerFeature(
-                    name=feature.name,
-                    min_supported_version=feature.min_supported_version,
-                    max_supported_version=feature.max_supported_version,
-                )
-                for feature in request.features
+                ControllerFeature(each.name, each.min_supported_version, each.max_supported_version)
+                for each in request.features
             ],
         )
 
