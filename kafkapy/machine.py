@@ -11,7 +11,7 @@ Two shapes exist:
 """
 
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
@@ -39,11 +39,3 @@ class Decision(Generic[RecordT, ResponseT]):
     response: ResponseT
     records: list[RecordT] = field(default_factory=list)
     is_atomic: bool = False
-
-
-class SteppedMachine(Protocol):
-    """A machine that its driver steps with events (see the module's text)."""
-
-    def step(self, event: Event, now_ms: int) -> list[Effect]: ...
-
-    def deadline_ms(self) -> int | None: ...

@@ -259,10 +259,6 @@ class ClassicGroupState:
     def _not_found(self) -> ApiError:
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is in dead state.")
 
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics of all members, None where their subscriptions cannot be read."""
-        return self._subscribed_topics
-
     def is_subscribed_to(self, topic: str) -> bool:
         if self._subscribed_topics is not None:
             return topic in self._subscribed_topics

@@ -101,10 +101,6 @@ class ConsumerMember:
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
-    def has_same_metadata(self, other: "ConsumerMember") -> bool:
-        """Whether both would be written as the same ConsumerGroupMemberMetadataValue."""
-        return _metadata_of(self) == _metadata_of(other)
-
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -161,21 +157,6 @@ class ConsumerMember:
             assigned={},
             pending_revocation={},
         )
-
-
-def _metadata_of(member: ConsumerMember) -> tuple[object, ...]:
-    return (
-        member.member_id,
-        member.instance_id,
-        member.rack_id,
-        member.rebalance_timeout_ms,
-        member.client_id,
-        member.client_host,
-        member.subscribed_topic_names,
-        member.subscribed_topic_regex,
-        member.server_assignor,
-        member.classic_metadata,
-    )
 
 
 def _to_record(owned: OwnedPartitions) -> list[CurrentTopicPartitions]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
-CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 CLUSTER_DEFAULT: Final = ConfigResource(RESOURCE_BROKER, "")
 MAX_VALUE_LENGTH: Final = 32767
 """A ConfigRecord's value is at most this long (Kafka's own bound)."""
@@ -166,18 +165,6 @@ class ConfigControl:
 
     def min_insync_replicas(self, topic: str) -> int:
         return int(self.topic_config(topic, MIN_INSYNC_REPLICAS) or 1)
-
-    def elr_safety_records(self) -> list[ConfigRecord]:
-        """Return what must hold before ELR is on: a cluster-wide min.insync.replicas and no broker's own (KIP-966)."""
-        records = []
-        if MIN_INSYNC_REPLICAS not in self.of(CLUSTER_DEFAULT):
-            value = self.rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
-            records.append(_record(CLUSTER_DEFAULT, MIN_INSYNC_REPLICAS, value))
-        for resource, configs in self._configs.items():
-            is_broker = resource.resource_type == RESOURCE_BROKER and resource.name != ""
-            if is_broker and MIN_INSYNC_REPLICAS in configs:
-                records.append(_record(resource, MIN_INSYNC_REPLICAS, None))
-        return records
 
     def _decision(
         self,

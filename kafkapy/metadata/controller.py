@@ -18,7 +18,7 @@ from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
-from kafkapy.metadata.partitions import PartitionControl, unregistered
+from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.protocol.error_code import ErrorCode
@@ -121,11 +121,6 @@ class Controller:
         """Fence one of the brokers that were not heard of for too long; answer all of them."""
         expired = self.brokers.expired_brokers(now_ms)
         return Decision(expired, self.partitions.fence_records(expired[0]) if expired else [])
-
-    def decide_unregister_broker(self, broker_id: int) -> Decision[Any, None]:
-        if broker_id not in self.brokers.brokers:
-            raise unregistered(broker_id)
-        return Decision(None, self.partitions.unregistration_records(broker_id))
 
     def decide_register_controller(
         self, request: ControllerRegistrationRequest

@@ -1,7 +1,7 @@
 """What a run of metadata records changes in an image: replay records, then `apply` for the next image.
 
-Parts that no record touched are shared with the image before. `topics_changed`, `configs_changed` and
-`cluster_changed` tell listeners what to look at; each is None or empty when nothing of it changed.
+Parts that no record touched are shared with the image before. `topics_changed` and `configs_changed`
+tell listeners what to look at; each is None or empty when nothing of it changed.
 A record that cannot follow from the image is a broken log: replay raises AssertionError.
 """
 
@@ -78,16 +78,6 @@ class MetadataDelta:
     def configs_changed(self) -> Mapping[ConfigResource, Mapping[str, str]]:
         """Each changed resource with the whole of its next configs (empty when it has none any more)."""
         return self.config_changes
-
-    @property
-    def cluster_changed(self) -> Mapping[int, BrokerRegistration | None]:
-        """Each changed broker, None when it was unregistered."""
-        return self.broker_changes
-
-    @property
-    def features_changed(self) -> Mapping[str, int]:
-        """Each changed feature's next level, 0 when it was taken away."""
-        return self.feature_changes
 
     def replay(self, record: Any) -> None:
         """Take one metadata record into account. Raises AssertionError for one that cannot follow from the image."""

@@ -8,7 +8,6 @@ Sources: KIP-631, KIP-497 (AlterPartition), KIP-841, KIP-858 (directories), KIP-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_record, online_directories
 from kafkapy.metadata.configs import ConfigControl
@@ -21,7 +20,6 @@ from kafkapy.protocol.messages import alter_partition_request, alter_partition_r
 from kafkapy.protocol.messages import assign_replicas_to_dirs_request as assign_request
 from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
-from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.types import Uuid
 
 NOBODY: Final = -1
@@ -58,13 +56,6 @@ class PartitionControl:
         broker = self._brokers.brokers[broker_id]
         records = self._removal_records(broker_id)
         return records if broker.in_controlled_shutdown else [change_record(broker, in_controlled_shutdown=1), *records]
-
-    def unregistration_records(self, broker_id: int) -> list[Any]:
-        broker = self._brokers.brokers[broker_id]
-        records = self._update_records(
-            lambda partition: broker_id in partition.isr or broker_id in partition.elr, removed=broker_id
-        )
-        return [*records, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)]
 
     def restart_records(self, broker_id: int, *, is_clean: bool) -> list[Any]:
         """Clear what an earlier incarnation of a broker left: its place in ISRs, after an unclean end in ELRs, too."""
@@ -292,10 +283,6 @@ class PartitionControl:
             return self._brokers.has_online_directory(replica, partition.directory_of(replica))
 
         return is_acceptable
-
-
-def unregistered(broker_id: int) -> ApiError:
-    return ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
 
 
 def _asked_isr(asked: alter_partition_request.PartitionData, api_version: int) -> dict[int, int]:

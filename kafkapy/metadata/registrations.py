@@ -118,14 +118,6 @@ class PartitionRegistration(NamedTuple):
         """Return the directory that the replica on `broker_id` lies in; ValueError where it has none."""
         return self.directories[self.replicas.index(broker_id)]
 
-    @property
-    def preferred_leader(self) -> int:
-        return self.replicas[0] if self.replicas else NO_LEADER
-
-    @property
-    def is_reassigning(self) -> bool:
-        return bool(self.removing_replicas or self.adding_replicas)
-
 
 def _changed(current: tuple[int, ...], change: Sequence[int] | None) -> tuple[int, ...]:
     return current if change is None else tuple(change)

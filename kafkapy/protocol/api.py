@@ -33,10 +33,6 @@ class Api(NamedTuple):
     def response_name(self) -> str:
         return self.name + "Response"
 
-    def request_header_version(self, version: int) -> int:
-        """Return 2 for flexible versions, else 1; header version 0 is gone with ControlledShutdown v0."""
-        return 2 if version >= self.flexible_from else 1
-
     def response_header_version(self, version: int) -> int:
         """Return 1 for flexible versions, else 0; always 0 for ApiVersions, whose reader knows no version yet."""
         return 1 if version >= self.flexible_from and self.key != API_VERSIONS else 0

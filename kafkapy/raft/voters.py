@@ -6,7 +6,7 @@ control records in the log or in the latest snapshot.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkapy.types import ZERO_UUID, ReplicaKey, uuid_to_string
@@ -196,7 +196,3 @@ class VoterHistory:
 def static_voter(node_id: int, *endpoints: Endpoint) -> Voter:
     """Return a voter of controller.quorum.voters: its directory is not known."""
     return Voter(ReplicaKey(node_id, ZERO_UUID), endpoints)
-
-
-def with_directory(voter: Voter, key: ReplicaKey) -> Voter:
-    return replace(voter, key=key)

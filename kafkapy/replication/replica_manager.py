@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.replication")
 
 NO_ACKS: Final = 0
-LEADER_ACKS: Final = 1
 ALL_ACKS: Final = -1
 HIGH_WATERMARK_OFFSET: Final = -1
 """As the offset of a DeleteRecords: up to the high watermark."""

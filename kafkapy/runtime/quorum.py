@@ -185,11 +185,6 @@ class Quorum:
         """Return the voters in force: the latest set appended."""
         return self._core.voters.current
 
-    @property
-    def metadata_log(self) -> MetadataLog:
-        """The log itself, for DescribeLogDirs and dump tools; not to be written to."""
-        return self._log
-
     def has_cluster_id(self, cluster_id: str | None) -> bool:
         """Return whether a peer's request may be meant for this cluster (INCONSISTENT_CLUSTER_ID if not)."""
         return cluster_id is None or cluster_id == self.cluster_id

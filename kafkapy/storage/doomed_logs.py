@@ -3,7 +3,6 @@
 A crash in between loses nothing of it: a directory called -delete is found by the next start, which goes on waiting.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkapy.seams import Disk
@@ -51,19 +50,15 @@ class DoomedLogs:
 
     def take_due(self, now_ms: int) -> list[Deletion]:
         """Return what is due and let go of its files; what is being sent stays readable until it is released."""
-        return self._take(lambda doomed: doomed.due_ms <= now_ms and not doomed.log_dir.is_offline)
-
-    def take_all(self, log_dir: LogDirState) -> list[Deletion]:
-        """Return what waits in a directory that needs the room, due or not."""
-        return self._take(lambda doomed: doomed.log_dir is log_dir)
-
-    def _take(self, is_wanted: Callable[[_DoomedLog], bool]) -> list[Deletion]:
-        taken = [doomed for doomed in self._waiting if is_wanted(doomed)]
-        self._waiting = [doomed for doomed in self._waiting if not is_wanted(doomed)]
-        for doomed in taken:
+        due: list[_DoomedLog] = []
+        waiting: list[_DoomedLog] = []
+        for doomed in self._waiting:
+            (due if doomed.due_ms <= now_ms and not doomed.log_dir.is_offline else waiting).append(doomed)
+        self._waiting = waiting
+        for doomed in due:
             if doomed.log is not None:
                 doomed.log.local_log.let_go_of_files()
-        return [Deletion(self._disk, doomed.log_dir, doomed.path) for doomed in taken]
+        return [Deletion(self._disk, doomed.log_dir, doomed.path) for doomed in due]
 
     def close_files(self) -> None:
         """Close the files as they are; the directories are found by the next start."""

@@ -212,11 +212,6 @@ class MetadataLog:
         finally:
             found.region.release()
 
-    def read_committed(self, start_offset: int, end_offset: int) -> Iterator[CommittedBatch]:
-        """Yield batches as listeners take them."""
-        for batch in self.read(start_offset, end_offset):
-            yield to_committed(batch)
-
     def prepare_flush(self) -> Flush:
         return prepare_flush(self.log)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.storage")
 
 SUFFIX: Final = ".checkpoint"
-PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
 READ_CHUNK_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})(\.checkpoint(?:\.part|\.deleted)?)$")

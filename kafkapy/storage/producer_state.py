@@ -87,11 +87,6 @@ class ProducerState:
     def is_empty(self) -> bool:
         return not self.producers and not self._unreplicated
 
-    @property
-    def first_open_offset(self) -> int | None:
-        """The first offset of the oldest open transaction."""
-        return next(iter(self._open), None)
-
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         return (

@@ -350,10 +350,6 @@ class Segment:
         self._first_timestamp = None
         self._note_full()
 
-    @property
-    def has_records_with_time(self) -> bool:
-        return self.largest.timestamp_ms >= 0
-
     def handles(self) -> list[FileHandle]:
         """Return the handles of the files that exist, the log last."""
         handles = [self.offset_index.handle, self.time_index.handle]
