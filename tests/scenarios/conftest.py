@@ -5,14 +5,16 @@ said of kafkapy alone is marked `ours`.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from benchmarks.servers import ApacheKafka
 from kafkapy import Broker
+from tests.support.asking import create_topic
+from tests.support.offsets import find_coordinator
 from tests.support.wire import WireClient
 
 IS_APACHE = os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache"
@@ -27,11 +29,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker for all tests that do not stop it."""
+    with serving(tmp_path_factory) as bootstrap_servers:
+        yield bootstrap_servers
+
+
+@contextmanager
+def serving(tmp_path_factory: pytest.TempPathFactory, properties: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run a broker, or Apache Kafka, with keys that are not the defaults; its bootstrap servers."""
     if IS_APACHE:
-        with ApacheKafka(tmp_path_factory.mktemp("kafka") / "data") as kafka:
+        with ApacheKafka(tmp_path_factory.mktemp("kafka") / "data", dict(properties or {})) as kafka:
             yield kafka.bootstrap
     else:
-        with Broker() as broker:
+        with Broker(properties=properties) as broker:
             yield broker.bootstrap_servers
 
 
@@ -52,6 +61,14 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A topic name of the test's own; nothing is created."""
     name: str = request.node.name
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
+
+
+@pytest.fixture
+def group(client: WireClient, topic: str) -> str:
+    """The test's own group, with a topic of the same name; its coordinator is there."""
+    create_topic(client, topic, 2)
+    find_coordinator(client, topic)
+    return topic
 
 
 @pytest.fixture

@@ -31,14 +31,6 @@ NO_ID = bytes(16)
 Ready = Callable[[], WireClient]
 
 
-@pytest.fixture
-def group(client: WireClient, topic: str) -> str:
-    """The test's own group, with a topic of the same name; its coordinator is there."""
-    create_topic(client, topic, 2)
-    find_coordinator(client, topic)
-    return topic
-
-
 # -- FindCoordinator ------------------------------------------------------------------------------------------------
 
 

@@ -9,23 +9,15 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
-from tests.support.asking import create_topic, describe_topic
+from tests.support.asking import describe_topic
 from tests.support.membership import Member, describe_group
-from tests.support.offsets import commit, committed, delete_offsets, fetch_group, find_coordinator
+from tests.support.offsets import commit, committed, delete_offsets, fetch_group
 from tests.support.wire import WireClient
 
 NONE = 0
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 
 Beat = Callable[..., Any]
-
-
-@pytest.fixture
-def group(client: WireClient, topic: str) -> str:
-    """The test's own group, with a topic of the same name; its coordinator is there."""
-    create_topic(client, topic, 2)
-    find_coordinator(client, topic)
-    return topic
 
 
 @pytest.fixture

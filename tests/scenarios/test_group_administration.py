@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.servers import ApacheKafka
-from kafkapy import Broker
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -17,7 +15,7 @@ from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequestPartition
 from kafkapy.record.batch import batches
 from kafkapy.runtime.coordinator import java_hash
-from tests.scenarios.conftest import IS_APACHE
+from tests.scenarios.conftest import serving
 from tests.support.asking import create_topic, delete_topic, describe_topic, fetch, until
 from tests.support.membership import (
     MEMBER_ID_REQUIRED,
@@ -38,14 +36,6 @@ GZIP = 1
 OFFSETS_TOPIC = "__consumer_offsets"
 
 NewMember = Callable[..., Member]
-
-
-@pytest.fixture
-def group(client: WireClient, topic: str) -> str:
-    """The test's own group, with a topic of the same name; its coordinator is there."""
-    create_topic(client, topic, 2)
-    find_coordinator(client, topic)
-    return topic
 
 
 @pytest.fixture
@@ -195,12 +185,8 @@ CONFIGURED = {
 @pytest.fixture(scope="module")
 def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker with keys of groups that are not the defaults."""
-    if IS_APACHE:
-        with ApacheKafka(tmp_path_factory.mktemp("configured") / "data", CONFIGURED) as kafka:
-            yield kafka.bootstrap
-    else:
-        with Broker(properties=CONFIGURED) as broker:
-            yield broker.bootstrap_servers
+    with serving(tmp_path_factory, CONFIGURED) as bootstrap_servers:
+        yield bootstrap_servers
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ NewMember = Callable[..., Member]
 
 @pytest.fixture
 def group(client: WireClient, topic: str) -> str:
-    """The test's own group, with a topic of the same name; its coordinator is there."""
+    """As everywhere, but with three partitions."""
     create_topic(client, topic, 3)
     find_coordinator(client, topic)
     return topic

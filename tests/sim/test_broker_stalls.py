@@ -88,6 +88,22 @@ async def chill_all_but(machine: Machine, topic: Topic) -> None:
     await client.fetch(topic, 0)
 
 
+async def asked_when_cold(
+    machine: Machine, stalls: Stalls, warm: Topic, ask: Callable[[], Coroutine[Any, Any, Any]]
+) -> Any:
+    """Ask for what is read from "cold", which takes the disk 500 ms; who uses `warm` meanwhile is not delayed."""
+    await chill_all_but(machine, warm)
+    stalls.stall_next("read", "cold-0", 500)
+    others = asyncio.create_task(use_meanwhile(machine, warm, 1000))
+    start = machine.loop.time()
+    answer = await ask()
+    took_ms = (machine.loop.time() - start) * 1000
+    assert stalls.stalled
+    assert 500 <= took_ms < 502
+    assert_undelayed(await others, count=90)
+    return answer
+
+
 def on_machine(test: Callable[[Machine, Stalls], Coroutine[Any, Any, None]], **properties: str) -> Callable[[], None]:
     """Run a test on a machine that has booted; after it, no sync may have run on the loop's own thread."""
 
@@ -119,16 +135,8 @@ async def test_a_cold_read_of_500_ms_delays_only_its_fetch(machine: Machine, sta
     cold, warm = await client.create_topic("cold"), await client.create_topic("warm")
     for _ in range(50):
         await client.produce(cold, VALUE)
-    await chill_all_but(machine, warm)
-    stalls.stall_next("read", "cold-0", 500)
-    others = asyncio.create_task(use_meanwhile(machine, warm, 1000))
-    start = machine.loop.time()
-    fetched = await client.fetch(cold, 0)
-    took_ms = (machine.loop.time() - start) * 1000
+    fetched = await asked_when_cold(machine, stalls, warm, lambda: client.fetch(cold, 0))
     assert values_of(fetched) == [VALUE] * 50
-    assert stalls.stalled
-    assert 500 <= took_ms < 502
-    assert_undelayed(await others, count=90)
 
 
 @on_machine
@@ -138,16 +146,8 @@ async def test_a_cold_index_of_500_ms_delays_only_who_asks_by_time(machine: Mach
     for _ in range(50):
         await client.produce(cold, VALUE)
         await asyncio.sleep(0.001)
-    await chill_all_but(machine, warm)
-    stalls.stall_next("read", "cold-0", 500)
-    others = asyncio.create_task(use_meanwhile(machine, warm, 1000))
-    start = machine.loop.time()
-    found = await client.list_offset(cold, machine.clock.wall_ms() - 20)
-    took_ms = (machine.loop.time() - start) * 1000
+    found = await asked_when_cold(machine, stalls, warm, lambda: client.list_offset(cold, machine.clock.wall_ms() - 20))
     assert 0 < found.offset < 50
-    assert stalls.stalled
-    assert 500 <= took_ms < 502
-    assert_undelayed(await others, count=90)
 
 
 @on_machine

@@ -63,6 +63,14 @@ async def replicas(client: KafkaClient, topic: str) -> dict[tuple[str, int], tup
     }
 
 
+async def large_topic(client: KafkaClient, count: int) -> Topic:
+    """Create the topic "orders" with so many batches of 100 kB."""
+    topic = await client.create_topic("orders")
+    for _ in range(count):
+        await client.produce(topic, bytes(100_000))
+    return topic
+
+
 def directory_in_metadata(machine: Machine, topic: Topic) -> str:
     """Return where the controller takes partition 0 to be."""
     registration = machine.server._controller.image.topics.by_id[topic.topic_id].partitions[0]
@@ -119,9 +127,7 @@ async def produce_all(client: KafkaClient, topic: Topic, first: int, end: int) -
 @on_machine(**{THROTTLE: "100000"})
 async def test_a_throttled_move_shows_its_lag_and_can_be_called_back(machine: Machine) -> None:
     client = machine.connect()
-    topic = await client.create_topic("orders")
-    for _ in range(20):
-        await client.produce(topic, bytes(100_000))
+    topic = await large_topic(client, 20)
     source, target = directory_of(machine, topic), other_directory(machine, topic)
     assert await alter(client, target, "orders", 0) == [0]
     await asyncio.sleep(5)
@@ -141,9 +147,7 @@ async def test_a_throttled_move_shows_its_lag_and_can_be_called_back(machine: Ma
 @on_machine(**{THROTTLE: "200000"})
 async def test_a_move_goes_on_after_a_restart(machine: Machine) -> None:
     client = machine.connect()
-    topic = await client.create_topic("orders")
-    for _ in range(20):
-        await client.produce(topic, bytes(100_000))
+    topic = await large_topic(client, 20)
     target = other_directory(machine, topic)
     await alter(client, target, "orders", 0)
     await asyncio.sleep(3)
@@ -159,9 +163,7 @@ async def test_a_move_goes_on_after_a_restart(machine: Machine) -> None:
 @on_machine(**{THROTTLE: "200000"})
 async def test_a_deleted_topic_takes_its_future_replica_with_it(machine: Machine) -> None:
     client = machine.connect()
-    topic = await client.create_topic("orders")
-    for _ in range(10):
-        await client.produce(topic, bytes(100_000))
+    topic = await large_topic(client, 10)
     target = other_directory(machine, topic)
     await alter(client, target, "orders", 0)
     await asyncio.sleep(1)
@@ -205,9 +207,7 @@ async def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for(mac
 @on_machine()
 async def test_a_directory_that_fails_under_a_move_leaves_the_replica_where_it_was(machine: Machine) -> None:
     client = machine.connect()
-    topic = await client.create_topic("orders")
-    for _ in range(10):
-        await client.produce(topic, bytes(100_000))
+    topic = await large_topic(client, 10)
     source, target = directory_of(machine, topic), other_directory(machine, topic)
     machine.disk.fail("write", errno.EIO, path=f"{target}/orders-0.")
     await alter(client, target, "orders", 0)
@@ -287,9 +287,7 @@ async def _moved_in_the_next_life(loop: SimLoop, disk: SimDisk) -> str:
 @on_machine()
 async def test_a_stop_in_the_middle_of_a_moves_flush_is_clean(machine: Machine) -> None:
     client = machine.connect()
-    topic = await client.create_topic("orders")
-    for _ in range(10):
-        await client.produce(topic, bytes(100_000))
+    topic = await large_topic(client, 10)
     target = other_directory(machine, topic)
     stalls = {"left": 1}
 

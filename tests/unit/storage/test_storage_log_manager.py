@@ -35,6 +35,15 @@ def create(manager: LogManager, *partitions: TopicPartition) -> list[Log]:
     ]
 
 
+def flushed_log(manager: LogManager, count: int) -> Log:
+    """Make A0, with `count` batches of one record that are durable."""
+    [log] = create(manager, A0)
+    for _ in range(count):
+        append(log, value_bytes=100)
+    flush_log(log)
+    return log
+
+
 def test_logs_are_there_again_after_a_clean_stop() -> None:
     disk = SimDisk()
     manager = started(disk)
@@ -233,10 +242,7 @@ def test_flushes_are_due_after_rolls_time_and_messages() -> None:
 def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
     disk = SimDisk()
     manager = started(disk)
-    [log] = create(manager, A0)
-    for _ in range(10):
-        append(log, value_bytes=100)
-    flush_log(log)
+    flushed_log(manager, 10)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     order: list[str] = []
     disk.hook = lambda operation, path: order.append(f"{operation} {path.rpartition('/')[2]}")
@@ -253,10 +259,7 @@ def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
 def test_a_recovery_point_that_was_lowered_does_not_rise_again_by_a_write_that_was_late() -> None:
     disk = SimDisk()
     manager = started(disk)
-    [log] = create(manager, A0)
-    for _ in range(10):
-        append(log, value_bytes=100)
-    flush_log(log)
+    flushed_log(manager, 10)
     (late,) = manager.checkpoints.recovery_points()
     manager.truncate_to({A0: 4})
     late.run()
@@ -267,10 +270,7 @@ def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
     """The recovery point was above a truncation; new segments reach beyond it, unsynced but for their names."""
     disk = SimDisk()
     manager = started(disk)
-    [log] = create(manager, A0)
-    for _ in range(12):
-        append(log, value_bytes=100)
-    flush_log(log)
+    log = flushed_log(manager, 12)
     manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
     disk.settle()
     manager.truncate_to({A0: 4})
