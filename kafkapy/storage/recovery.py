@@ -297,7 +297,7 @@ class LogLoader:
             segment.rename_suffix("", DELETED_SUFFIX)
             self._snapshots.delete(segment.base_offset)
         if segments:
-            self._disk.sync_directory(self._directory)  # or another crash brings them back behind what comes now
+            self._disk.sync_directory(self._directory)  # or another crash brings back what this start tells gone
         self._doomed.extend(segments)
 
     def _drop_all_below_log_start(self) -> bool:

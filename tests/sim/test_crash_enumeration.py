@@ -5,9 +5,13 @@
 
 import pytest
 
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.truncation import truncate_to
 from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
-from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash
+from tests.sim.disk import SimDisk
+from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, stored_batches
 from tests.sim.storage_script import Script, start
+from tests.support.logs import append, open_small_log
 
 SEEDS = range(1, 1 + SOAK_FACTOR)
 STRIDE = 2 if SOAK_FACTOR == 1 else 1
@@ -47,3 +51,21 @@ def test_a_crash_at_any_change_of_a_recovery_is_recovered_from(seed: int) -> Non
             check_crash(Crash(crash.moment, keep, again.disk), is_thorough=False)
             recoveries += 1
     assert recoveries > 50
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_crash_at_any_change_of_a_truncation_leaves_no_gap(policy: str) -> None:
+    """Nothing but this order saves a compacted log: in one a gap between two segments is no sign of a loss."""
+    disk = SimDisk(1)
+    log = open_small_log(disk, segment_bytes=300)
+    for _ in range(12):
+        append(log, value_bytes=50)
+    flush_log(log)
+    disk.settle()
+    recorder = Recorder(disk, lambda: None)
+    truncate_to(log, 4)
+    for crash in crashes(recorder.finish()):
+        found = open_small_log(crash.disk, was_clean_shutdown=False, segment_bytes=300, cleanup_policy=(policy,))
+        offsets = [batch.base_offset for batch in stored_batches(found)]
+        assert offsets == list(range(found.log_end_offset)), str(crash)
+        assert 4 <= found.log_end_offset <= 12
