@@ -274,8 +274,17 @@ class Connection:
             return
         size = len(response)
         self.output_bytes += size + 4
-        self._append(_pack_size(size))
-        self._append(response)
+        if size > COALESCED_BYTES:
+            self._append(_pack_size(size))
+            self._append(response)
+            return
+        tail = self._tail
+        if tail is None:
+            self._tail = tail = bytearray(_pack_size(size))
+            self.output.append(tail)
+        else:
+            tail += _pack_size(size)
+        tail += response
 
     def _append(self, data: ReadableBuffer) -> None:
         if len(data) > COALESCED_BYTES:
@@ -352,6 +361,13 @@ class Connection:
         """Take away what has left: `count` bytes from the head of the output."""
         self.output_bytes -= count
         output = self.output
+        if not self.output_bytes and len(output) == 1:  # the commonest by far, and cheaper said apart
+            item = output.pop()
+            if isinstance(item, FileRegion):
+                item.release()
+            self.head_sent = 0
+            self._tail = None
+            return
         count += self.head_sent
         while output and count >= len(output[0]):
             item = output.popleft()

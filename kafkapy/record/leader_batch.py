@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
@@ -55,6 +56,10 @@ MOST_NAMED_RECORDS: Final = 1 << 20
 """Records of a batch that are looked at one by one (to name those at fault, to number them anew): two seconds' work."""
 
 
+_PLACE: Final = Struct(">qii")
+"""What begins a header: base offset, length, leader epoch."""
+
+
 class LeaderBatch:
     """One batch on its way into the log.
 
@@ -87,35 +92,37 @@ class LeaderBatch:
         self.header = header
         self.is_on_loop = is_on_loop
         self.pause = pause
-        self.view = view[header.position : header.position + header.size_bytes]
-        self.codec = header.attributes & CODEC_MASK
-        is_kept = self.codec == NONE and header.attributes & CONTROL_FLAG  # control records stay as they are
-        self.target = NONE if is_kept else rules.target_codec(self.codec)
-        self.is_append_time_claimed = header.attributes & LOG_APPEND_TIME_FLAG != 0
+        self.view = view
+        attributes = header.attributes
+        self.codec = codec = attributes & CODEC_MASK
+        is_kept = codec == NONE and attributes & CONTROL_FLAG  # control records stay as they are
+        self.target = NONE if is_kept else rules.target_codec(codec)
+        self.is_append_time_claimed = attributes & LOG_APPEND_TIME_FLAG != 0
         """By a producer, which may not: all records then have the header's max timestamp, whatever they say."""
         self.time_flag = LOG_APPEND_TIME_FLAG if rules.timestamp_type == LOG_APPEND_TIME else 0
-        self.payload: Payload = b""
 
     def run(self, position: int, base_offset: int, leader_epoch: int, now_ms: int) -> tuple[ReadableBuffer, BatchSpan]:
         """Return the batch as it will be stored, and its span."""
         header = self.header
+        _, _, _, _, _, _, _, attributes, base_timestamp, max_timestamp, pid, pepoch, base_sequence, count = header
         self._check_header()
-        self.payload = self._inflated()
-        walk = walk_records(self.payload, header.record_count, self.pause)
+        self.payload = bytes(self.view[HEADER_BYTES:]) if self.codec == NONE else self._inflated()
+        walk = walk_records(self.payload, count, self.pause)
         self._check_records(walk, now_ms)
+        index_of_max = 0
         if self.rules.timestamp_type == LOG_APPEND_TIME:
-            max_timestamp, index_of_max = now_ms, 0
-        else:
-            max_timestamp = max(header.base_timestamp + walk.max_timestamp_delta, NO_TIMESTAMP)
+            max_timestamp = now_ms
+        elif not self.is_append_time_claimed:
+            max_timestamp = max(base_timestamp + walk.max_timestamp_delta, NO_TIMESTAMP)
             index_of_max = walk.index_of_max_timestamp
-            if self.is_append_time_claimed:
-                max_timestamp, index_of_max = header.max_timestamp, 0
-        batch = self._stored(walk, base_offset, leader_epoch, max_timestamp)
+        if self.target == self.codec:
+            batch: ReadableBuffer = self._patched(base_offset, leader_epoch, max_timestamp)
+        else:
+            batch = self._written_anew(walk, base_offset, leader_epoch, max_timestamp)
         span = BatchSpan(
-            position, len(batch), base_offset, base_offset + header.record_count - 1, max_timestamp,
-            base_offset + index_of_max, header.producer_id, header.producer_epoch, header.base_sequence,
-            last_sequence(header), header.attributes & TRANSACTIONAL_FLAG != 0, header.attributes & CONTROL_FLAG != 0,
-            header.record_count, leader_epoch,
+            position, len(batch), base_offset, base_offset + count - 1, max_timestamp, base_offset + index_of_max, pid,
+            pepoch, base_sequence, last_sequence(header), attributes & TRANSACTIONAL_FLAG != 0,
+            attributes & CONTROL_FLAG != 0, count, leader_epoch,
         )  # fmt: skip
         return batch, span
 
@@ -142,8 +149,6 @@ class LeaderBatch:
 
     def _inflated(self) -> Payload:
         payload = self.view[HEADER_BYTES:]
-        if self.codec == NONE:
-            return bytes(payload)
         most_bytes = self.rules.max_decompressed_bytes
         if self.is_on_loop:
             if len(payload) > LIGHT_COMPRESSED_BYTES or _claimed_bytes(self.codec, payload) > LIGHT_INFLATED_BYTES:
@@ -161,7 +166,7 @@ class LeaderBatch:
     def _check_records(self, walk: Walk, now_ms: int) -> None:
         rules = self.rules
         base_timestamp = self.header.base_timestamp
-        has_null_keys = rules.is_compacted and walk.null_key_count > 0
+        has_null_keys = walk.null_key_count > 0 and rules.is_compacted
         if self.is_append_time_claimed:
             has_wrong_times = True
         elif rules.timestamp_type == LOG_APPEND_TIME:
@@ -248,10 +253,8 @@ class LeaderBatch:
             payload,
         )  # fmt: skip
 
-    def _stored(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> ReadableBuffer:
-        """Return the batch as the log holds it: patched, or written anew where the codec is another."""
-        if self.target == self.codec:
-            return self._patched(base_offset, leader_epoch, max_timestamp)
+    def _written_anew(self, walk: Walk, base_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
+        """Return the batch in the topic's codec, which is another than the producer's."""
         base_timestamp, payload = self._rewritten(walk)
         if self.is_on_loop and self._is_hard_to_compress(len(payload)):
             raise TooHeavyError
@@ -296,10 +299,10 @@ class LeaderBatch:
         )
 
     def _patched(self, base_offset: int, leader_epoch: int, max_timestamp: int) -> memoryview:
+        """Return the batch with its place in the log, and what the topic demands otherwise, in its header."""
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
         header = self.header
-        view[:8] = base_offset.to_bytes(8, "big")
-        view[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
+        _PLACE.pack_into(view, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
         if header.attributes & LOG_APPEND_TIME_FLAG != self.time_flag or max_timestamp != header.max_timestamp:
             view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self.time_flag).to_bytes(2, "big")
             view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)

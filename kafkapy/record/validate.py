@@ -19,8 +19,11 @@ from crc32c import crc32c
 from kafkapy.record.append_rules import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
+    BATCH_HEADER,
     CONTROL_FLAG,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -64,24 +67,54 @@ def validate_and_assign(
     """
     if rules.origin in (AppendOrigin.RAFT_LEADER, AppendOrigin.REPLICATION):
         return check_as_is(records, rules, next_offset=next_offset, leader_epoch=leader_epoch)
+    view = memoryview(records)
+    append_time_ms = now_ms if rules.timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
+    header = _only_header(view)
+    if header is not None:  # as a producer sends it
+        batch, span = _check_batch(view, header, rules, 0, next_offset, leader_epoch, now_ms, is_on_loop, pause)
+        return ValidatedRecords(
+            [batch], [span], span.size_bytes, next_offset, span.last_offset, span.max_timestamp,
+            span.offset_of_max_timestamp, span.record_count, append_time_ms,
+        )  # fmt: skip
     data: list[ReadableBuffer] = []
     spans: list[BatchSpan] = []
     size_bytes = 0
-    view = memoryview(records)
     headers = list(scan_headers(view))
     _check_batch_count(headers, rules)
     for header in headers:
-        if is_on_loop and (header.size_bytes > LIGHT_BYTES or header.record_count > LIGHT_RECORDS):
-            raise TooHeavyError
-        _check_envelope(view, header, rules)
-        one = LeaderBatch(rules, view, header, is_on_loop, pause)
-        batch, span = one.run(size_bytes, next_offset, leader_epoch, now_ms)
+        own = view[header.position : header.position + header.size_bytes]
+        batch, span = _check_batch(own, header, rules, size_bytes, next_offset, leader_epoch, now_ms, is_on_loop, pause)
         data.append(batch)
         spans.append(span)
         size_bytes += span.size_bytes
         next_offset = span.last_offset + 1
-    append_time_ms = now_ms if rules.timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
     return _validated(data, spans, size_bytes, append_time_ms)
+
+
+def _only_header(data: ReadableBuffer) -> BatchHeader | None:
+    """Return the header of the batch of magic 2 that is all of `data`; None where that is not what stands there."""
+    size = len(data)
+    if size < HEADER_BYTES:
+        return None
+    offset, length, leader_epoch, magic, crc, attributes, delta, base_ms, max_ms, pid, pepoch, sequence, count = (
+        BATCH_HEADER.unpack_from(data)
+    )
+    if magic != 2 or length + LOG_OVERHEAD_BYTES != size:
+        return None
+    return BatchHeader(
+        0, size, offset, offset + delta, leader_epoch, 2, crc, attributes, base_ms, max_ms, pid, pepoch, sequence, count
+    )
+
+
+def _check_batch(
+    batch: memoryview, header: BatchHeader, rules: ValidationRules, position: int, next_offset: int, leader_epoch: int,
+    now_ms: int, is_on_loop: bool, pause: Callable[[], None] | None,
+) -> tuple[ReadableBuffer, BatchSpan]:  # fmt: skip
+    """Return a batch as it will be stored, and its span."""
+    if is_on_loop and (header.size_bytes > LIGHT_BYTES or header.record_count > LIGHT_RECORDS):
+        raise TooHeavyError
+    _check_envelope(batch, header, rules)
+    return LeaderBatch(rules, batch, header, is_on_loop, pause).run(position, next_offset, leader_epoch, now_ms)
 
 
 def place(validated: ValidatedRecords, *, next_offset: int, leader_epoch: int) -> ValidatedRecords:
@@ -122,7 +155,7 @@ def check_as_is(
             )
         if rules.origin is AppendOrigin.REPLICATION and header.leader_epoch > leader_epoch >= 0:
             break
-        _check_envelope(view, header, rules)
+        _check_envelope(view[header.position : header.position + header.size_bytes], header, rules)
         span = _span_as_is(header)
         if span.last_offset < next_offset or (spans and span.base_offset < next_offset):
             raise InvalidRecordsError(f"a batch up to offset {span.last_offset} where {next_offset} is next")
@@ -165,17 +198,20 @@ def _check_batch_count(headers: list[BatchHeader], rules: ValidationRules) -> No
         raise InvalidRecordsError(f"{len(headers)} record batches in an append to {rules.topic_partition}, not one")
 
 
-def _check_envelope(view: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
+def _check_envelope(batch: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
     """Check what Kafka looks at before anything else: the base offset, the size, the CRC."""
-    where = rules.topic_partition
-    if rules.origin is AppendOrigin.CLIENT and header.base_offset != 0 and header.magic == 2:
-        raise InvalidRecordsError(f"base offset {header.base_offset} in an append to {where}, where 0 must be")
-    if rules.origin is not AppendOrigin.REPLICATION and header.size_bytes > rules.max_message_bytes:
+    origin = rules.origin
+    if header.base_offset and origin is AppendOrigin.CLIENT and header.magic == 2:
+        raise InvalidRecordsError(
+            f"base offset {header.base_offset} in an append to {rules.topic_partition}, where 0 must be"
+        )
+    if header.size_bytes > rules.max_message_bytes and origin is not AppendOrigin.REPLICATION:
         raise too_large(header.size_bytes, rules)
     if header.magic == 2:
-        end = header.position + header.size_bytes
-        is_valid = header.crc == crc32c(view[header.position + ATTRIBUTES_POSITION : end])
+        is_valid = header.crc == crc32c(batch[ATTRIBUTES_POSITION:])
     else:
-        is_valid = crc_is_valid(view, header.position, header.size_bytes)
+        is_valid = crc_is_valid(batch, 0, header.size_bytes)
     if not is_valid:
-        raise CorruptRecordError(f"the checksum of a record batch for {where} is wrong (stored: {header.crc})")
+        raise CorruptRecordError(
+            f"the checksum of a record batch for {rules.topic_partition} is wrong (stored: {header.crc})"
+        )

@@ -16,7 +16,7 @@ log_upkeep (retention, what the cleaner made), log_lookup (offsets by time).
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
@@ -131,6 +131,7 @@ class Log:
         """Take a new configuration; it holds from the next append on."""
         self.config = self.local_log.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
+        self._client_rules = self._rules[AppendOrigin.CLIENT]  # without hashing an Enum, which is a call of Python code
         self.flush_messages = config.flush_messages
         self._roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
@@ -184,7 +185,8 @@ class Log:
         """
         self.log_dir.check_online()
         self.now_ms = now_ms
-        rules = self._rules[origin]
+        is_from_client = origin is AppendOrigin.CLIENT
+        rules = self._client_rules if is_from_client else self._rules[origin]
         try:
             validated = validate_and_assign(
                 records,
@@ -192,7 +194,7 @@ class Log:
                 next_offset=self.log_end_offset,
                 leader_epoch=leader_epoch,
                 now_ms=now_ms,
-                is_on_loop=origin is AppendOrigin.CLIENT,
+                is_on_loop=is_from_client,
             )
         except TooHeavyError:
             raise NeedsWorker(lambda: check_apart(records, rules, now_ms)) from None
@@ -263,7 +265,10 @@ class Log:
             roll_ms=self._roll_ms,
         ):
             segment = self.roll(now_ms, at_offset=first_offset)
-        self._write(segment, data, size_bytes, validated)
+        try:
+            segment.append(data, size_bytes, batches)
+        except OSError as error:
+            raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
         self.log_end_offset = end_offset = last_offset + 1
         self._reader.known.note(end_offset, segment, segment.size)
         for batch in batches:
@@ -275,14 +280,6 @@ class Log:
             self._commit_producers(prepared, segment)
         self.producer_state.map_end_offset = end_offset
         return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
-
-    def _write(
-        self, segment: Segment, data: Sequence[ReadableBuffer], size_bytes: int, validated: ValidatedRecords
-    ) -> None:
-        try:
-            segment.append(data, size_bytes, validated.batches)
-        except OSError as error:
-            raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
 
     def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
         """Take over the producers of an append that was written, and the transactions that it ended."""

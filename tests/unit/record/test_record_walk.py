@@ -70,7 +70,7 @@ def test_records_of_one_size_are_checked_by_columns(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(walk_module, "_same_shape", lambda *a: runs.append(same_shape(*a)) or runs[-1])
     records = SHAPES["500 of one size"]
     walk_records(payload_of(records), 500)
-    assert len(runs) == 3
+    assert len(runs) == 2
     assert None not in runs
 
 
