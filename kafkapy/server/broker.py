@@ -4,44 +4,32 @@ Start: directories locked and checked -> metadata log recovered, quorum joined -
 configs -> partitions led as the image says -> listeners bound -> registered, unfenced -> accepting. Stop is the same
 backwards: controlled shutdown -> no new connections, waiting requests answered -> logs flushed and checkpointed,
 clean-shutdown file written -> quorum closed -> directories unlocked.
+
+Longer than most modules, as it is one list: every part of a node, what it is given, and what happens when it fails.
 """
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
-from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import ApiError, ConfigError, ProtocolError, StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
-from kafkapy.metadata.bootstrap import default_bootstrap_records
-from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.delta import MetadataDelta, difference
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
-from kafkapy.metadata.record_serde import decode_record
-from kafkapy.metadata.registrations import Endpoint, PartitionRegistration
+from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.controller_registration_request import (
-    ControllerRegistrationRequest,
-    Feature,
-)
-from kafkapy.protocol.messages.controller_registration_request import (
-    Listener as ControllerListener,
-)
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.raft.voters import VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
-from kafkapy.record.batch import batches
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
@@ -58,10 +46,11 @@ from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
+from kafkapy.server import listeners
+from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import open_file_capacity, reactor_limits
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
-from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_loading import LogLoading
@@ -162,7 +151,7 @@ class BrokerServer:
         self._check_not_failed()
         self._reserve = SpaceReserve(self._disk, config.metadata_log_dir)
         _try_reserve(self._reserve.give_up_if_needed)
-        self.cluster_id = self._check_identity()
+        self.cluster_id = check_identity(self._disk, directories, config)
         self._previous_broker_epoch = directories.last_broker_epoch()
         self._quorum = self._new_quorum()
         self._controller = self._new_controller()
@@ -185,7 +174,7 @@ class BrokerServer:
         self._follow_metadata()
         self._reactor = self._new_reactor()
         undo.callback(self._reactor.close)
-        self._bind()
+        self._addresses = listeners.bind(self._reactor, config)
         self._lifecycle = self._new_lifecycle()
         self._on_directory_failed.append(self._tell_of_failed_directory)
         undo.push_async_callback(self._lifecycle.close)
@@ -221,26 +210,6 @@ class BrokerServer:
             on_directory_room=self._directory_has_room,
         )
 
-    def _check_identity(self) -> str:
-        """Return the cluster id that all directories agree on, those offline aside. Raises ConfigError."""
-        directories = self._log_manager.directories
-        metas = {directory.path: directory.meta for directory in directories.live}
-        if directories.metadata_only is not None:
-            metas[directories.metadata_only.path] = directories.metadata_only.meta
-        for path, meta in metas.items():
-            if path != self.config.metadata_log_dir and self._disk.exists(f"{path}/{METADATA_PARTITION}"):
-                message = f"holds {METADATA_PARTITION}, but the metadata directory is {self.config.metadata_log_dir}"
-                raise ConfigError("metadata.log.dir", path, message)
-            if meta is None:
-                message = "is not formatted: run `kafkapy storage format` first"
-                raise ConfigError("log.dirs", path, message)
-            if meta.node_id != self.node_id:
-                raise ConfigError("node.id", self.node_id, f"{path}/meta.properties says node.id={meta.node_id}")
-        cluster_ids = {meta.cluster_id for meta in metas.values() if meta is not None}
-        if len(cluster_ids) > 1:
-            raise ConfigError("log.dirs", ",".join(metas), f"they belong to several clusters: {sorted(cluster_ids)}")
-        return cluster_ids.pop()
-
     def _new_quorum(self) -> Quorum:
         config = self.config
         directory = self._log_manager.directories.at(config.metadata_log_dir)
@@ -272,40 +241,17 @@ class BrokerServer:
             rules=DynamicConfigRules(self._dynamic_config),
             clock=self._clock,
             random=self._random,
-            bootstrap_records=self._bootstrap_records(),
+            bootstrap_records=bootstrap_records(self._disk, self.config.metadata_log_dir),
             on_fatal=self._fail,
         )
 
     async def _register_controller(self) -> None:
         """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
-        request = ControllerRegistrationRequest(
-            controller_id=self.node_id,
-            incarnation_id=self._incarnation_id,
-            listeners=[
-                ControllerListener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
-                for each in self.config.controller_listeners
-            ],
-            features=[Feature(name, *levels) for name, levels in registration_features().items()],
-        )
         try:
-            await self._controller.register_self(request)
+            await self._controller.register_self(listeners.controller_registration(self.config, self._incarnation_id))
         except ApiError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
-
-    def _bootstrap_records(self) -> list[Any]:
-        """Return what formatting left for an empty metadata log, or what it leaves by default. Raises StorageError."""
-        path = f"{self.config.metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
-        if not self._disk.exists(path):
-            return list(default_bootstrap_records())
-        try:
-            data_batches = (batch for batch in batches(self._disk.read_file(path)) if not batch.is_control)
-            records = [decode_record(record.value or b"") for batch in data_batches for record in batch.records()]
-        except (ApiError, ProtocolError) as error:
-            raise StorageError(self.config.metadata_log_dir, f"{path} is damaged: {error}") from error
-        if not records:
-            raise StorageError(self.config.metadata_log_dir, f"{path} is damaged: it holds no records")
-        return records
 
     async def _load_logs(self) -> None:
         configs = self._controller.image.configs
@@ -456,28 +402,13 @@ class BrokerServer:
         if name:
             logger.warning("authorizer.class.name=%s has no effect: any client that connects may do anything", name)
 
-    def _bind(self) -> None:
-        """Bind the clients' listeners. The controller's is not bound: a quorum of one has nobody to talk to."""
-        for endpoint in self.config.broker_listeners:
-            if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
-                raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
-            try:
-                address = self._reactor.bind(
-                    endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port
-                )
-            except OSError as error:
-                where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
-                raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-            self._addresses[endpoint.listener] = address
-            logger.info("Awaiting socket connections on %s:%d.", *address[:2])
-
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(
             controller=self._controller,
             config=self.config,
             cluster_id=self.cluster_id,
             incarnation_id=self._incarnation_id,
-            endpoints={each.listener: self._advertised(each) for each in self.config.advertised_listeners},
+            endpoints=listeners.advertised(self.config, self._addresses),
             directories=[
                 directory.directory_id
                 for directory in self._log_manager.directories.live
@@ -487,11 +418,6 @@ class BrokerServer:
             cordoned_directories=lambda: self._log_manager.directories.cordoned_ids,
             on_fatal=self._fail,
         )
-
-    def _advertised(self, endpoint: ConfigEndpoint) -> Endpoint:
-        bound_port = self._addresses[endpoint.listener][1]
-        host = endpoint.host if endpoint.host not in ("", "0.0.0.0", "::") else socket.getfqdn()
-        return Endpoint(host, endpoint.port or bound_port, endpoint.security_protocol.code)
 
     # -- failures -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,63 @@
+"""A node's listeners: bound, and told to those who are to find them."""
+
+import logging
+import socket
+from collections.abc import Mapping
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
+from kafkapy.config.endpoints import SecurityProtocol
+from kafkapy.errors import ConfigError
+from kafkapy.metadata.brokers import registration_features
+from kafkapy.metadata.registrations import Endpoint
+from kafkapy.protocol.messages.controller_registration_request import (
+    ControllerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from kafkapy.reactor.reactor import Reactor
+from kafkapy.types import Uuid
+
+logger = logging.getLogger("kafkapy.server")
+
+
+def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
+    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError.
+
+    The controller's is not bound: a quorum of one has nobody to talk to.
+    """
+    addresses = {}
+    for endpoint in config.broker_listeners:
+        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+            raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
+        try:
+            address = reactor.bind(endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port)
+        except OSError as error:
+            where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
+            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+        addresses[endpoint.listener] = address
+        logger.info("Awaiting socket connections on %s:%d.", *address[:2])
+    return addresses
+
+
+def advertised(config: BrokerConfig, addresses: Mapping[str, tuple[str, int]]) -> dict[str, Endpoint]:
+    """Return what clients are told of the listeners: this host's name and the bound port where none are configured."""
+    return {each.listener: _advertised(each, addresses[each.listener][1]) for each in config.advertised_listeners}
+
+
+def _advertised(endpoint: ConfigEndpoint, bound_port: int) -> Endpoint:
+    host = endpoint.host if endpoint.host not in ("", "0.0.0.0", "::") else socket.getfqdn()
+    return Endpoint(host, endpoint.port or bound_port, endpoint.security_protocol.code)
+
+
+def controller_registration(config: BrokerConfig, incarnation_id: Uuid) -> ControllerRegistrationRequest:
+    """Return how the node's controller registers: its listeners and the features that it knows (KIP-919)."""
+    return ControllerRegistrationRequest(
+        controller_id=config.node_id,
+        incarnation_id=incarnation_id,
+        listeners=[
+            Listener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
+            for each in config.controller_listeners
+        ],
+        features=[Feature(name, *levels) for name, levels in registration_features().items()],
+    )
