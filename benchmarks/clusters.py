@@ -1,4 +1,4 @@
-"""The pairs of servers that loads ask for: a plaintext node, with TLS, with a cleaner that is awake, three as one."""
+"""The pairs of servers that loads ask for: a node in plaintext, with TLS, a cleaner awake, two directories; three nodes."""
 
 import signal
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from benchmarks.servers import ApacheKafka, Kafkapy, Server, free_port
-from benchmarks.workload import CLEANING, THREE_NODES, TLS
+from benchmarks.workload import CLEANING, THREE_NODES, TLS, TWO_DIRECTORIES
 
 KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
 
@@ -18,8 +18,18 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
         return [_with_tls(kind, directory) for kind in KINDS]
     if servers == THREE_NODES:
         return [ThreeNodes(kind, directory) for kind in KINDS]
+    if servers == TWO_DIRECTORIES:
+        return [_with_two_directories(kind, directory / kind.__name__) for kind in KINDS]
     properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}
     return [kind(directory / kind.__name__, properties) for kind in KINDS]
+
+
+def _with_two_directories(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:
+    return kind(directory, {"log.dirs": f"{directory},{second_directory(directory)}"})
+
+
+def second_directory(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}-second")
 
 
 def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:

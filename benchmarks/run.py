@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 
 import kafkapy
-from benchmarks import compaction, consume, features, groups, growth, latency, produce, report, rest, spark
+from benchmarks import compaction, consume, features, groups, growth, latency, moves, produce, report, rest, spark
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
@@ -35,7 +35,7 @@ from benchmarks.workload import SERVERS, Figures, Workload
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
-MODULES = (rest, produce, consume, latency, growth, features, groups, spark, compaction)
+MODULES = (rest, produce, consume, latency, growth, features, groups, spark, compaction, moves)
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0

@@ -18,7 +18,8 @@ PLAIN = "plain"
 TLS = "TLS"
 THREE_NODES = "three nodes"
 CLEANING = "cleaning"
-SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES, CLEANING)
+TWO_DIRECTORIES = "two log directories"
+SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES, CLEANING, TWO_DIRECTORIES)
 """Kinds of pairs, in the order in which they run. Who restarts its servers does not do so to a warm JVM of others."""
 
 
