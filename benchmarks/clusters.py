@@ -1,4 +1,4 @@
-"""The pairs of servers that loads ask for: a node in plaintext, with TLS, a cleaner awake, two directories; three nodes."""
+"""The pairs of servers that loads ask for: one node (plaintext, TLS, a cleaner awake, two directories), or three."""
 
 import signal
 import subprocess
