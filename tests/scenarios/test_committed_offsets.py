@@ -1,7 +1,5 @@
 """Committed offsets without membership: simple consumers, admin clients, what they are told and what is kept."""
 
-from collections.abc import Callable
-
 import pytest
 
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -27,8 +25,6 @@ INVALID_REQUEST = 42
 GROUP_ID_NOT_FOUND = 69
 UNKNOWN_TOPIC_ID = 100
 NO_ID = bytes(16)
-
-Ready = Callable[[], WireClient]
 
 
 # -- FindCoordinator ------------------------------------------------------------------------------------------------

@@ -92,10 +92,6 @@ class Model:
     def digest(self) -> str:
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
 
-    @property
-    def acknowledged_count(self) -> int:
-        return sum(len(part.acknowledged) for each in self.topics.values() for part in each.partitions)
-
 
 class User:
     """One client with a producer id of its own, doing one thing after another until the end."""

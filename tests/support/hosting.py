@@ -21,6 +21,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
+from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.sim.disk import SimDisk
@@ -123,6 +124,13 @@ class Hosting:
             *(self._partition(name, number, generation, replicas, isr) for number in range(partition_count)),
         )
         return self.manager.partitions.find(name, 0)  # type: ignore[return-value]
+
+    def log(self, name: str = "orders") -> Log:
+        """Return the log of a topic's partition 0, which must be hosted."""
+        partition = self.manager.partitions.find(name, 0)
+        assert partition is not None
+        assert partition.log is not None
+        return partition.log
 
     def _partition(
         self, name: str, number: int, generation: int, replicas: Sequence[int], isr: Sequence[int] | None

@@ -34,6 +34,15 @@ def names_of(records: list[Any]) -> list[str]:
     ]
 
 
+def settled_pair(world: GroupWorld) -> tuple[FakeConsumer, FakeConsumer]:
+    """Return members "a" and "b", who have divided the topic foo between them."""
+    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
+    first.join()
+    second.join()
+    settle(first, second)
+    return first, second
+
+
 def test_first_member_gets_everything_at_once() -> None:
     world = GroupWorld(image_of(foo=2, bar=1))
     consumer = FakeConsumer(world, "a", "foo", "bar", "missing")
@@ -108,10 +117,7 @@ def test_full_request_is_answered_with_the_assignment() -> None:
 
 def test_leaving_member_gives_its_partitions_to_the_others() -> None:
     world = GroupWorld(image_of(foo=4))
-    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
-    first.join()
-    second.join()
-    settle(first, second)
+    first, second = settled_pair(world)
 
     response = second.leave()
     first.beat()
@@ -539,10 +545,7 @@ def test_unknown_group_is_described_as_not_found() -> None:
 
 def test_commit_is_checked_by_the_epoch_of_the_partitions_assignment() -> None:
     world = GroupWorld(image_of(foo=2))
-    first, second = FakeConsumer(world, "a", "foo"), FakeConsumer(world, "b", "foo")
-    first.join()
-    second.join()
-    settle(first, second)
+    settled_pair(world)
     group = world.group()
 
     assert group.check_offset_commit("b", None, 3) is None

@@ -62,10 +62,7 @@ async def test_the_new_start_survives_a_restart(loop: SimLoop) -> None:
     fill(hosting)
     await delete(hosting, 3)
     hosting.restart()
-    partition = hosting.manager.partitions.find("orders", 0)
-    assert partition is not None
-    assert partition.log is not None
-    assert partition.log.log_start_offset == 3
+    assert hosting.log().log_start_offset == 3
 
 
 @on_loop

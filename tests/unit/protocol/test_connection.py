@@ -26,6 +26,15 @@ def framed(*bodies: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
+def with_requests(*bodies: bytes) -> Connection:
+    """Return a connection whose requests came and were taken; none is answered."""
+    connection = admitted()
+    connection.feed(framed(*bodies))
+    while connection.next_frame():
+        pass
+    return connection
+
+
 def writer(body: bytes) -> Writer:
     out = Writer()
     out += body
@@ -172,10 +181,7 @@ def test_admission_by_an_answer_lets_the_next_frame_be_large():
 
 
 def test_answers_leave_in_the_order_of_requests():
-    connection = admitted()
-    connection.feed(framed(b"1", b"2", b"3"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2", b"3")
     connection.answer(3, writer(b"third"))
     connection.answer(2, writer(b"second"))
     assert not connection.output
@@ -184,10 +190,7 @@ def test_answers_leave_in_the_order_of_requests():
 
 
 def test_a_request_without_an_answer_holds_its_place():
-    connection = admitted()
-    connection.feed(framed(b"1", b"2", b"3"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2", b"3")
     connection.answer(3, writer(b"third"))
     connection.answer(2, None)
     connection.answer(1, writer(b"first"))
@@ -226,10 +229,7 @@ def test_nothing_starts_while_the_peer_does_not_drain():
 
 
 def test_small_answers_are_joined_and_survive_partial_sends():
-    connection = admitted()
-    connection.feed(framed(b"1", b"2", b"3"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2", b"3")
     connection.answer(1, writer(b"aaaa"))
     connection.answer(2, writer(b"bbbb"))
     wire = b""
@@ -247,10 +247,7 @@ def test_small_answers_are_joined_and_survive_partial_sends():
 def test_a_region_goes_between_its_neighbours(step: int):
     released = []
     region = FileRegion(BytesFile(b"0123456789"), 2, 5, lambda: released.append(True))
-    connection = admitted()
-    connection.feed(framed(b"1", b"2"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2")
     connection.answer(1, spliced(b"head", region, b"tail"))
     connection.answer(2, writer(b"next"))
     wire = b""
@@ -303,10 +300,7 @@ def test_an_empty_region_is_released_at_once():
 def test_close_after_sends_that_answer_and_nothing_behind_it():
     released = []
     region = FileRegion(BytesFile(b"zz"), 0, 2, lambda: released.append(True))
-    connection = admitted()
-    connection.feed(framed(b"1", b"2", b"3"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2", b"3")
     connection.answer(3, spliced(b"never", region, b"sent"))
     connection.close_after(2)
     connection.answer(2, writer(b"last"))
@@ -330,10 +324,7 @@ def test_the_end_of_input_is_finished_once_all_is_answered():
 
 def test_close_returns_every_region_not_sent():
     regions = [FileRegion(BytesFile(b"zz"), 0, 2) for _ in range(2)]
-    connection = admitted()
-    connection.feed(framed(b"1", b"2", b"3"))
-    while connection.next_frame():
-        pass
+    connection = with_requests(b"1", b"2", b"3")
     connection.answer(1, spliced(b"a", regions[0], b""))
     connection.answer(3, spliced(b"b", regions[1], b""))
     assert connection.close() == regions

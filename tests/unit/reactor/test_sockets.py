@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,16 @@ async def echo(info: ConnectionInfo, frame: memoryview) -> Writer:
     return out
 
 
+def echo_and_note(infos: list[ConnectionInfo]) -> Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer]]:
+    """Return a handler that also notes who asked."""
+
+    async def handle(info: ConnectionInfo, frame: memoryview) -> Writer:
+        infos.append(info)
+        return await echo(info, frame)
+
+    return handle
+
+
 def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
@@ -99,12 +109,8 @@ def test_pipelined_frames_are_answered_in_order(run: Any):
 def test_handlers_see_who_is_connected(run: Any):
     infos: list[ConnectionInfo] = []
 
-    async def note(info: ConnectionInfo, frame: memoryview) -> Writer:
-        infos.append(info)
-        return await echo(info, frame)
-
     async def main() -> None:
-        async with Served(note) as served:
+        async with Served(echo_and_note(infos)) as served:
             reader, writer = await served.connect()
             port = writer.get_extra_info("sockname")[1]
             writer.write(framed(b"x"))
@@ -265,12 +271,8 @@ def test_a_port_that_is_taken_is_an_error(run: Any):
 def test_all_interfaces_take_ipv4_and_show_it_as_ipv4(run: Any):
     infos: list[ConnectionInfo] = []
 
-    async def note(info: ConnectionInfo, frame: memoryview) -> Writer:
-        infos.append(info)
-        return await echo(info, frame)
-
     async def main() -> None:
-        async with Served(note) as served:
+        async with Served(echo_and_note(infos)) as served:
             _, port = served.reactor.bind("ALL", "PLAINTEXT", "", 0)
             served.reactor.start()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

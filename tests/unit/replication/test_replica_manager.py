@@ -124,10 +124,7 @@ async def test_a_single_replica_knows_its_high_watermark_after_a_restart_without
     hosting.disk.delete("/data/replication-offset-checkpoint")
     hosting._load()
     hosting._publish(type(hosting.cluster.image)())
-    partition = hosting.manager.partitions.find("orders", 0)
-    assert partition is not None
-    assert partition.log is not None
-    assert partition.log.high_watermark == 5
+    assert hosting.log().high_watermark == 5
 
 
 @on_loop
