@@ -34,7 +34,7 @@ def second_directory(directory: Path) -> Path:
 
 def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:
     """TLS on the clients' listener with a certificate made for it; the controller's stays plaintext."""
-    keys, certificate = _certificate(directory)
+    keys, certificate = make_certificate(directory)
     port = free_port()
     properties = {
         "listeners": f"SSL://127.0.0.1:{port}",
@@ -60,7 +60,7 @@ def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Serve
     return server
 
 
-def _certificate(directory: Path) -> tuple[Path, Path]:
+def make_certificate(directory: Path) -> tuple[Path, Path]:
     """Make a key and a certificate for 127.0.0.1; return the file with both and that of the certificate alone."""
     directory.mkdir(parents=True, exist_ok=True)
     keys, certificate = directory / "keys.pem", directory / "certificate.pem"

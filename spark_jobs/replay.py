@@ -43,7 +43,7 @@ class ReplayConfig(SparkConfig):
     end_offset: int | None = Field(default=None, ge=0, description="records of each partition before this offset")
     resume: bool = Field(default=False, description="go on in a target that an interrupted replay began to fill")
     producer: dict[str, str] = Field(
-        default={}, description="options of the producer (librdkafka's names; security options that differ from Java's)"
+        default={}, description="options of the producer (librdkafka's names); where given, it gets none of kafka's"
     )
 
 
@@ -153,7 +153,8 @@ class _Writer:
     failures: list[str] = field(default_factory=list)
 
     def write(self, records: Iterator[Any]) -> int:
-        settings = {**self.config.kafka, **self.config.producer, "bootstrap.servers": self.config.bootstrap_servers}
+        options = self.config.producer or self.config.kafka
+        settings = {**options, "bootstrap.servers": self.config.bootstrap_servers}
         fixed = {
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
