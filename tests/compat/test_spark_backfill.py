@@ -1,5 +1,6 @@
 """Backfills against the stream that they repeat: row for row with its late trades left out, all trades without."""
 
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ pytestmark = [
 ]
 TOPIC = "backfilled"
 ROUGH = Market(events=450, trades_per_second=40, late=0.05, duplicates=0.03, malformed=0, seed=3)
+CALM = Market(events=450, trades_per_second=15, late=0, duplicates=0.03, malformed=0, seed=3)
 WATERMARK = "1 second"
 
 
@@ -102,6 +104,48 @@ def test_plain_batch_differs_from_the_stream_by_exactly_the_late_trades(spark, s
             assert plain[key][column] - streamed_bars[key][column] == missing_bars[key][column]
     assert len(differing) > 5
     assert sum((row[volume] for row in missing_bars.values()), Decimal(0)) > 0
+
+
+def test_stream_available_now_archive_and_plain_batch_give_the_same_rows_where_nothing_is_late(
+    spark, bootstrap, topic, tmp_path
+) -> None:
+    feed.run(feed.FeedConfig(bootstrap_servers=bootstrap, trades_topic=topic, market=CALM, quiet=True))
+
+    def of(job: str, **more: object) -> dict[str, Any]:
+        paths = {"output": str(tmp_path / job / "bars"), "late_output": str(tmp_path / job / "late")}
+        return options(bootstrap, tmp_path / job, topics=[topic], output_topic=None, **paths, **more)
+
+    run_until_all_is_read(spark, GoldConfig(**of("stream", max_offsets_per_trigger=150) | {"trigger": "0 seconds"}))
+    gold.run(GoldConfig(**of("now")))
+    archive = str(tmp_path / "archive")
+    bronze.run(BronzeConfig(**options(bootstrap, tmp_path / "bronze", topics=[topic], output=archive)))
+    backfill.run(BackfillConfig(**of("backfill", archive=archive)))
+
+    streamed = bars(spark, tmp_path / "stream")
+    assert len(list((tmp_path / "stream" / "checkpoint" / "commits").glob("[0-9]*"))) > 3
+    assert late(spark, tmp_path / "stream") == []
+    assert bars(spark, tmp_path / "now") == streamed
+    assert bars(spark, tmp_path / "backfill") == streamed
+    trades = parse_trades(read_topics_once(spark, JobConfig(bootstrap_servers=bootstrap), [topic]), SILVER_TRADE)
+    one_each = trades.dropDuplicates(["symbol", "trade_id"])
+    assert trades.count() > one_each.count()
+    end_ms = one_each.agg({"time_ms": "max"}).first()[0] - duration_ms("10 seconds")
+    plain = gold.bars_of(one_each).where(f"end_ms <= {end_ms}").select(BAR.names()).collect()
+    assert sorted(map(tuple, plain)) == streamed
+    assert len(streamed) > 50
+
+
+def run_until_all_is_read(spark, config: GoldConfig) -> None:
+    """Run a job that has no end, and stop it when there is nothing left to do."""
+    job = threading.Thread(target=gold.run, args=(config,))
+    job.start()
+    while not spark.streams.active:
+        assert job.is_alive()
+        job.join(0.05)
+    (query,) = spark.streams.active
+    query.processAllAvailable()
+    query.stop()
+    job.join()
 
 
 def test_backfill_refuses_what_would_be_no_backfill(spark, streamed, tmp_path) -> None:
