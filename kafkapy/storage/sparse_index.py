@@ -4,13 +4,14 @@ A file of the active segment has its full size (segment.index.bytes, rounded dow
 entries; it is trimmed to its entries when the segment rolls or closes, so the size of any other file tells the count.
 
 Neither reads nor writes go through a mapping. A write through a sparse mapping on a full disk is SIGBUS, and a cold
-page of a mapping stops the event loop without a word, where pread_nowait says so. A lookup costs some ten preads of 0.7
+page of a mapping stops the event loop without a word, where pread_nowait says so. A lookup costs a few preads of 0.9
 us; most reads do not come here at all (see log.py: known positions). This goes one step further than ARCHITECTURE.md's
 decision 4, which allowed a read-only mapping.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kafkapy.errors import CorruptIndexError
@@ -24,7 +25,7 @@ INT32_MAX: Final = 0x7FFFFFFF
 class SparseIndex:
     """Entries in rising order in a file; `entry_count` of them are valid, the rest is preallocated zeros."""
 
-    __slots__ = ("_entry_count", "base_offset", "handle", "max_entries")
+    __slots__ = ("_entry_count", "_page", "base_offset", "handle", "max_entries")
 
     ENTRY_BYTES: int = 8
 
@@ -33,6 +34,7 @@ class SparseIndex:
         self.base_offset = base_offset
         self.max_entries = 0
         self._entry_count = -1
+        self._page = INT32_MAX
 
     @property
     def entry_count(self) -> int:
@@ -138,7 +140,8 @@ class SparseIndex:
     def floor_slot(self, target: int, key_at: Callable[[bytes, int], Any], *, wait: bool) -> int:
         """Return the last slot whose key is at most `target`, -1 where none is; `key_at(entries, position)` reads one.
 
-        A binary search over pages, then within one. The last page is tried first: most lookups are near the end.
+        A binary search over pages, then within one. It begins at the page where the last one ended, at first the last
+        page: a log is read from front to back, and at its end.
         """
         count = self.entry_count
         if count == 0:
@@ -146,21 +149,20 @@ class SparseIndex:
         width = self.ENTRY_BYTES
         per_page = PAGE_BYTES // width
         low, high = 0, (count - 1) // per_page
-        page = high
+        page = min(self._page, high)
         while True:
             first = page * per_page
             in_page = min(per_page, count - first)
-            if page == high:  # the only candidate left, or the tail
-                data = self._read(first, in_page, wait=wait)
-                if key_at(data, 0) <= target:
-                    break
+            data = self._read(first, in_page, wait=wait)
+            if key_at(data, 0) > target:
                 if page == low:
                     return -1
                 high = page - 1
-            elif key_at(self._read(first, 1, wait=wait), 0) <= target:
-                low = page
+            elif page == high or key_at(data, (in_page - 1) * width) > target:
+                break
             else:
-                high = page - 1
+                low = page
             page = high if high == low else (low + high + 1) // 2
+        self._page = page
         slots = range(0, in_page * width, width)
-        return first + bisect_right(slots, target, key=lambda position: key_at(data, position)) - 1
+        return first + bisect_right(slots, target, key=partial(key_at, data)) - 1
