@@ -50,8 +50,11 @@ class File(Protocol):
         """As pread, but None where it would have to wait for the disk (preadv with RWF_NOWAIT)."""
         ...
 
-    def warm(self, length: int, position: int) -> int:
-        """Bring bytes into the page cache and wait until they are there; return how many, fewer at the file's end."""
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        """Bring bytes into the page cache and wait until they are there.
+
+        Return how many are, fewer at the end of the file, and whether anything was read from the disk.
+        """
         ...
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:

@@ -26,8 +26,9 @@ without asking for cold pages, 64 KiB 10.6 and 10.3, 128 KiB 19.8 and 15.5, 1 Mi
 SENDFILE_BYTES = 512 * 1024
 """What one sendfile asks for: more than a socket takes at once."""
 
-PROBE_STRIDE_BYTES = 128 * 1024
-"""Distance of the bytes asked for to see whether a region is in the page cache: Linux reads ahead in such steps."""
+PROBE_STRIDE_BYTES = 256 * 1024
+"""Distance of the bytes asked for to see whether a region is in the page cache. A smaller hole between cached pages is
+rare, and costs the loop one read from the disk."""
 
 PROBED_BYTES = 1024 * 1024
 """How much of a region is asked for at once whether it is in the page cache."""
@@ -37,6 +38,9 @@ FIRST_WARM_BYTES = 1024 * 1024
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 """How much is read at once from the disk ahead of a sequential reader, as soon as less than that is ahead of it."""
+
+READ_AHEAD_ENOUGH_BYTES = 32 * 1024 * 1024
+"""After so many bytes that were all in the page cache nobody reads on: more than the kernel reads ahead by itself."""
 
 READ_AHEAD_CALLS = 4
 """How many workers read ahead at a time; others stay for who waits."""

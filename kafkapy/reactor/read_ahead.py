@@ -1,8 +1,9 @@
 """Reading ahead from the disk for those who read a file from front to back, so that sending never waits for it.
 
 Whether bytes may be sent is always asked of the page cache: what was read ahead may be gone again. A stream begins
-where a reader waited; from then on a worker reads what comes next while the reader is busy with what it has. Only the
-page cache holds what was read: a peer that does not drain costs no memory of ours.
+where a reader waited; from then on a worker reads what comes next while the reader is busy with what it has. It ends
+with the file, and where all has been in the page cache for a while. Only the page cache holds what was read: a peer
+that does not drain costs no memory of ours.
 
 Measured with 1 MiB fetches of a topic that is not in the page cache: see benchmarks/README.md, "Where the time goes".
 """
@@ -10,7 +11,13 @@ Measured with 1 MiB fetches of a topic that is not in the page cache: see benchm
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafkapy.reactor.limits import FIRST_WARM_BYTES, READ_AHEAD_BYTES, READ_AHEAD_CALLS, READ_AHEAD_STREAMS
+from kafkapy.reactor.limits import (
+    FIRST_WARM_BYTES,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_CALLS,
+    READ_AHEAD_ENOUGH_BYTES,
+    READ_AHEAD_STREAMS,
+)
 from kafkapy.reactor.regions import is_warm
 from kafkapy.seams import File, IoPool
 
@@ -21,11 +28,13 @@ OnWarm: TypeAlias = Callable[[int, BaseException | None], None]
 class _Stream:
     """A file that is being read from front to back: [start, warm_end) was read, [warm_end, asked_end) is under way."""
 
-    __slots__ = ("asked_end", "file", "start", "waiting", "warm_end")
+    __slots__ = ("asked_end", "cached_bytes", "file", "start", "waiting", "warm_end")
 
     def __init__(self, file: File, start: int) -> None:
         self.file = file
         self.start = self.warm_end = self.asked_end = start
+        self.cached_bytes = 0
+        """How much of what was read last was in the page cache before."""
         self.waiting: list[OnWarm] = []
 
     @property
@@ -76,12 +85,14 @@ class ReadAhead:
         stream.asked_end = start + size_bytes
         self._call_count += 1
 
-        def done(count: int | None, error: BaseException | None) -> None:
+        def done(warmed: tuple[int, bool] | None, error: BaseException | None) -> None:
             self._call_count -= 1
-            stream.warm_end = start + (count or 0)
-            if stream.warm_end < stream.asked_end and self._streams.get(file) is stream:
-                del self._streams[file]  # the file ends here, or cannot be read
-            stream.asked_end = stream.warm_end
+            count, was_read = warmed or (0, False)
+            stream.cached_bytes = 0 if was_read else stream.cached_bytes + count
+            stream.asked_end = stream.warm_end = start + count
+            has_ended = count < size_bytes or stream.cached_bytes >= READ_AHEAD_ENOUGH_BYTES
+            if has_ended and self._streams.get(file) is stream:
+                del self._streams[file]
             if error is None and not count:
                 error = EOFError(f"{file.path} ends before position {start + 1}")
             waiting, stream.waiting = stream.waiting, []

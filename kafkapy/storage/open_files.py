@@ -31,8 +31,8 @@ class CutFile:
     def pread_nowait(self, length: int, position: int) -> bytes | None:
         return b""
 
-    def warm(self, length: int, position: int) -> int:
-        return 0
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        return 0, False
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         raise AssertionError(f"write to a truncated region of {self.path}")

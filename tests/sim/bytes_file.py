@@ -41,8 +41,9 @@ class BytesFile:
             return None
         return self.data[position : position + length]
 
-    def warm(self, length: int, position: int) -> int:
-        return len(self.pread(length, position))
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        reads_before = self.cold_read_count
+        return len(self.pread(length, position)), self.cold_read_count > reads_before
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         raise AssertionError("this file is only read")

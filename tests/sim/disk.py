@@ -185,8 +185,9 @@ class SimFile:
         inode = self._check()
         return None if inode.is_cold else inode.read(length, position)
 
-    def warm(self, length: int, position: int) -> int:
-        return len(self.pread(length, position))
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        was_cold = self._inode.is_cold
+        return len(self.pread(length, position)), was_cold
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
         inode = self._check()

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkapy.reactor.limits import FIRST_WARM_BYTES, READ_AHEAD_BYTES, READ_AHEAD_CALLS, READ_AHEAD_STREAMS
+from kafkapy.reactor.limits import (
+    FIRST_WARM_BYTES,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_CALLS,
+    READ_AHEAD_ENOUGH_BYTES,
+    READ_AHEAD_STREAMS,
+)
 from kafkapy.reactor.read_ahead import ReadAhead
 from tests.sim.bytes_file import BytesFile
 
@@ -187,3 +193,17 @@ def test_of_too_many_streams_the_oldest_is_forgotten(ahead: ReadAhead, pool: Poo
     assert not pool.calls
     ahead.warm_end(files[1], 0, MIB)
     assert len(pool.calls) == 1
+
+
+def test_nobody_reads_on_in_a_file_that_turns_out_to_be_cached(ahead: ReadAhead, pool: Pool) -> None:
+    file = BytesFile(bytes(8 * MIB + READ_AHEAD_ENOUGH_BYTES + READ_AHEAD_BYTES), is_cold=True)
+    ahead.wait(file, 0, Said())
+    pool.run_one()
+    file.cold_pages.clear()
+    position = calls = 0
+    while position < file.size():
+        position = ahead.warm_end(file, position, min(position + MIB, file.size()))
+        if pool.calls:
+            pool.run_one()
+            calls += 1
+    assert calls == READ_AHEAD_ENOUGH_BYTES // READ_AHEAD_BYTES
