@@ -38,6 +38,7 @@ from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.log_closing import close_logs
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.log_maintenance import LogMaintenance
@@ -135,7 +136,13 @@ class BrokerServer:
         self._expirer.stop()
         await self._controller.close()
         await self._quorum.close()
-        self._log_manager.close(self._lifecycle.broker_epoch)
+        await close_logs(
+            self._log_manager,
+            io_pool=self._io_pool,
+            clock=self._clock,
+            threads_per_directory=self.config.log.num_recovery_threads_per_data_dir,
+            broker_epoch=self._lifecycle.broker_epoch,
+        )
         self._io_pool.close()
         logger.info("Shut down completed")
 

@@ -103,8 +103,12 @@ def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
 
 def flush_log(log: "Log", end_offset: int | None = None) -> None:
     """Make the log durable below `end_offset` (all of it, unless given). Blocks. Raises StorageError."""
-    flush = prepare_flush(log, end_offset)
+    run_flush(prepare_flush(log, end_offset))
+
+
+def run_flush(flush: Flush) -> None:
+    """Run a flush here and now, and complete it. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
     try:
         flush.run()
     finally:
-        flush.complete(log.now_ms)
+        flush.complete(flush.log.now_ms)

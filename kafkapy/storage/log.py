@@ -38,7 +38,7 @@ from kafkapy.storage.errors import (
     RECORD_LIST_TOO_LARGE,
     NeedsWorker,
 )
-from kafkapy.storage.flush import flush_log
+from kafkapy.storage.flush import Flush, prepare_flush, run_flush
 from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_read import FetchIsolation, LogRead
@@ -401,16 +401,21 @@ class Log:
 
     # The end
 
-    def close(self) -> None:
-        """Stop cleanly: producer snapshot at the end, indexes trimmed, all synced, files closed. Blocks.
+    def prepare_close(self) -> Flush:
+        """Take the last producer snapshot, trim the indexes, collect what a clean stop makes durable. Blocks shortly.
 
-        Of a log in an offline directory only the files are closed.
+        Raises StorageError, ApiError. Behind a flush that was run there is little left for `close` to wait for.
         """
+        with self.failures("closing"):
+            self.local_log.snapshots.maybe_take(self.producer_state)
+            self.segments.active.become_inactive()
+            return prepare_flush(self)
+
+    def close(self) -> None:
+        """Stop cleanly: all durable, files closed. Blocks. In an offline directory only the files are closed."""
         if not self.is_offline:
             with self.failures("closing"):
-                self.local_log.snapshots.maybe_take(self.producer_state)
-                self.segments.active.become_inactive()
-                flush_log(self)
+                run_flush(self.prepare_close())
         self.local_log.close_files()
 
     def rename_directory(self, directory: str) -> None:
