@@ -12,9 +12,10 @@ Pure. The rules are those of Apache Kafka's Cleaner:
   the last batch of what a pass covers, so that the log does not end earlier than it did.
 * Messages of magic 0 and 1 that stay become batches of magic 2, a message or a wrapper one batch each.
 
-Records that stay keep their bytes, compressed again with the codec that they had. Two deviations in bytes that mean the
-same: a batch that loses records keeps its base timestamp, where Kafka counts anew from the first record that is left;
-and a batch whose CRC does not fit is refused (CorruptRecordError), where Kafka would give it a CRC that does.
+Records that stay keep their bytes, compressed again with the codec that they had. Three deviations: a batch that loses
+records keeps its base timestamp, where Kafka counts anew from the first record that is left; a batch whose CRC does not
+fit is refused (CorruptRecordError), where Kafka would give it a CRC that does; and where nothing is left of messages of
+magic 0 or 1 at the end of a pass, they become an empty batch, where Kafka gives the partition up.
 """
 
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from kafkapy.record.batch import (
     LOG_APPEND_TIME,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
     RecordBatch,
 )
 from kafkapy.record.builder import build_batch_of, seal
@@ -259,7 +261,7 @@ def _empty(batch: RecordBatch) -> KeptBatch:
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG)
     if batch.magic < 2:
         attributes &= LOG_APPEND_TIME_FLAG if batch.magic else 0
-    data = _sealed(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
+    data = _sealed(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
     return KeptBatch(data, len(data), batch.last_offset, batch.max_timestamp, 0)
 
 

@@ -113,8 +113,10 @@ class CleaningPass:
             end_offset=self.plan.end_offset,
         )
         batch_filter, transactions = self._new_filter()
+        legacy_horizon_ms = self._legacy_horizon_ms()
         for group in groups:
-            yield from self._clean([segment.base_offset for segment in group], batch_filter, transactions)
+            base_offsets = [segment.base_offset for segment in group]
+            yield from self._clean(base_offsets, batch_filter, transactions, legacy_horizon_ms)
 
     # Indexing
 
@@ -156,10 +158,11 @@ class CleaningPass:
         """
         if not batch.is_valid():
             raise CorruptRecordError(f"the CRC of the batch at offset {batch.last_offset} does not fit")
-        if batch.magic == 2 and (transactions.may_discard(batch) or batch.is_control):
-            self.offset_map.latest_offset = max(self.offset_map.latest_offset, batch.last_offset)
-            return False
+        is_skipped = batch.magic == 2 and (transactions.may_discard(batch) or batch.is_control)
         if batch.last_offset < self.plan.first_dirty_offset:
+            return False
+        if is_skipped:
+            self.offset_map.latest_offset = max(self.offset_map.latest_offset, batch.last_offset)
             return False
         keys, offsets = self._keys_and_offsets(batch)
         if indexer.add(keys, offsets):
@@ -212,7 +215,7 @@ class CleaningPass:
         return batch_filter, transactions
 
     def _clean(
-        self, group: list[int], batch_filter: BatchFilter, transactions: CleanedTransactions
+        self, group: list[int], batch_filter: BatchFilter, transactions: CleanedTransactions, legacy_horizon_ms: int
     ) -> Iterator[Progress]:
         """Write what stays of a group of segments into one."""
         plan = self.plan
@@ -222,7 +225,7 @@ class CleaningPass:
         )
         with closing(cleaned):
             for base_offset in group:
-                batch_filter.keeps_legacy_tombstones = self._modified_ms(base_offset) > self._legacy_horizon_ms
+                batch_filter.keeps_legacy_tombstones = self._modified_ms(base_offset) > legacy_horizon_ms
                 for chunk in self._chunks(base_offset, 0):
                     kept = [each for each in map(batch_filter.keep, batches(chunk)) if each is not None]
                     written_bytes = _append(cleaned, kept)
@@ -253,9 +256,11 @@ class CleaningPass:
 
     # The log's files
 
-    @property
     def _legacy_horizon_ms(self) -> int:
-        """A segment that was last written before this loses its tombstones of magic 0 and 1."""
+        """A segment that was last written before this loses its tombstones of magic 0 and 1.
+
+        To be asked before a group is swapped in: the file that tells may go with it.
+        """
         clean = [base_offset for base_offset in self._sizes if base_offset < self.plan.first_dirty_offset]
         return self._modified_ms(clean[-1]) - self.plan.delete_retention_ms if clean else 0
 

@@ -1,7 +1,8 @@
 """What the log cleaner tells of itself, under the names of Apache Kafka's gauges.
 
 Computed when asked for, from the last pass and the last look at the logs, as there. One pass runs at a time here, so
-what Kafka takes the maximum of over its threads is that of the last pass.
+what Kafka takes the maximum of over its threads is that of the last pass. The `last-clean-*` gauges are ours: what
+Kafka tells of a pass in its log alone.
 """
 
 from collections.abc import Iterator
@@ -35,6 +36,10 @@ def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) ->
     yield Gauge(CLEANER, "max-clean-time-secs", last.duration_ms // 1000 if last is not None else 0)
     yield Gauge(CLEANER, "max-compaction-delay-secs", manager.max_overdue_ms // 1000)
     yield Gauge(CLEANER, "DeadThreadCount", 0)
+    yield Gauge(CLEANER, "last-clean-bytes-before", last.bytes_before if last is not None else 0)
+    yield Gauge(CLEANER, "last-clean-bytes-after", last.bytes_after if last is not None else 0)
+    yield Gauge(CLEANER, "last-clean-records-read", last.records_read if last is not None else 0)
+    yield Gauge(CLEANER, "last-clean-records-kept", last.records_kept if last is not None else 0)
     yield Gauge(MANAGER, "max-dirty-percent", int(100 * manager.max_dirty_ratio))
     yield Gauge(MANAGER, "time-since-last-run-ms", max(now_ms - manager.looked_at_ms, 0))
     for log_dir in log_dirs:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.servers import Server
+from kafkapy.record.batch import RecordBatch
 from tests.compat.conftest import new_server
 
 PROBLEMS = ("mismatch", "invalid", "Invalid", "corrupt", "Exception", "Error", "isvalid: false")
@@ -140,3 +141,19 @@ def assert_dump_has_no_complaint(broker: Server, java_tool: Callable[..., str], 
     indexes = ",".join(str(file) for file in files if file.suffix in (".index", ".timeindex"))
     said += java_tool(dump, "--index-sanity-check", "--files", indexes)
     assert not [line for line in said.splitlines() if any(problem in line for problem in PROBLEMS)]
+
+
+def test_the_last_batch_of_a_producer_stays_as_an_empty_header(broker):
+    create(broker.bootstrap, "emptied", delete_retention_ms="600000")
+    settings = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True}
+    for value in ("old", "new"):
+        producer = Producer(settings)
+        producer.produce("emptied", value, "the key", partition=0)
+        assert producer.flush(30) == 0
+    produce(broker.bootstrap, "emptied", range(4000))
+    wait_until(lambda: clean_to(broker, "emptied") > 2000)
+    first = RecordBatch((broker.directory / "emptied-0" / f"{0:020d}.log").read_bytes())
+    assert (first.base_offset, first.last_offset, first.record_count, first.attributes) == (0, 0, 0, 0)
+    assert first.has_producer_id
+    assert first.base_timestamp == -1
+    assert abs(first.max_timestamp / 1000 - time.time()) < 60

@@ -438,6 +438,8 @@ class SimDisk:
 
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node.modified_ms if isinstance(node, _Inode) else 0
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:

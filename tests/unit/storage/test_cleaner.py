@@ -1,6 +1,7 @@
 """The cleaner, pass by pass, on a simulated disk."""
 
 import errno
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
+from kafkapy.types import uuid_from_string
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches
 from tests.support.logs import marker
@@ -154,6 +156,7 @@ def test_the_last_batch_of_each_producer_stays_empty(disk: SimDisk) -> None:
     logs.clean()
     found = [(batch.base_offset, batch.producer_id, batch.record_count) for batch in stored_batches(logs.log)]
     assert found == [(2, 7, 0), (3, -1, 1), (4, -1, 1)]
+    assert next((batch.base_timestamp, batch.max_timestamp) for batch in stored_batches(logs.log)) == (-1, NOW_MS)
     logs.logs.close()
     for name in disk.list_directory("/logs/t-0"):
         if name.endswith(".snapshot"):
@@ -265,6 +268,38 @@ def test_segments_are_grouped_up_to_a_segments_size(disk: SimDisk) -> None:
     assert len(logs.log.segments) == 3
     assert [key for _, key, _ in stored(logs.log)] == ["k0", "k1", "k2", "active"]
     assert all(segment.size <= 1000 for segment in logs.log.segments)
+
+
+def test_a_pass_goes_on_where_the_end_of_the_clean_part_is_swapped_away_under_it(disk: SimDisk) -> None:
+    logs = compacted(disk)
+    for size in (10, 10, 900, 900):
+        append(logs.log, (f"key of {logs.log.log_end_offset}", "v" * size))
+        logs.roll_and_flush()
+    logs.log.clean_to = 2  # by the pass before, with smaller segments: two that become one now
+    report = logs.clean()
+    assert report is not None
+    assert report.clean_to == 4
+    assert [segment.base_offset for segment in logs.log.segments] == [0, 2, 3, 4]
+
+
+def test_records_without_a_time_are_as_young_as_their_file(disk: SimDisk) -> None:
+    logs = compacted(disk, min_compaction_lag_ms=1000)
+    _plant(logs, build_message_set([Record(0, -1, b"a", b"1")], magic=0))
+    logs.roll_and_flush()
+    written_ms = disk.modified_ms("/logs/t-0/00000000000000000000.log")
+    assert logs.clean(written_ms + 999) is None
+    assert logs.clean(written_ms + 1000) is not None
+
+
+def test_a_log_that_is_set_aside_stays_so_where_it_moves_to(disk: SimDisk) -> None:
+    logs = compacted(disk)
+    topic_id = uuid_from_string("AAAAAAAAAAAAAAAAAAAAAQ")
+    logs.log.assign_topic_id(topic_id)
+    logs.cleaner.set_aside(logs.log, "no reason")
+    moved = logs.logs.logs[PARTITION] = copy(logs.log)
+    assert logs.cleaner.logs_set_aside == [moved]
+    moved.topic_id = uuid_from_string("AAAAAAAAAAAAAAAAAAAAAg")  # another topic of the same name
+    assert logs.cleaner.logs_set_aside == []
 
 
 def test_a_full_offset_map_takes_several_passes(disk: SimDisk) -> None:
