@@ -51,7 +51,7 @@ class ThreadIoPool:
     def resize(self, worker_count: int) -> None:
         """Have at most so many workers from now on; those too many end after what they are at."""
         assert worker_count > 0
-        self._thread_count = worker_count
+        self._max_threads = worker_count
         while len(self._threads) > worker_count:
             self._threads.pop()
             self._calls.put(None)

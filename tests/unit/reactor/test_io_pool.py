@@ -64,6 +64,21 @@ def test_threads_start_only_as_far_as_there_is_work_for_them():
     with_pool(4, use)
 
 
+@pytest.mark.parametrize("worker_count", [1, 6])
+def test_a_new_size_holds_for_the_work_to_come(worker_count: int):
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        for new_size in (3, worker_count):
+            pool.resize(new_size)
+            gate = threading.Event()
+            waits = [submitted(pool, gate.wait) for _ in range(10)]
+            thread_count = pool.thread_count
+            gate.set()
+            await asyncio.gather(*waits)
+            assert thread_count == new_size
+
+    with_pool(4, use)
+
+
 def test_completions_that_pile_up_wake_the_loop_once():
     async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
         wakes = []
