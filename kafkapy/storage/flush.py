@@ -27,6 +27,8 @@ class Flush:
         self.log = log
         self.end_offset = end_offset
         self.truncation_count = log.truncation_count
+        self.failure = ""
+        """What a sync failed of."""
         self.is_done = False
         self.has_no_room = False
         self.directory = log.directory
@@ -49,6 +51,7 @@ class Flush:
             for file in self._files:
                 file.sync()
         except OSError as error:
+            self.failure = f": {error}"
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
         failpoint("log.flush.after_files")
         try:
@@ -59,6 +62,7 @@ class Flush:
             if error.errno in NO_SPACE:
                 self.has_no_room = True
                 raise ApiError(KAFKA_STORAGE_ERROR, f"{doing}: {error}") from error
+            self.failure = f": {error}"
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error
         self.is_done = True
 
@@ -76,7 +80,7 @@ class Flush:
             log.local_log.forget_syncs(log.leader_epochs)  # it was renamed under the flush; the next one does it all
             return
         if not self.is_done:
-            log.log_dir.go_offline(f"flush of {log.topic_partition} failed")
+            log.log_dir.go_offline(f"flush of {log.topic_partition}{self.failure or ' failed'}")
             return
         log.last_flush_ms = now_ms
         if self.truncation_count == log.truncation_count:
