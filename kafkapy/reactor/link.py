@@ -123,6 +123,10 @@ class Link:
         self.is_dirty = False
         self._guarded(self._progress)
 
+    def send(self) -> None:
+        """Send the answers at hand."""
+        self._guarded(self._flush)
+
     def _guarded(self, step: Callable[[], None]) -> None:
         if self.is_closed:
             return
@@ -140,7 +144,10 @@ class Link:
     # ---- in
 
     def _turn(self) -> None:
-        """Start what has arrived, within the budget of a turn, then send the answers at hand in one go."""
+        """Start what has arrived, within the budget of a turn, then send the answers at hand in one go.
+
+        Among others that have their turns at this time, they are sent after those turns: see Processor.is_crowded.
+        """
         machine = self._machine
         frames_left = FRAMES_PER_TURN
         bytes_left = BYTES_PER_TURN
@@ -168,7 +175,10 @@ class Link:
                 count, is_drained = self._receive()
                 bytes_left -= count
         if not self.is_closed:
-            self._flush()
+            if self._processor.is_crowded(self) and machine.output:
+                self._processor.send_later(self)
+            else:
+                self._flush()
             self._ensure_reading()
         if self._backlog.waiting:
             self._processor.wake_waiting(self)

@@ -24,6 +24,10 @@ _SWEEPS_PER_IDLE_TIME = 10
 _MAX_SWEEP_SECONDS = 30.0
 
 
+MOST_UNSENT = 16
+"""So many links send their answers together at most: no answer waits for more than their turns, some milliseconds."""
+
+
 class Processor:
     """Owner of a share of the connections."""
 
@@ -49,6 +53,9 @@ class Processor:
         self._on_closed = on_closed
         self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
+        self._unsent: list[Link] = []
+        self._last_turn: Link | None = None
+        self._last_turn_at = 0.0
         self._is_resuming = False
         self._idle_seconds = limits.connections_max_idle_ms / 1000
         self._sweeper: asyncio.TimerHandle | None = None
@@ -73,6 +80,26 @@ class Processor:
         if not self._queue:
             self.loop.call_soon(self._run_queue)
         self._queue.append(link)
+
+    def is_crowded(self, link: Link) -> bool:
+        """Note a turn of `link`; return whether another one had its turn in the same millisecond.
+
+        Then their answers leave together, after their turns: each that is sent alone may wake its client, which then
+        takes the core for that one answer (measured on two cores, 200 connections of one client: 15,200 requests a
+        second instead of 10,900). Who is alone sends at once, which saves a pass of the loop.
+        """
+        is_crowded = self._last_turn_at == link.last_active and self._last_turn is not link
+        self._last_turn = link
+        self._last_turn_at = link.last_active
+        return is_crowded
+
+    def send_later(self, link: Link) -> None:
+        """Let `link` send its answers with those of others, at the end of this pass of the loop at the latest."""
+        if not self._unsent:
+            self.loop.call_soon(self._send_all)
+        self._unsent.append(link)
+        if len(self._unsent) >= MOST_UNSENT:
+            self._send_all()
 
     def mark_dirty(self, link: Link) -> None:
         """Let `link` send its answers once all that is completed in this pass of the loop has come."""
@@ -105,6 +132,8 @@ class Processor:
     def forget(self, link: Link, unstarted_bytes: int) -> None:
         """`link` has closed."""
         self.links.discard(link)
+        if self._last_turn is link:
+            self._last_turn = None
         if self.backlog.forget(link):
             self._resume_soon()
         self.release(unstarted_bytes)
@@ -128,6 +157,11 @@ class Processor:
         dirty, self._dirty = self._dirty, []
         for link in dirty:
             link.progress()
+
+    def _send_all(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for link in unsent:
+            link.send()
 
     def _resume_waiting(self) -> None:
         self._is_resuming = False

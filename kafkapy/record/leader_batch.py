@@ -127,24 +127,22 @@ class LeaderBatch:
         return batch, span
 
     def _check_header(self) -> None:
-        header = self.header
-        where = self.rules.topic_partition
-        if header.magic != 2:
-            raise InvalidRecordsError(f"messages of magic {header.magic} for {where}: only magic 2 is appended")
-        count = header.record_count
-        if count <= 0 or count != header.last_offset - header.base_offset + 1:
+        _, _, base_offset, last_offset, _, magic, _, attributes, _, _, pid, pepoch, base_sequence, count = self.header
+        rules = self.rules
+        where = rules.topic_partition
+        if magic != 2:
+            raise InvalidRecordsError(f"messages of magic {magic} for {where}: only magic 2 is appended")
+        if count <= 0 or count != last_offset - base_offset + 1:
             raise InvalidRecordsError(
-                f"a batch for {where} that counts {count} records at offsets "
-                f"{header.base_offset} to {header.last_offset}"
+                f"a batch for {where} that counts {count} records at offsets {base_offset} to {last_offset}"
             )
-        if self.rules.origin is not AppendOrigin.CLIENT:
+        if rules.origin is not AppendOrigin.CLIENT:
             return
-        if header.attributes & CONTROL_FLAG:
+        if attributes & CONTROL_FLAG:
             raise InvalidRecordsError(f"control records from a client for {where}")
-        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        if pid >= 0 and (base_sequence < 0 or pepoch < 0):
             raise InvalidRecordsError(
-                f"a batch for {where} of producer id {header.producer_id} with epoch {header.producer_epoch} "
-                f"and sequence {header.base_sequence}"
+                f"a batch for {where} of producer id {pid} with epoch {pepoch} and sequence {base_sequence}"
             )
 
     def _inflated(self) -> Payload:

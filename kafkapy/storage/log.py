@@ -371,7 +371,8 @@ class Log:
 
         It may go back: a new leader's may be lower than what this replica had seen.
         """
-        offset = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.high_watermark = offset
         self.producer_state.on_high_watermark(offset)
         return offset
