@@ -8,6 +8,7 @@ import pytest
 from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
 from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.processor import MOST_UNSENT
 from kafkapy.seams import FileRegion
 from tests.sim.bytes_file import BytesFile
 from tests.sim.loop import SimLoop, run
@@ -33,6 +34,23 @@ def test_answers_come_in_request_order_though_waits_overlap(seed: int):
         assert loop.now_ms() < 300 + 1100, "the waits overlapped"
 
     run(main, seed=seed)
+
+
+def test_answers_of_many_connections_at_one_time_all_leave():
+    """The first sends at once, the others together; they are more than leave together."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, echo=_echo)
+        clients = [world.connect() for _ in range(3 * MOST_UNSENT + 2)]
+        for number, client in enumerate(clients):
+            await client.send_frame(b"echo %d" % number)
+        assert [await client.receive_frame() for client in clients] == [b"echo %d" % n for n in range(len(clients))]
+
+    run(main)
+
+
+async def _echo(info: ConnectionInfo, request: bytes) -> Writer:
+    return answer(request)
 
 
 def test_the_next_request_starts_when_the_one_before_waits():
