@@ -134,7 +134,7 @@ def damaged(draw: st.DrawFn) -> tuple[Row, bytes]:
     return row, bytes(data)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(damaged())
 def test_damaged_message_decodes_or_raises_protocol_error(case):
     row, data = case
@@ -148,7 +148,7 @@ def test_damaged_message_decodes_or_raises_protocol_error(case):
     json.dumps(to_json(decoded, row.version))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.sampled_from(sorted(MESSAGE_MODULES)), st.integers(0, 18), st.binary(max_size=200))
 def test_noise_decodes_or_raises_protocol_error(message, version, data):
     try:

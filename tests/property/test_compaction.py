@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import Record
@@ -121,7 +121,7 @@ def _encoded(text: str | None) -> bytes | None:
     return text.encode() if text is not None else None
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.lists(STEPS, min_size=1, max_size=25))
 def test_a_compacted_log_says_the_same_as_before(steps: list[tuple[Any, ...]]) -> None:
     model = Model(CompactedLogs(SimDisk(), segment_bytes=1200))
@@ -131,7 +131,7 @@ def test_a_compacted_log_says_the_same_as_before(steps: list[tuple[Any, ...]]) -
     model.check()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(STEPS, min_size=1, max_size=25))
 def test_after_every_horizon_only_the_last_values_are_left(steps: list[tuple[Any, ...]]) -> None:
     model = Model(CompactedLogs(SimDisk(), segment_bytes=1200))
@@ -147,7 +147,7 @@ def test_after_every_horizon_only_the_last_values_are_left(steps: list[tuple[Any
     assert len(consume(log)) == len(wanted)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.lists(STEPS, min_size=1, max_size=20))
 def test_a_compacted_log_is_recovered_as_it_was(steps: list[tuple[Any, ...]]) -> None:
     model = Model(CompactedLogs(SimDisk(), segment_bytes=1200))

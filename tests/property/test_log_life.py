@@ -229,7 +229,7 @@ def read(log: Log, offset: int, max_bytes: int) -> list[RecordBatch]:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(CONFIGS, st.lists(STEPS, min_size=20, max_size=50))
 def test_consumers_read_what_the_model_says(config: dict[str, Any], steps: list[Any]) -> None:
     life = LogLife(config)

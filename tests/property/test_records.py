@@ -5,7 +5,7 @@ import gzip
 import json
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.record.batch import Record, RecordBatch, batches, crc_is_valid, scan_headers
@@ -95,7 +95,7 @@ def test_damaged_golden_bytes_are_read_or_refused(data: bytes, damage: list[tupl
     read_everything(damaged(data, damage, cut))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(NEW_RECORDS, CODECS, DAMAGE)
 def test_damaged_payloads_with_a_right_crc_are_read_or_refused(
     records: list[NewRecord], codec: int, damage: list[tuple[int, int]]

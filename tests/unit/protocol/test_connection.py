@@ -94,7 +94,7 @@ def test_frames_split_at_every_position_come_out_whole():
         assert taken + frames(connection) == bodies
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     bodies=st.lists(st.integers(0, 200_000).map(lambda size: bytes([size % 251]) * size), max_size=6),
     cuts=st.lists(st.integers(1, 90_000), min_size=1, max_size=40),
