@@ -3,9 +3,20 @@
 import time
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from benchmarks.servers import Server
+
+MOST_AT_ONCE = 2_000
+"""Partitions made by one request: Apache Kafka writes no more than 10,000 metadata records at once."""
 
 
 def create_topic(
@@ -13,8 +24,11 @@ def create_topic(
 ) -> None:
     """Create a topic and wait until all its partitions have leaders."""
     admin = _admin(server)
-    new = NewTopic(topic, partitions, replicas, config=config or {})
+    new = NewTopic(topic, min(partitions, MOST_AT_ONCE), replicas, config=config or {})
     admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(130)
+    for count in range(2 * MOST_AT_ONCE, partitions + MOST_AT_ONCE, MOST_AT_ONCE):
+        more = NewPartitions(topic, min(count, partitions))
+        admin.create_partitions([more], operation_timeout=120, request_timeout=120)[topic].result(130)
     until = time.monotonic() + 120
     while True:
         found = admin.list_topics(timeout=30).topics.get(topic)

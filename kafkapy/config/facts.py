@@ -475,8 +475,10 @@ metrics | LIST | [] | | MEDIUM | false
 
 OWN: Final = """
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
+kafkapy.metrics.port | INT | -1 | [-1,...,65535] | MEDIUM | false
 """
-"""Broker keys that only kafkapy has (a deviation): the versions that KIP-896 removed, for clients from 0.9 on."""
+"""Broker keys that only kafkapy has (a deviation): the versions that KIP-896 removed, for clients from 0.9 on; where
+http://127.0.0.1:PORT/metrics is served, -1 for nowhere (Apache Kafka has JMX, and others' agents for Prometheus)."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false

@@ -10,7 +10,7 @@ Longer than most modules, as it is one list: every part of a node, what it is gi
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,7 @@ from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import open_file_capacity, reactor_limits
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
+from kafkapy.storage.cleaner_metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_loading import LogLoading
@@ -65,6 +66,7 @@ from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.seams import Clock, Disk, IoPool, Random
+    from kafkapy.server.metrics import MetricsEndpoint
 
 GRACE_MS: Final = 2000
 """How long requests that wait (long polls, acks=-1) may still be answered at a stop, before their connections close."""
@@ -123,6 +125,8 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns."""
         logger.info("Beginning controlled shutdown")
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.close)
         await self._lifecycle.shut_down()
         self._reactor.stop_accepting()
         await self._groups.close()
@@ -179,6 +183,10 @@ class BrokerServer:
         undo.push_async_callback(self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
         self._follow_metadata()
+        self._cleaner = self._new_cleaner()
+        self._metrics = self._new_metrics()
+        if self._metrics is not None:
+            undo.callback(self._metrics.close)
         self._reactor = self._new_reactor()
         undo.callback(self._reactor.close)
         self._addresses = listeners.bind(self._reactor, config)
@@ -194,7 +202,6 @@ class BrokerServer:
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
         self._maintenance.start()
-        self._cleaner = self._new_cleaner()
         self._cleaner.start()
         self._dynamic_config.add_listener(self._apply_config)
         self._reactor.start()
@@ -402,6 +409,18 @@ class BrokerServer:
             clock=self._clock,
             io_pool=self._io_pool,
         )
+
+    def _new_metrics(self) -> "MetricsEndpoint | None":
+        port = self.config.node.kafkapy_metrics_port
+        if port < 0:
+            return None
+        from kafkapy.server.metrics import MetricsEndpoint  # most brokers never have one
+
+        return MetricsEndpoint(self._loop, port, self._gauges)
+
+    def _gauges(self) -> Iterator[Gauge]:
+        log_dirs = [directory.path for directory in self._log_manager.directories]
+        return cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
 
     def _warn_of_missing_authorizer(self) -> None:
         """Never be open in silence where the configuration says otherwise."""
