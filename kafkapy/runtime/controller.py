@@ -80,6 +80,8 @@ class ControllerRuntime:
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) in order of offset."""
         self._has_appended = False
+        self._fence_interval_ms = config.quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION
+        self._fences_checked_ms = 0
         self._committed_offset = -1
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -135,11 +137,10 @@ class ControllerRuntime:
         """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
         loop = asyncio.get_running_loop()
         quorum = self._config.quorum
+        self._fences_checked_ms = self._clock.monotonic_ms()
         self._tasks += [
             loop.create_task(self._every(quorum.metadata_max_idle_interval_ms, self._write_no_op)),
-            loop.create_task(
-                self._every(quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION, self._fence_expired)
-            ),
+            loop.create_task(self._every(self._fence_interval_ms, self._fence_expired)),
             loop.create_task(
                 self._every(self._config.replication.unclean_leader_election_interval_ms, self._elect_uncleanly)
             ),
@@ -339,6 +340,12 @@ class ControllerRuntime:
         self._has_appended = False
 
     async def _fence_expired(self) -> None:
+        """Fence who fell silent. Not where it was this loop that stood still: their heartbeats are yet to be read."""
+        before_ms, self._fences_checked_ms = self._fences_checked_ms, self._clock.monotonic_ms()
+        late_ms = self._fences_checked_ms - before_ms - self._fence_interval_ms
+        if late_ms > self._fence_interval_ms:
+            log.warning("The controller stood still for %d ms; brokers get time to be heard of", late_ms)
+            return
         while await self.write(lambda controller, now_ms: controller.decide_fence_expired(now_ms)):
             pass
 

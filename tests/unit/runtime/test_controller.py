@@ -362,6 +362,28 @@ def test_silent_broker_is_fenced_after_its_session() -> None:
     on_node(scenario)
 
 
+def test_a_loop_that_stood_still_fences_nobody_but_who_stays_silent() -> None:
+    async def scenario(node: Node) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        lifecycle = await node.started()
+        node.controller.start()
+        image_count = len(node.images)
+        for _ in range(40):  # whichever timer is due first afterwards
+            await asyncio.sleep(0.33)
+            loop.block(12_000)
+            await asyncio.sleep(3)
+        assert not any(image.cluster.brokers[1].fenced for _, image in node.images[image_count:])
+
+        await lifecycle.close()
+        loop.block(12_000)
+        await asyncio.sleep(3)
+        assert node.controller.image.cluster.brokers[1].fenced
+        await node.controller.close()
+
+    on_node(scenario)
+
+
 def test_registration_waits_for_a_controller() -> None:
     async def scenario(node: Node) -> None:
         lifecycle = node.lifecycle()
