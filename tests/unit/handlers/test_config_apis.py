@@ -182,7 +182,7 @@ def describe(node: Any, resources: list[Any], include_synonyms: bool = True) -> 
             "error_code": result.error_code,
             "error_message": result.error_message,
             "resource": [result.resource_type, result.resource_name],
-            "configs": sorted(_row(config) for config in result.configs if config.name != OWN_KEY),
+            "configs": sorted(_row(config) for config in result.configs if config.name not in OWN_KEYS),
         }
         for result in response.results
     ]
@@ -204,7 +204,7 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
     return node.create_topic(name, configs)
 
 
-OWN_KEY = "kafkapy.legacy.clients.enable"
+OWN_KEYS = {"kafkapy.legacy.clients.enable", "kafkapy.metrics.port"}
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,
     "incremental": incremental,
