@@ -18,9 +18,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
+from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong
 from kafkapy.seams import ReadableBuffer

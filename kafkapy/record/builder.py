@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -25,6 +23,7 @@ from kafkapy.record.batch import (
     Record,
 )
 from kafkapy.record.compression import NONE, compress
+from kafkapy.record.crc import crc32c
 from kafkapy.record.varint import encode_varint
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]

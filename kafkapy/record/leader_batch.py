@@ -5,8 +5,6 @@ from itertools import islice
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from kafkapy.record.append_rules import MAX_INT64, AppendOrigin, BatchSpan, ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -28,6 +26,7 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.builder import encode_records, seal
 from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, inflate
+from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import (
     INVALID_RECORD,
     INVALID_TIMESTAMP,

@@ -14,8 +14,6 @@ that is refused as a whole gets a message, which Kafka gives for records only.
 
 from collections.abc import Callable
 
-from crc32c import crc32c
-
 from kafkapy.record.append_rules import AppendOrigin, BatchSpan, ValidatedRecords, ValidationRules
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -31,6 +29,7 @@ from kafkapy.record.batch import (
     last_sequence,
     scan_headers,
 )
+from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError, TooHeavyError
 from kafkapy.record.leader_batch import LIGHT_BYTES, LIGHT_RECORDS, LeaderBatch, too_large
 from kafkapy.seams import ReadableBuffer

@@ -19,10 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crc32c import crc32c
-
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import NO_SEQUENCE, NO_TIMESTAMP
+from kafkapy.record.crc import crc32c
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, CorruptSnapshotError
 from kafkapy.storage.producer_entry import (

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from crc32c import crc32c
-
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
@@ -24,6 +22,7 @@ from kafkapy.record.batch import (
     crc_is_valid,
     scan_headers,
 )
+from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import offset_index, time_index
 from kafkapy.storage.errors import OffsetOverflowError

@@ -6,7 +6,7 @@ go on. Deviation: before v3, too, a batch larger than max.partition.bytes is ret
 endless despair.
 """
 
-from dataclasses import replace
+from copy import copy
 from functools import partial
 from typing import Final
 
@@ -100,7 +100,8 @@ class _Conversion:
             if records:
                 answer.records = records
                 return answer
-            asked = replace(asked, fetch_offset=next_offset)
+            asked = copy(asked)
+            asked.fetch_offset = next_offset
             again = await self.fetch(FetchRequest(topics=[FetchTopic(topic=topic, partitions=_served([asked]))]))
             read = again.responses[0].partitions[0]
         return answer

@@ -36,12 +36,11 @@ def _head(spec: MessageSpec, body: Body) -> list[str]:
         "",
         "from __future__ import annotations",
         "",
-        "from dataclasses import dataclass",
     ]
     if body.formats():
-        lines.append("from struct import Struct")
+        lines += ["from struct import Struct", ""]
     names = sorted(body.names, key=_import_order)
-    lines += ["", *wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
+    lines += [*wrap("from kafkapy.protocol.primitives import (", names, ")", "", bare=True)]
     if body.formats():
         lines.append("")
     return lines
@@ -63,7 +62,6 @@ def _class(spec: MessageSpec, struct: StructSpec, body: Body) -> list[str]:
     lines = [
         "",
         "",
-        "@dataclass(init=False, repr=False, eq=False)",
         f"class {struct.name}({base}):",
         *wrap("__slots__ = (", [f'"{name}"' for name in names], ",)" if len(names) == 1 else ")", "    "),
         "",
