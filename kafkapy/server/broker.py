@@ -202,7 +202,7 @@ class BrokerServer:
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
         self._maintenance.start()
-        self._cleaner.start()
+        self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
         self._reactor.start()
 
@@ -358,6 +358,7 @@ class BrokerServer:
         self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
+        self._cleaner.reconfigure(config.log)
 
     def _new_reactor(self) -> Reactor:
         self._warn_of_missing_authorizer()
@@ -405,7 +406,6 @@ class BrokerServer:
             CleanerManager(self._log_manager, self._disk),
             self._log_manager,
             new_helper=self._new_background_helper,
-            settings=lambda: self._dynamic_config.current.log,
             clock=self._clock,
             io_pool=self._io_pool,
         )

@@ -8,7 +8,7 @@ served as they are. A disk that fails takes its directory offline, as anywhere; 
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ class Cleaning:
     plan: CleaningPlan
     segments: dict[int, Segment]
     truncation_count: int
+    worker_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,14 @@ class CleanerManager:
         self._disk = disk
         self._lost_passes: dict[TopicPartition, int] = {}
         self._set_aside: dict[TopicPartition, tuple[Log, str]] = {}
-        self.last_report: CleaningReport | None = None
-        self.passes_done = 0
+        self._unfinished: set[TopicPartition] = set()
+        """The logs of which the last pass failed, but not through them: others go first."""
+        self.reports: dict[int, CleaningReport] = {}
+        """Of the last pass of each worker, the last of all at the end."""
+        self.overdue_ms: dict[int, int] = {}
+        """Of the log that was due for longest, by max.compaction.lag.ms, when a worker was last given one to clean."""
         self.max_dirty_ratio = 0.0
         """Of the dirtiest log when one was last looked for."""
-        self.max_overdue_ms = 0
-        """Of the log that was due for longest, by max.compaction.lag.ms, when there last was one to be cleaned."""
         self.looked_at_ms = 0
         """When one was last looked for."""
 
@@ -107,14 +110,21 @@ class CleanerManager:
         aside, _ = self._set_aside[log.topic_partition]
         return log is aside or (log.topic_id is not None and log.topic_id == aside.topic_id)
 
-    def compacted_logs(self) -> list[Log]:
-        """Return the logs that are to be looked at; one that moves to another directory waits until it is there."""
+    def compacted_logs(self, at_work: Container[TopicPartition] = ()) -> list[Log]:
+        """Return the logs that are to be looked at, without those at work.
+
+        One that moves to another directory waits until it is there.
+        """
         aside = self.uncleanable
         moving = self._log_manager.future_logs
         return [
             log
             for each, log in self._log_manager.logs.items()
-            if log.config.is_compacted and each not in aside and each not in moving and not log.is_offline
+            if log.config.is_compacted
+            and each not in aside
+            and each not in at_work
+            and each not in moving
+            and not log.is_offline
         ]
 
     # Choosing
@@ -151,18 +161,21 @@ class CleanerManager:
             )
         log.clean_to = first_dirty_offset
 
-    def choose(self, assessed: Sequence[tuple[Log, LogToClean]]) -> tuple[Log, LogToClean] | None:
+    def choose(self, assessed: Sequence[tuple[Log, LogToClean]], worker_id: int = 0) -> tuple[Log, LogToClean] | None:
         """Return the dirtiest of the logs that are dirty enough."""
         self.max_dirty_ratio = max((to_clean.dirty_ratio for _, to_clean in assessed), default=0.0)
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
         if due:
-            self.max_overdue_ms = max(to_clean.overdue_ms for _, to_clean in assessed)
-        return max(due, key=lambda each: each[1].dirty_ratio, default=None)
+            self.overdue_ms[worker_id] = max(to_clean.overdue_ms for _, to_clean in assessed)
+        return max(
+            due, key=lambda each: (each[0].topic_partition not in self._unfinished, each[1].dirty_ratio), default=None
+        )
 
     # A pass
 
-    def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int) -> Cleaning:
-        """Return the pass to be done over a log."""
+    def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int, worker_id: int = 0) -> Cleaning:
+        """Return the pass to be done over a log, with a worker's share of the buffers."""
+        worker_count = settings.log_cleaner_threads
         segments = [segment for segment in log.segments if segment.base_offset < to_clean.first_uncleanable_offset]
         start_offset, end_offset = segments[0].base_offset, to_clean.first_uncleanable_offset
         config = log.config
@@ -182,12 +195,12 @@ class CleanerManager:
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
-            dedupe_buffer_bytes=settings.log_cleaner_dedupe_buffer_size,
+            dedupe_buffer_bytes=settings.log_cleaner_dedupe_buffer_size // worker_count,
             load_factor=settings.log_cleaner_io_buffer_load_factor,
-            io_buffer_bytes=settings.log_cleaner_io_buffer_size,
+            io_buffer_bytes=settings.log_cleaner_io_buffer_size // worker_count,
         )
         by_offset = {segment.base_offset: segment for segment in segments}
-        return Cleaning(log, to_clean, plan, by_offset, log.truncation_count)
+        return Cleaning(log, to_clean, plan, by_offset, log.truncation_count, worker_id)
 
     def is_current(self, cleaning: Cleaning) -> bool:
         """Return whether the log is still there, and still what the pass has read."""
@@ -216,8 +229,9 @@ class CleanerManager:
         """Take note of a pass that was done to its end; its checkpoint is the caller's to write."""
         cleaning.log.clean_to = facts["clean_to"]
         self._lost_passes.pop(cleaning.log.topic_partition, None)
-        self.passes_done += 1
-        self.last_report = report = CleaningReport(
+        self._unfinished.discard(cleaning.log.topic_partition)
+        self.reports.pop(cleaning.worker_id, None)
+        self.reports[cleaning.worker_id] = report = CleaningReport(
             topic_partition=cleaning.log.topic_partition,
             first_dirty_offset=cleaning.to_clean.first_dirty_offset,
             clean_to=facts["clean_to"],
@@ -232,6 +246,11 @@ class CleanerManager:
         )
         return report
 
+    def forget_reports(self) -> None:
+        """Begin to tell anew: there are other workers."""
+        self.reports.clear()
+        self.overdue_ms.clear()
+
     # What can go wrong
 
     def fail(self, cleaning: Cleaning, message: str, error_number: int) -> None:
@@ -243,6 +262,7 @@ class CleanerManager:
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
             return  # retention took a segment away under the pass
         if error_number and error_number != errno.ENOENT:
+            self._unfinished.add(log.topic_partition)
             log.log_dir.failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
@@ -255,6 +275,7 @@ class CleanerManager:
         """Take note that the helper process died over a pass: tried again, but not for ever."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
+        self._unfinished.add(log.topic_partition)
         lost = self._lost_passes[log.topic_partition] = self._lost_passes.get(log.topic_partition, 0) + 1
         logger.warning("The cleaning of %s was lost with its process, %d times now: %s", log, lost, message)
         if lost >= MAX_LOST_PASSES:

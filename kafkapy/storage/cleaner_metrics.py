@@ -1,8 +1,8 @@
 """What the log cleaner tells of itself, under the names of Apache Kafka's gauges.
 
-Computed when asked for, from the last pass and the last look at the logs, as there. One pass runs at a time here, so
-what Kafka takes the maximum of over its threads is that of the last pass. The `last-clean-*` gauges are ours: what
-Kafka tells of a pass in its log alone.
+Computed when asked for, from the last pass of each worker and the last look at the logs, as there. DeadThreadCount is
+always 0: a worker whose process dies gets another. The `last-clean-*` gauges are ours, of the last pass of all: what
+Kafka tells of it in its log alone.
 """
 
 from collections.abc import Iterator
@@ -29,13 +29,17 @@ class Gauge(NamedTuple):
 
 def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) -> Iterator[Gauge]:
     """Yield all gauges. log_dirs: the paths to tell of, each by itself."""
-    last = manager.last_report
-    recopied = 100 * last.bytes_after // max(last.bytes_before, 1) if last is not None else 0
-    yield Gauge(CLEANER, "max-buffer-utilization-percent", int(100 * last.map_utilization) if last is not None else 0)
-    yield Gauge(CLEANER, "cleaner-recopy-percent", recopied)
-    yield Gauge(CLEANER, "max-clean-time-secs", last.duration_ms // 1000 if last is not None else 0)
-    yield Gauge(CLEANER, "max-compaction-delay-secs", manager.max_overdue_ms // 1000)
+    reports = list(manager.reports.values())
+    written_bytes = sum(report.bytes_after for report in reports)
+    read_bytes = sum(report.bytes_before for report in reports)
+    utilization = max((report.map_utilization for report in reports), default=0.0)
+    duration_ms = max((report.duration_ms for report in reports), default=0)
+    yield Gauge(CLEANER, "max-buffer-utilization-percent", int(100 * utilization))
+    yield Gauge(CLEANER, "cleaner-recopy-percent", 100 * written_bytes // max(read_bytes, 1))
+    yield Gauge(CLEANER, "max-clean-time-secs", duration_ms // 1000)
+    yield Gauge(CLEANER, "max-compaction-delay-secs", max(manager.overdue_ms.values(), default=0) // 1000)
     yield Gauge(CLEANER, "DeadThreadCount", 0)
+    last = reports[-1] if reports else None
     yield Gauge(CLEANER, "last-clean-bytes-before", last.bytes_before if last is not None else 0)
     yield Gauge(CLEANER, "last-clean-bytes-after", last.bytes_after if last is not None else 0)
     yield Gauge(CLEANER, "last-clean-records-read", last.records_read if last is not None else 0)

@@ -1,5 +1,6 @@
 """A compacted topic on a broker process becomes compact while clients write and read, and Kafka's tools agree."""
 
+import os
 import signal
 import threading
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from benchmarks.servers import Server
 from kafkapy.record.batch import RecordBatch
@@ -157,3 +158,33 @@ def test_the_last_batch_of_a_producer_stays_as_an_empty_header(broker):
     assert first.has_producer_id
     assert first.base_timestamp == -1
     assert abs(first.max_timestamp / 1000 - time.time()) < 60
+
+
+def test_cleaner_threads_are_added_at_run_time_and_the_death_of_ones_process_costs_a_pass(tmp_path):
+    slow = CLEANING | {"log.cleaner.io.max.bytes.per.second": "100000"}
+    with new_server(tmp_path / "data", slow) as broker:
+        for topic in ("first", "second"):
+            create(broker.bootstrap, topic)
+            produce(broker.bootstrap, topic, range(4000))
+        wait_until(lambda: len(helpers_of(broker)) == 1)
+        set_for_broker(broker, "log.cleaner.threads", "2")
+        wait_until(lambda: len(helpers_of(broker)) == 2)
+        os.kill(helpers_of(broker)[0], signal.SIGKILL)
+        set_for_broker(broker, "log.cleaner.io.max.bytes.per.second", "1e9")
+        wait_until(lambda: clean_to(broker, "first") > 2000 and clean_to(broker, "second") > 2000)
+        for topic in ("first", "second"):
+            assert_complete(read_all(broker.bootstrap, topic), 4000)
+        assert len(helpers_of(broker)) <= 2
+
+
+def helpers_of(broker: Server) -> list[int]:
+    """Return the ids of the broker's helper processes."""
+    children = Path(f"/proc/{broker.process.pid}/task/{broker.process.pid}/children").read_text().split()
+    return [int(child) for child in children if b"helper_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def set_for_broker(broker: Server, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)

@@ -15,10 +15,12 @@ CALL_MS = 3.0
 
 
 class SimHelper:
-    """seams.HelperProcess for the calls of the log cleaner."""
+    """seams.HelperProcess for the calls of the log cleaner. `before_call(name)` may raise: then the process dies."""
 
-    def __init__(self, loop: SimLoop, disk: SimDisk) -> None:
+    def __init__(self, loop: SimLoop, disk: SimDisk, before_call: Callable[[str], None] = lambda name: None) -> None:
         self._loop = loop
+        self._disk = disk
+        self._before_call = before_call
         self._steps = Steps(disk)
         self._waiting: deque[tuple[str, dict[str, Any], Callable[[Any, str | None], None]]] = deque()
         self._is_closed = False
@@ -36,7 +38,13 @@ class SimHelper:
         self.calls.append(name)
         if self._waiting:
             self._loop.call_later(CALL_MS / 1000, self._run)
-        on_done(getattr(self._steps, name)(**arguments), None)
+        try:
+            self._before_call(name)
+        except RuntimeError as error:
+            self._steps = Steps(self._disk)
+            on_done(None, str(error))
+        else:
+            on_done(getattr(self._steps, name)(**arguments), None)
 
     def close(self) -> None:
         self._is_closed = True

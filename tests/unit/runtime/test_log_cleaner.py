@@ -1,87 +1,108 @@
-"""The cleaner's loop: steps in a helper process that may die, be slow or be throttled."""
+"""The cleaner's loop: steps in helper processes that may die, be slow or be throttled."""
 
 import asyncio
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.runtime.cleaner import LogCleaner
-from kafkapy.storage.cleaner_steps import Steps
+from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
+from tests.sim.helper import CALL_MS, SimHelper
+from tests.sim.io_pool import SimIoPool
+from tests.sim.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
 
-
-class FakeClock:
-    def wall_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return 0
+T = TypeVar("T")
+BACKOFF_MS = 1000
+COMMON = replace(SETTINGS, log_cleaner_backoff_ms=BACKOFF_MS)
 
 
-class InlinePool:
-    def submit(self, call: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
-        on_done(call(), None)
+class World:
+    """Logs and the cleaner that is at work on them; `helpers` are the processes in the order of their start."""
+
+    def __init__(self, loop: SimLoop, logs: CompactedLogs, before_call: Callable[[str], None]) -> None:
+        self.loop = loop
+        self.logs = logs
+        self.helpers: list[SimHelper] = []
+        self._before_call = before_call
+        self.cleaner = LogCleaner(
+            logs.cleaner,
+            logs.logs,
+            new_helper=self._new_helper,
+            clock=SimClock(loop, NOW_MS),
+            io_pool=SimIoPool(loop),
+        )
+
+    def _new_helper(self, loop: asyncio.AbstractEventLoop) -> SimHelper:
+        self.helpers.append(SimHelper(self.loop, self.logs.disk, self._before_call))
+        return self.helpers[-1]
+
+    def calls(self, name: str) -> int:
+        return sum(helper.calls.count(name) for helper in self.helpers)
 
 
-class InlineHelper:
-    """Runs the calls here; `hook(name)` comes before each and may raise, as a process that dies."""
+def at_work(
+    logs: CompactedLogs,
+    main: Callable[[World], Coroutine[Any, Any, T]],
+    before_call: Callable[[str], None] = lambda name: None,
+    **settings: Any,
+) -> T:
+    """Run `main` beside a cleaner in virtual time; then stop that."""
 
-    def __init__(self, disk: SimDisk, hook: Callable[[str], None] = lambda name: None) -> None:
-        self.calls: list[str] = []
-        self._steps = Steps(disk)
-        self._hook = hook
+    async def live(loop: SimLoop) -> T:
+        world = World(loop, logs, before_call)
+        world.cleaner.start(replace(COMMON, **settings))
+        result = await main(world)
+        await world.cleaner.stop()
+        return result
 
-    def submit(self, path: str, arguments: dict[str, Any], on_done: Callable[[Any, str | None], None]) -> None:
-        name = path.rpartition(":")[2]
-        self.calls.append(name)
-        try:
-            self._hook(name)
-        except RuntimeError as error:
-            on_done(None, str(error))
-            return
-        on_done(getattr(self._steps, name)(**arguments), None)
-
-    def close(self) -> None:
-        self.calls.append("close")
+    return run(live)
 
 
-def dirty_logs() -> CompactedLogs:
+def one_round(logs: CompactedLogs, before_call: Callable[[str], None] = lambda name: None, **settings: Any) -> World:
+    """Let the cleaner work for less than its backoff."""
+
+    async def main(world: World) -> World:
+        await asyncio.sleep(0.9 * BACKOFF_MS / 1000)
+        return world
+
+    return at_work(logs, main, before_call, **settings)
+
+
+def dirty_logs(count: int = 1) -> CompactedLogs:
     logs = CompactedLogs(SimDisk())
-    append(logs.log, ("a", "1"))
-    append(logs.log, ("a", "2"))
-    logs.roll_and_flush()
+    for number in range(count):
+        make_dirty(log_of(logs, number))
     return logs
 
 
-def cleaner_of(logs: CompactedLogs, helper: InlineHelper, settings: LogDefaults = SETTINGS) -> LogCleaner:
-    return LogCleaner(
-        logs.cleaner,
-        logs.logs,
-        new_helper=lambda loop: helper,
-        settings=lambda: settings,
-        clock=FakeClock(),
-        io_pool=InlinePool(),
-    )
+def log_of(logs: CompactedLogs, number: int) -> Log:
+    return logs.logs.get_or_create_log(TopicPartition("t", number), None, logs.config, NOW_MS)
+
+
+def make_dirty(log: Log) -> None:
+    append(log, ("a", "1"))
+    append(log, ("a", "2"))
+    log.roll(NOW_MS)
+    flush_log(log)
 
 
 def test_a_pass_is_taken_to_its_end_and_checkpointed() -> None:
     logs = dirty_logs()
-    helper = InlineHelper(logs.disk)
-    assert asyncio.run(cleaner_of(logs, helper).clean_dirtiest())
+    one_round(logs)
     assert stored(logs.log) == [(1, "a", "2")]
     assert logs.disk.read_file("/logs/cleaner-offset-checkpoint") == b"0\n1\nt 0 2\n"
-    assert logs.cleaner.last_report is not None
-    assert "cleaned log t-0 (dirty section = [0, 2])" in str(logs.cleaner.last_report)
+    assert "cleaned log t-0 (dirty section = [0, 2])" in str(logs.cleaner.reports[0])
 
 
-def test_nothing_is_started_where_nothing_is_dirty() -> None:
+def test_no_process_is_started_where_nothing_is_dirty() -> None:
     logs = CompactedLogs(SimDisk())
     append(logs.log, ("a", "1"))
-    helper = InlineHelper(logs.disk)
-    assert not asyncio.run(cleaner_of(logs, helper).clean_dirtiest())
-    assert helper.calls == []
+    assert one_round(logs).helpers == []
 
 
 def test_what_retention_takes_of_a_compacted_log_goes_between_passes() -> None:
@@ -89,7 +110,7 @@ def test_what_retention_takes_of_a_compacted_log_goes_between_passes() -> None:
     append(logs.log, ("a", "1"), now_ms=NOW_MS - 2000)
     logs.roll_and_flush()
     append(logs.log, ("b", "2"), now_ms=NOW_MS)
-    assert not asyncio.run(cleaner_of(logs, InlineHelper(logs.disk)).clean_dirtiest())
+    assert one_round(logs).helpers == []
     assert stored(logs.log) == [(1, "b", "2")]
     assert logs.log.log_start_offset == 1
 
@@ -100,10 +121,15 @@ def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:
     def die(name: str) -> None:
         raise RuntimeError(f"killed in {name}")
 
-    cleaner = cleaner_of(logs, InlineHelper(logs.disk, die))
-    for _ in range(3):
-        assert list(logs.cleaner.uncleanable) == []
-        assert not asyncio.run(cleaner.clean_dirtiest())
+    async def main(world: World) -> list[int]:
+        aside = []
+        for _ in range(4):
+            await asyncio.sleep(BACKOFF_MS / 1000)
+            aside.append(len(logs.cleaner.uncleanable))
+        assert world.calls("begin") == 3
+        return aside
+
+    assert at_work(logs, main, die) == [0, 0, 1, 1]
     assert list(logs.cleaner.uncleanable) == [PARTITION]
     assert stored(logs.log) == [(0, "a", "1"), (1, "a", "2")]
 
@@ -115,36 +141,149 @@ def test_a_log_truncated_between_two_steps_is_left_as_it_is() -> None:
         if name == "advance":
             logs.logs.truncate_to({PARTITION: 1})
 
-    helper = InlineHelper(logs.disk, truncate)
-    assert not asyncio.run(cleaner_of(logs, helper).clean_dirtiest())
+    assert one_round(logs, truncate).calls("begin") == 1
     assert stored(logs.log) == [(0, "a", "1")]
     assert not logs.cleaner.uncleanable
 
 
-def test_a_throttled_pass_waits_as_long_as_its_bytes_may_take(monkeypatch: Any) -> None:
+def test_a_log_truncated_after_it_was_chosen_is_left_as_it_is(monkeypatch: Any) -> None:
     logs = dirty_logs()
-    waits: list[float] = []
+    choose = logs.cleaner.choose
 
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
+    def choose_late(*arguments: Any) -> Any:
+        chosen = choose(*arguments)
+        logs.logs.truncate_to({PARTITION: 0})
+        return chosen
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    settings = replace(SETTINGS, log_cleaner_io_max_bytes_per_second=100.0)
-    size_bytes = logs.log.segments.first.size
-    assert asyncio.run(cleaner_of(logs, InlineHelper(logs.disk), settings).clean_dirtiest())
-    moved_bytes = 2 * size_bytes + logs.log.segments.first.size
-    assert sum(waits) == moved_bytes / 100
+    monkeypatch.setattr(logs.cleaner, "choose", choose_late)
+    assert one_round(logs).helpers == []
+    assert not logs.cleaner.uncleanable
 
 
 def test_a_disabled_cleaner_does_not_start() -> None:
+    assert one_round(dirty_logs(), log_cleaner_enable=False).helpers == []
+
+
+def test_a_throttled_pass_waits_as_long_as_its_bytes_may_take() -> None:
+    logs = dirty_logs()
+    assert seconds_at_100_bytes_a_second(logs, thread_count=1) == moved_bytes(logs) / 100
+
+
+def test_passes_share_the_rate() -> None:
+    logs = dirty_logs(3)
+    seconds = seconds_at_100_bytes_a_second(logs, thread_count=3)
+    assert seconds == sum(moved_bytes(logs, number) for number in range(3)) / 100
+
+
+def seconds_at_100_bytes_a_second(logs: CompactedLogs, *, thread_count: int) -> float:
+    """Return how long passes over all logs take, to 0.1 s."""
+
+    async def main(world: World) -> float:
+        while len(logs.cleaner.reports) < thread_count:
+            await asyncio.sleep(0.01)
+        return round(world.loop.now - CALL_MS / 1000, 1)
+
+    rate = {"log_cleaner_io_max_bytes_per_second": 100.0}
+    return at_work(logs, main, log_cleaner_threads=thread_count, **rate)
+
+
+def moved_bytes(logs: CompactedLogs, number: int = 0) -> int:
+    """Return what a pass has read and written: the segment of two batches twice, and the one that stays."""
+    return 5 * log_of(logs, number).segments.first.size
+
+
+def test_as_many_logs_as_there_are_threads_are_cleaned_at_a_time_each_by_one() -> None:
+    logs = dirty_logs(4)
+
+    async def main(world: World) -> World:
+        await asyncio.sleep(1.5 * CALL_MS / 1000)
+        assert [helper.calls for helper in world.helpers] == [["begin"]] * 3
+        await asyncio.sleep(1)
+        return world
+
+    assert at_work(logs, main, log_cleaner_threads=3).calls("begin") == 4
+    assert record_counts(logs, 4) == [1, 1, 1, 1]
+
+
+def test_one_log_after_another_is_one_process_s_work() -> None:
     logs = dirty_logs()
 
-    async def start_and_stop() -> list[str]:
-        helper = InlineHelper(logs.disk)
-        cleaner = cleaner_of(logs, helper, replace(SETTINGS, log_cleaner_enable=False))
-        cleaner.start()
-        await asyncio.sleep(0)
-        await cleaner.stop()
-        return helper.calls
+    async def main(world: World) -> World:
+        await asyncio.sleep(1.5 * BACKOFF_MS / 1000)
+        make_dirty(logs.log)
+        await asyncio.sleep(1.5 * BACKOFF_MS / 1000)
+        return world
 
-    assert asyncio.run(start_and_stop()) == []
+    world = at_work(logs, main, log_cleaner_threads=3)
+    assert (len(world.helpers), world.calls("begin")) == (1, 2)
+
+
+def test_workers_have_an_equal_share_of_the_buffers() -> None:
+    logs = dirty_logs()
+    settings = replace(COMMON, log_cleaner_threads=4, log_cleaner_dedupe_buffer_size=4 << 20)
+    to_clean = logs.cleaner.assess(logs.log, NOW_MS)
+    assert to_clean is not None
+    plan = logs.cleaner.begin(logs.log, to_clean, settings, NOW_MS).plan
+    assert plan.dedupe_buffer_bytes == 1 << 20
+    assert plan.io_buffer_bytes == settings.log_cleaner_io_buffer_size // 4
+
+
+def test_a_process_that_dies_does_not_hold_up_the_other_logs() -> None:
+    logs = dirty_logs(3)
+    deaths = iter([True])
+
+    def die_once(name: str) -> None:
+        if name == "advance" and next(deaths, False):
+            raise RuntimeError("killed")
+
+    world = one_round(logs, die_once, log_cleaner_threads=2)
+    assert record_counts(logs, 3) == [1, 1, 1]
+    assert world.calls("begin") == 4
+    assert not logs.cleaner.uncleanable
+
+
+def test_one_log_that_cannot_be_cleaned_now_does_not_keep_a_worker_from_the_others() -> None:
+    logs = dirty_logs(3)
+    logs.disk.fail("write", errno.ENOSPC, path="t-0/", times=100)
+
+    async def main(world: World) -> list[int]:
+        await asyncio.sleep(2 * BACKOFF_MS / 1000)
+        found = record_counts(logs, 3)
+        logs.disk.heal()
+        await asyncio.sleep(2 * BACKOFF_MS / 1000)
+        return found
+
+    assert at_work(logs, main) == [2, 1, 1]
+    assert record_counts(logs, 3) == [1, 1, 1]
+
+
+def record_counts(logs: CompactedLogs, count: int) -> list[int]:
+    return [len(stored(log_of(logs, number))) for number in range(count)]
+
+
+def test_more_threads_go_to_work_at_once_on_a_pass_begun_anew() -> None:
+    logs = dirty_logs(2)
+
+    async def main(world: World) -> tuple[int, int]:
+        await asyncio.sleep(0.1)
+        before = len(world.helpers)
+        world.cleaner.reconfigure(replace(COMMON, log_cleaner_threads=2))
+        await asyncio.sleep(0.1)
+        return before, len(world.helpers)
+
+    slow = {"log_cleaner_io_max_bytes_per_second": 1.0}
+    assert at_work(logs, main, **slow) == (1, 3)
+    assert record_counts(logs, 2) == [1, 1]
+
+
+def test_settings_of_others_leave_a_pass_alone() -> None:
+    logs = dirty_logs()
+
+    async def main(world: World) -> int:
+        await asyncio.sleep(0.1)
+        world.cleaner.reconfigure(replace(COMMON, log_cleaner_io_max_bytes_per_second=100.0, log_flush_interval_ms=7))
+        while not logs.cleaner.reports:
+            await asyncio.sleep(0.1)
+        return world.calls("begin")
+
+    assert at_work(logs, main, log_cleaner_io_max_bytes_per_second=100.0) == 1
