@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ import typer
 
 from spark_jobs.config import JobConfig, describe, load_config
 from spark_jobs.errors import JobError
+from spark_jobs.schemas import SCHEMAS
 
 JOBS = {
     "feed": "put trades and order-book updates on topics: recorded ones, or a made-up market",
@@ -68,6 +70,11 @@ def add_command(job: str, summary: str) -> None:
 
     command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
     app.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
+
+
+@app.command("schemas", help="Print the schemas of all events and rows, in JSON Schema's form.")
+def print_schemas() -> None:
+    print(json.dumps([schema.json_schema() for schema in SCHEMAS], indent=2))
 
 
 def main() -> int:

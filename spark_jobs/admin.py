@@ -3,16 +3,17 @@
 It runs in the driver's JVM and takes the very options that the Kafka source takes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.java_gateway import JavaMember
 from py4j.protocol import STATIC_PREFIX, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import JobConfig
+from spark_jobs.config import JobConfig, StreamConfig
 from spark_jobs.errors import JobError
 from spark_jobs.failures import cause
 
@@ -100,13 +101,31 @@ class Admin:
             raise JobError(f"{self.bootstrap}: {why}") from None
 
 
-def require_topics(spark: SparkSession, config: JobConfig, topics: Iterable[str]) -> None:
-    """Raise JobError where one of the topics does not exist, or no broker answers."""
+def require_topics(spark: SparkSession, config: StreamConfig) -> None:
+    """Raise JobError where one of the topics does not exist, none is of the pattern, or no broker answers."""
+    matches = _matcher(spark, config.topic_pattern) if config.topic_pattern else None
     with open_admin(spark, config.bootstrap_servers, config.kafka) as admin:
-        missing = sorted(set(topics) - admin.topic_names())
+        names = admin.topic_names()
+    if matches is not None and not any(map(matches, names)):
+        raise JobError(
+            f"no topic of {config.bootstrap_servers} is of the pattern {config.topic_pattern}: create one, or correct "
+            f"topic_pattern"
+        )
+    missing = sorted(set(config.topics) - names)
     if missing:
-        names = ", ".join(missing)
-        raise JobError(f"topic {names} does not exist on {config.bootstrap_servers}: create it, or correct topics")
+        raise JobError(
+            f"topic {', '.join(missing)} does not exist on {config.bootstrap_servers}: create it, or correct topics"
+        )
+
+
+def _matcher(spark: SparkSession, pattern: str) -> Callable[[str], bool]:
+    """Return whether a name is of the pattern, by Java's rules."""
+    jvm: Any = spark._jvm
+    try:
+        compiled = jvm.java.util.regex.Pattern.compile(pattern)
+    except PySparkException as error:
+        raise JobError(f"topic_pattern is no regular expression of Java: {cause(str(error))}") from None
+    return lambda name: bool(compiled.matcher(name).matches())
 
 
 def create_missing_topics(

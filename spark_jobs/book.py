@@ -14,7 +14,7 @@ from dataclasses import asdict, fields
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pyspark
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
 from spark_jobs.config import StreamConfig
-from spark_jobs.depth import BadDepth, parse
+from spark_jobs.depth import UNKNOWN_VERSION, BadDepth, parse
 from spark_jobs.errors import JobError
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.order_book import BookRow, OrderBook, Quote, Status
@@ -51,6 +51,10 @@ class BookConfig(StreamConfig):
         default=None, description="compacted topic that gets each row as JSON, keyed by symbol"
     )
     output_partitions: int = Field(default=3, ge=1, description="partitions of that topic where it is created")
+
+    unknown_version: Literal["fail", "malformed"] = Field(
+        default="fail", description="what to do with updates of a schema version that this job does not know"
+    )
 
     def output_topics(self) -> list[str]:
         return [self.book_topic] if self.book_topic else []
@@ -82,11 +86,23 @@ def state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
 
 
 def write(rows: DataFrame, batch_id: int, config: BookConfig) -> None:
+    if config.unknown_version == "fail":
+        refuse_unknown_version(rows)
     if config.output is not None:
         write_batch(rows, config.output, batch_id)
     if config.book_topic is not None:
         keyed = rows.select(F.col("symbol").cast("binary").alias("key"), event_json(BOOK).alias("value"))
         write_topic(keyed, config, config.book_topic)
+
+
+def refuse_unknown_version(rows: DataFrame) -> None:
+    unknown = rows.where((F.col("status") == Status.MALFORMED.value) & F.col("reason").startswith(UNKNOWN_VERSION))
+    row = unknown.first()
+    if row is not None:
+        raise JobError(
+            f"partition {row['partition']} at offset {row['offset']} holds {row['reason']}: use a job that knows it, "
+            f"or set unknown_version: malformed"
+        )
 
 
 def book_rows(source: DataFrame) -> DataFrame:

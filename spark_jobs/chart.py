@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs import picture
 from spark_jobs.config import SparkConfig
 from spark_jobs.errors import JobError
+from spark_jobs.schemas import BAR
 from spark_jobs.session import spark_session
 
 log = logging.getLogger("spark_jobs")
@@ -37,7 +38,10 @@ def run(config: ChartConfig) -> None:
 
 def select(spark: SparkSession, config: ChartConfig) -> tuple[str, list[picture.Bar]]:
     """Return the symbol and its bars in order. Raises JobError where there are none."""
-    bars = spark.read.parquet(config.bars).where(F.col("width") == config.width)
+    bars = spark.read.parquet(config.bars)
+    if not set(BAR.names()) <= set(bars.columns):
+        raise JobError(f"{config.bars} holds no bars: name the output of a gold job")
+    bars = bars.where(F.col("width") == config.width)
     for moment, is_start in ((config.start, True), (config.end, False)):
         if moment is not None:
             moment_ms = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

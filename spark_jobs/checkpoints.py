@@ -3,9 +3,11 @@
 import json
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import JobError
+from spark_jobs.failures import cause
 
 
 def check(checkpoint: "Directory") -> None:
@@ -19,10 +21,10 @@ def check(checkpoint: "Directory") -> None:
 
 
 def _problem(checkpoint: "Directory") -> str | None:
-    metadata = checkpoint.text("metadata")
-    if metadata is None:
-        return "metadata is missing"
     try:
+        metadata = checkpoint.text("metadata")
+        if metadata is None:
+            return "metadata is missing"
         json.loads(metadata)["id"]
     except (ValueError, KeyError, TypeError):
         return "metadata is not what Spark wrote"
@@ -34,7 +36,18 @@ def _problem(checkpoint: "Directory") -> str | None:
             parse_offsets(checkpoint.text(f"offsets/{batch_id}") or "")
         except (ValueError, KeyError, TypeError, AttributeError):
             return f"offsets/{batch_id} is not what Spark wrote"
+    for name in [f"commits/{batch_id}" for batch_id in commits[-1:]] + ["sources/0/0"] * bool(offsets):
+        if not _is_log_entry(checkpoint, name):
+            return f"{name} is not what Spark wrote"
     return None
+
+
+def _is_log_entry(checkpoint: "Directory", name: str) -> bool:
+    """Whether a file begins as Spark's logs do. Before it, the Kafka source writes a zero byte."""
+    try:
+        return (checkpoint.text(name) or "").removeprefix("\0").startswith("v1\n")
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,13 @@ def parse_offsets(text: str) -> BatchOffsets:
         raise ValueError(version)
     ends = json.loads(sources[0]) if sources[0] != "-" else {}
     return BatchOffsets(ends, int(json.loads(metadata)["batchWatermarkMs"]))
+
+
+def last_topics(checkpoint: "Directory") -> set[str]:
+    """Return the topics that a whole checkpoint's last batch knows; none of a source that is not Kafka's."""
+    planned = checkpoint.batches("offsets")
+    ends = parse_offsets(checkpoint.text(f"offsets/{planned[-1]}") or "").ends if planned else {}
+    return {topic for topic, partitions in ends.items() if isinstance(partitions, dict)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +137,15 @@ class Directory:
         return sorted(int(found) for found in self.names(name) if found.isdigit())
 
     def text(self, name: str) -> str | None:
-        """Return a file's text, None where it is not there."""
+        """Return a file's text, None where it is not there. Raises ValueError where it cannot be read."""
         path = self._child(name)
         if not self._fs.exists(path):
             return None
         stream = self._fs.open(path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        except Py4JJavaError as error:
+            raise ValueError(f"{name} cannot be read: {cause(str(error))}") from None
         finally:
             stream.close()
 

@@ -15,12 +15,22 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from spark_jobs.errors import JobError
 
 UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
+MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s|mesos)://.+")
 AVAILABLE_NOW = "available_now"
 
 
@@ -41,12 +51,35 @@ def _trigger(text: str) -> str:
     return text if text == AVAILABLE_NOW else _duration(text)
 
 
+def _as_json(given: object) -> object:
+    """Let YAML's mapping stand for JSON's text."""
+    return json.dumps(given) if isinstance(given, dict) else given
+
+
+def _starting_offsets(text: str) -> str:
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        TypeAdapter(dict[str, dict[int, int]]).validate_json(text)
+    except ValidationError:
+        raise ValueError('earliest, latest or offsets as {"topic": {"0": 23, "1": -2}} are expected') from None
+    return text
+
+
+def _master(text: str) -> str:
+    if not MASTER.fullmatch(text):
+        raise ValueError("a master reads as local[*], local[2], spark://host:port, yarn or k8s://url")
+    return text
+
+
 Duration = Annotated[str, AfterValidator(_duration)]
 Trigger = Annotated[str, AfterValidator(_trigger)]
+StartingOffsets = Annotated[str, BeforeValidator(_as_json), AfterValidator(_starting_offsets)]
+Master = Annotated[str, AfterValidator(_master)]
 
 
 class JobConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     bootstrap_servers: str = Field(description="host:port of the brokers, comma-separated")
     kafka: dict[str, str] = Field(
@@ -59,7 +92,7 @@ class JobConfig(BaseModel):
 
 
 class SparkConfig(JobConfig):
-    master: str | None = Field(default=None, description="Spark's master; default spark-submit's, else local[*]")
+    master: Master | None = Field(default=None, description="Spark's master; default spark-submit's, else local[*]")
     spark: dict[str, str] = Field(default={}, description="options of the Spark session")
     shuffle_partitions: int = Field(default=4, ge=1, description="tasks of a shuffle; fixed by the first checkpoint")
 
@@ -75,8 +108,10 @@ class StreamConfig(SparkConfig):
         default="5 seconds",
         description="a batch per duration ('0 seconds': back to back), or available_now: what is there, then end",
     )
-    starting_offsets: str = Field(
-        default="earliest", description="where a new checkpoint begins: earliest, latest or JSON of Spark's form"
+    starting_offsets: StartingOffsets = Field(
+        default="earliest",
+        description='where a new checkpoint begins: earliest, latest or {"topic": {"0": 23, "1": -2}}, where -2 is '
+        "earliest and -1 latest",
     )
     max_offsets_per_trigger: int | None = Field(default=None, ge=1, description="most records in a batch")
     min_partitions: int | None = Field(default=None, ge=1, description="least Spark tasks of a read")

@@ -18,12 +18,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.schemas import DEPTH
+
 PLACES = 8
 UNITS = 10**PLACES
 LARGEST = 10**18 - 1
 """DECIMAL(18,8) in units."""
 
-VERSION = 1
+VERSION = DEPTH.version
+UNKNOWN_VERSION = "schema version"
 NAMES = {
     "snapshot": {"time_ms": "E", "last_update_id": "lastUpdateId", "bids": "bids", "asks": "asks"},
     "delta": {
@@ -107,7 +110,7 @@ def parse(value: bytes | None, symbol: str | None) -> DepthMessage:
 def _as_binance(fields: dict[str, Any], symbol: str) -> dict[str, Any]:
     """Translate an event of schemas.DEPTH, whose prev_update_id is -1 where there is none."""
     if fields["v"] != VERSION:
-        raise BadDepth(f"schema version {fields['v']!r}, this job knows {VERSION}")
+        raise BadDepth(f"{UNKNOWN_VERSION} {fields['v']!r}, this job knows {VERSION}")
     if fields.get("symbol") != symbol:
         raise BadDepth(f"symbol {fields.get('symbol')!r} under the key {symbol!r}")
     kind = fields.get("type")

@@ -6,7 +6,17 @@ from spark_jobs.config import SparkConfig, StreamConfig
 
 KNOWN: list[tuple[str, str]] = [
     (
-        r"UnknownTopicOrPartitionException|UnknownTopic|does not exist.*topic",
+        r"CANNOT_LOAD_STATE_STORE|MALFORMED_LOG_FILE|Failed to read log file",
+        "the checkpoint {checkpoint} is corrupt ({cause}): restore it, or start with --reset-output, which removes "
+        "checkpoint and output and writes it anew",
+    ),
+    (
+        r"STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_(KEY|VALUE)_SCHEMA|STATE_STORE_SCHEMA|StateSchemaNotCompatible",
+        "the checkpoint {checkpoint} is one of another job ({cause}): give this job its own",
+    ),
+    (r"PATH_NOT_FOUND", "a directory of the configuration is not there ({cause}): correct its name"),
+    (
+        r"UnknownTopicOrPartitionException|UnknownTopic",
         "a topic of {topics} does not exist on {servers}: create it, or correct topics",
     ),
     (
@@ -27,12 +37,23 @@ KNOWN: list[tuple[str, str]] = [
     ),
 ]
 
+PY4J = "An error occurred while calling "
+NOISE = [
+    r"^: ",
+    r"\b(?:[a-z0-9_]+\.)+(?=[A-Z])",
+    r"\[STREAM_FAILED\] Query \[id = \S+, runId = \S+\] terminated with exception: ",
+    r"\.? *SQLSTATE: \w+;?\s*$",
+]
+"""Of a cause's line: Py4J's colon, the packages of classes, what Spark says of every query, and a code."""
+
 
 def told(error: BaseException, config: SparkConfig) -> str:
     """Return the line for an exception of Spark or of its gateway."""
     text = " ".join(str(error).split())
     topics = config.topic_pattern or ", ".join(config.topics) if isinstance(config, StreamConfig) else "those asked for"
-    words = {"servers": config.bootstrap_servers, "topics": topics, "cause": cause(str(error))}
+    checkpoint = config.checkpoint if isinstance(config, StreamConfig) else "none"
+    words = {"servers": config.bootstrap_servers, "topics": topics, "checkpoint": checkpoint}
+    words["cause"] = cause(str(error))
     for pattern, line in KNOWN:
         if re.search(pattern, text):
             return line.format(**words)
@@ -40,8 +61,12 @@ def told(error: BaseException, config: SparkConfig) -> str:
 
 
 def cause(text: str) -> str:
-    """Return the innermost "Caused by" of a Java stack trace, or the first line, without class names' packages."""
+    """Return the innermost "Caused by" of a Java stack trace, or its first line, without class names' packages."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    line = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else "no message")
-    return re.sub(r"\b(?:[a-z0-9_]+\.)+(?=[A-Z])", "", line)[:300]
+    if len(lines) > 1 and lines[0].startswith(PY4J):
+        del lines[0]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    line = causes[-1] if causes else (lines[0] if lines else "no message")
+    for noise in NOISE:
+        line = re.sub(noise, "", line)
+    return line[:300]

@@ -71,8 +71,13 @@ def run(config: FeedConfig) -> int:
     """Send all events and return the number sent; SIGINT and SIGTERM end it after what is in flight."""
     with stop_on_signals() as stop:
         feed = Feed(config, stop)
-        with served(config, feed.metrics.registry):
-            return feed.send(events(config))
+        try:
+            with served(config, feed.metrics.registry):
+                return feed.send(events(config))
+        except KafkaException as error:
+            raise JobError(
+                f"{config.bootstrap_servers}: {error.args[0].str()} (options of the client: kafka)"
+            ) from None
 
 
 def events(config: FeedConfig) -> Iterator[Event]:
@@ -165,8 +170,6 @@ class Feed:
                 return {}
             self._load(path)
             return self._own_records(consumer, partitions)
-        except KafkaException as error:
-            raise JobError(f"{self.config.bootstrap_servers}: {error.args[0].str()}") from None
         finally:
             consumer.close()
 

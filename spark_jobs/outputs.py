@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.admin import open_admin
-from spark_jobs.checkpoints import Directory, check
+from spark_jobs.checkpoints import Directory, check, last_topics
 from spark_jobs.config import StreamConfig
 from spark_jobs.errors import JobError
 from spark_jobs.sink import write_topic
@@ -36,6 +36,7 @@ def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = F
         return
     if not checkpoint.is_empty():
         check(checkpoint)
+        refuse_other_topics(config, checkpoint)
         return
     missing = f"the checkpoint {config.checkpoint} is missing but its output"
     for output in outputs:
@@ -45,6 +46,18 @@ def prepare(spark: SparkSession, config: StreamConfig, *, reset_output: bool = F
         raise JobError(
             f"{missing} is not, topic {topic} on {config.bootstrap_servers} holds records: bring the checkpoint back, "
             f"name a topic of this job alone, or {RESET}"
+        )
+
+
+def refuse_other_topics(config: StreamConfig, checkpoint: Directory) -> None:
+    """Raise JobError where the checkpoint is of topics that the job shall no longer read: Spark would first plan a
+    batch without them, write it down, and then fail for what it has lost, now and ever after.
+    """
+    gone = sorted(last_topics(checkpoint) - set(config.topics))
+    if gone and config.topics and config.fail_on_data_loss:
+        raise JobError(
+            f"the checkpoint {config.checkpoint} is of {', '.join(gone)}, which topics does not name: correct topics "
+            f"or checkpoint, or set fail_on_data_loss: false"
         )
 
 

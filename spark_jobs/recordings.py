@@ -65,7 +65,7 @@ def read_dump(path: Path, symbol: str | None = None) -> Iterator[Event]:
                 continue
             try:
                 event = _message(json.loads(line), symbol)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
                 raise JobError(f"{path}:{number}: not a message of the exchange: {line.strip()[:100]!r}") from None
             if event is not None:
                 yield event
@@ -111,8 +111,12 @@ def _trade(symbol: str, row: list[str]) -> Trade:
     return _checked(symbol, trade_id, price, quantity, time, is_buyer_maker)
 
 
-def _checked(symbol: str, trade_id: str, price: str, quantity: str, time: str, is_buyer_maker: str) -> Trade:
-    Decimal(price), Decimal(quantity)
+def _checked(
+    symbol: str, trade_id: str | int, price: str, quantity: str, time: str | int, is_buyer_maker: str
+) -> Trade:
+    for number in (price, quantity):
+        if not Decimal(number).is_finite():
+            raise ValueError(number)
     if is_buyer_maker.lower() not in ("true", "false"):
         raise ValueError(is_buyer_maker)
     return Trade(symbol, int(trade_id), price, quantity, _ms(time), is_buyer_maker.lower() == "true")
@@ -141,7 +145,8 @@ def _message(message: Any, symbol: str | None) -> Event | None:
     arrival_ms = _ms(message["E"]) if "E" in message else None
     if kind in ("trade", "aggTrade"):
         trade_id = message["t" if kind == "trade" else "a"]
-        trade = Trade(message["s"], int(trade_id), message["p"], message["q"], _ms(message["T"]), bool(message["m"]))
+        is_buyer_maker = {True: "true", False: "false"}[message["m"]]
+        trade = _checked(message["s"], trade_id, message["p"], message["q"], message["T"], is_buyer_maker)
         return trade_event(trade, arrival_ms)
     if kind == "depthUpdate":
         first, last = int(message["U"]), int(message["u"])

@@ -22,6 +22,8 @@ class Column:
     name: str
     type: str
     doc: str
+    is_optional: bool = False
+    """Left out of an event's JSON where it is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Schema:
             "description": self.doc,
             "type": "object",
             "properties": properties,
-            "required": list(properties),
+            "required": ["v", *(column.name for column in self.columns if not column.is_optional)],
         }
 
 
@@ -141,20 +143,29 @@ BOOK = Schema(
         Column("time_ms", "LONG", "event time, or the record's timestamp where the event has none"),
         Column("update_id", "LONG", "last update id of the record; -1 when malformed"),
         Column("status", "STRING", "snapshot, applied, recovered, stale, waiting, gap, crossed or malformed"),
-        Column("reason", "STRING", "why, where it is not snapshot, applied or recovered"),
-        Column("bid", PRICE, "best bid; this and what follows is null where the book is void or a side empty"),
-        Column("bid_quantity", PRICE, "quantity at the best bid"),
-        Column("ask", PRICE, "best ask"),
-        Column("ask_quantity", PRICE, "quantity at the best ask"),
-        Column("mid", "DECIMAL(20,9)", "(bid + ask) / 2, exact"),
-        Column("spread", PRICE, "ask - bid"),
-        Column("microprice", PRICE, "each best price weighed with the other side's quantity, half up"),
-        Column("imbalance", PRICE, "(bid_depth - ask_depth) / (bid_depth + ask_depth), half up: -1 to 1"),
-        Column("bid_depth", VOLUME, "quantity of the ten best bids, exact"),
-        Column("ask_depth", VOLUME, "quantity of the ten best asks, exact"),
+        Column("reason", "STRING", "why, where it is not snapshot, applied or recovered", is_optional=True),
+        Column(
+            "bid",
+            PRICE,
+            "best bid; this and what follows is null where the book is void or a side empty",
+            is_optional=True,
+        ),
+        Column("bid_quantity", PRICE, "quantity at the best bid", is_optional=True),
+        Column("ask", PRICE, "best ask", is_optional=True),
+        Column("ask_quantity", PRICE, "quantity at the best ask", is_optional=True),
+        Column("mid", "DECIMAL(20,9)", "(bid + ask) / 2, exact", is_optional=True),
+        Column("spread", PRICE, "ask - bid", is_optional=True),
+        Column(
+            "microprice", PRICE, "each best price weighed with the other side's quantity, half up", is_optional=True
+        ),
+        Column(
+            "imbalance", PRICE, "(bid_depth - ask_depth) / (bid_depth + ask_depth), half up: -1 to 1", is_optional=True
+        ),
+        Column("bid_depth", VOLUME, "quantity of the ten best bids, exact", is_optional=True),
+        Column("ask_depth", VOLUME, "quantity of the ten best asks, exact", is_optional=True),
     ),
 )
 
-SCHEMAS = {schema.name: schema for schema in (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK)}
+SCHEMAS = (TRADE, DEPTH, SILVER_TRADE, BAR, BOOK)
 
 WIDTHS_MS = {"1s": 1_000, "1m": 60_000, "1h": 3_600_000}

@@ -8,8 +8,9 @@ import json
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.admin import require_topics
-from spark_jobs.checkpoints import Batch
+from spark_jobs.checkpoints import Batch, Directory
 from spark_jobs.config import JobConfig, StreamConfig
+from spark_jobs.errors import JobError
 
 POLL_RECORDS = "20000"
 """Rows of a poll: Spark asks the broker for two offsets per poll, and the default of 500 makes that its main work."""
@@ -34,7 +35,7 @@ def subscription(config: StreamConfig) -> dict[str, str]:
 
 def read_topics(spark: SparkSession, config: StreamConfig) -> DataFrame:
     """Return the stream of the configured topics. Raises JobError where one is missing or no broker answers."""
-    require_topics(spark, config, config.topics)
+    require_topics(spark, config)
     options = {
         "kafka.max.poll.records": POLL_RECORDS,
         "kafka.isolation.level": config.isolation_level,
@@ -96,13 +97,21 @@ def read_batch(spark: SparkSession, config: StreamConfig, batch: Batch) -> DataF
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """Return the rows that bronze archived, as a batch."""
+    """Return the rows that bronze archived, as a batch. Raises JobError where the directory is no archive."""
+    require_archive(spark, path)
     return spark.read.schema(ARCHIVE).parquet(path)
 
 
 def stream_archive(spark: SparkSession, path: str, max_files_per_trigger: int | None = None) -> DataFrame:
-    """Return the rows that bronze archived, as a stream."""
+    """Return the rows that bronze archived, as a stream. Raises JobError where the directory is no archive."""
+    require_archive(spark, path)
     reader = spark.readStream.schema(ARCHIVE)
     if max_files_per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", str(max_files_per_trigger))
     return reader.parquet(path)
+
+
+def require_archive(spark: SparkSession, path: str) -> None:
+    """Raise JobError where a directory does not hold what bronze wrote: other columns would be read as nulls."""
+    if not any(name == "_spark_metadata" or name.startswith("date=") for name in Directory.at(spark, path).names()):
+        raise JobError(f"{path} is no archive: name the output of a bronze job")

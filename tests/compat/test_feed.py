@@ -22,7 +22,7 @@ MARKET = Market(events=3_000, depth_per_trade=0.3, seed=3)
 
 def config(bootstrap: str, topic: str, **more: object) -> feed.FeedConfig:
     topics = {"trades_topic": topic, "depth_topic": topic + "-depth"}
-    return feed.FeedConfig(bootstrap_servers=bootstrap, **topics, quiet=True, **{"market": MARKET, **more})
+    return feed.FeedConfig(bootstrap_servers=bootstrap, **topics, **{"market": MARKET, "quiet": True, **more})
 
 
 def sent(bootstrap: str, topic: str) -> list[tuple[str, bytes, bytes, int]]:
@@ -93,6 +93,24 @@ def test_a_state_file_that_is_not_this_feeds_is_refused(bootstrap, topic, tmp_pa
     state.write_text("{")
     with pytest.raises(JobError, match="is not the state of a feed"):
         feed.run(config(bootstrap, topic, state=state))
+
+
+def test_an_option_that_the_client_refuses_is_told(bootstrap, topic):
+    with pytest.raises(JobError, match='No such configuration property: "nosuch"'):
+        feed.run(config(bootstrap, topic, kafka={"nosuch": "1"}))
+
+
+def test_a_feed_keeps_the_pace_of_its_events_and_shows_how_far_it_came(bootstrap, topic, capsys):
+    """Some 4 s of market at twice its pace: the last event is due after half of the time between first and last."""
+    paced = config(bootstrap, topic, market=Market(events=80, seed=2, late=0), speed=2.0, quiet=False)
+    arrivals = [event.arrival_ms for event in feed.events(paced)]
+    due_s = (arrivals[-1] - arrivals[0]) / 1000 / 2
+    started_s = time.monotonic()
+    count = feed.run(paced)
+    assert time.monotonic() - started_s >= due_s > 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("feeding: ")
+    assert lines[-1].startswith(f"ended: {count} events in ")
 
 
 def test_an_unreachable_broker_is_one_line_and_exit_1(tmp_path):

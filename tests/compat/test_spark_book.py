@@ -11,6 +11,7 @@ from spark_jobs import book
 from spark_jobs.book import BookConfig, book_rows
 from spark_jobs.config import JobConfig
 from spark_jobs.depth import read_depth_file
+from spark_jobs.errors import JobError
 from spark_jobs.order_book import OrderBook
 from spark_jobs.schemas import BOOK
 from spark_jobs.source import read_topics_once
@@ -105,8 +106,11 @@ def test_gap_of_the_real_files_is_found_and_bad_records_are_told(spark, bootstra
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"{", "BTCUSDT")
     producer.produce(topic, b"{}")
+    producer.produce(topic, b'{"v":2,"symbol":"BTCUSDT"}', "BTCUSDT")
     assert producer.flush(30) == 0
-    config = config_of(bootstrap, topic, tmp_path)
+    with pytest.raises(JobError, match="holds schema version 2, this job knows 1: use a job that knows it, or set"):
+        book.run(config_of(bootstrap, topic, tmp_path))
+    config = config_of(bootstrap, topic, tmp_path, unknown_version="malformed")
     book.run(config)
     rows = rows_of(spark.read.parquet(config.output))
     assert [(row["status"], row["symbol"], row["update_id"], row["reason"]) for row in rows] == [
@@ -114,4 +118,5 @@ def test_gap_of_the_real_files_is_found_and_bad_records_are_told(spark, bootstra
         ("gap", "BTCUSDT", 2098041696700, "follows 2098041693400, the book is at 2098021528332"),
         ("malformed", "BTCUSDT", -1, "not JSON"),
         ("malformed", "", -1, "no key: the symbol is unknown"),
+        ("malformed", "BTCUSDT", -1, "schema version 2, this job knows 1"),
     ]

@@ -14,9 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.servers import free_port
-from spark_jobs import bronze, silver
+from spark_jobs import bronze, chart, replay, silver
 from spark_jobs.bronze import BronzeConfig
+from spark_jobs.chart import ChartConfig
 from spark_jobs.errors import JobError
+from spark_jobs.replay import ReplayConfig
 from spark_jobs.silver import SilverConfig
 from spark_jobs.topics import create_topic
 from tests.support import market
@@ -95,12 +97,19 @@ def test_a_job_whose_only_output_is_a_topic_refuses_without_its_checkpoint(
         ("metadata", None, "metadata is missing"),
         ("offsets/0", "v1\n{", "offsets/0 is not what Spark wrote"),
         ("offsets/0", None, "batch 0 was committed, its offsets are missing"),
+        ("commits/0", "garbage", "commits/0 is not what Spark wrote"),
+        ("sources/0/0", "{", "sources/0/0 is not what Spark wrote"),
     ],
 )
 def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, config, file, text, told):
     fill(bootstrap, topic, [b"a"])
     checkpoint = tmp_path / "checkpoint"
-    for name, good in (("metadata", '{"id":"x"}'), ("offsets/0", None), ("commits/0", "v1\n{}")):
+    for name, good in (
+        ("metadata", '{"id":"x"}'),
+        ("offsets/0", None),
+        ("commits/0", "v1\n{}"),
+        ("sources/0/0", "\0v1\n{}"),
+    ):
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_text(good or 'v1\n{"batchWatermarkMs":0}\n{}')
     (checkpoint / file).unlink() if text is None else (checkpoint / file).write_text(text)
@@ -108,9 +117,43 @@ def test_a_corrupt_checkpoint_is_refused(spark, bootstrap, topic, tmp_path, conf
         bronze.run(BronzeConfig(**config))
 
 
+def test_a_checkpoint_of_other_topics_or_of_another_job_is_refused_and_stays_as_it_was(
+    spark, bootstrap, topic, tmp_path, config
+):
+    other = topic + "-other"
+    for name in (topic, other):
+        fill(bootstrap, name, [TRADE % (1, 1)])
+    bronze.run(BronzeConfig(**config))
+    with pytest.raises(JobError, match=f"the checkpoint .* is of {topic}, which topics does not name"):
+        bronze.run(BronzeConfig(**{**config, "topics": [other]}))
+    assert sorted(p.name for p in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")) == ["0"]
+    bronze.run(BronzeConfig(**{**config, "topics": [topic, other]}))
+    assert spark.read.parquet(config["output"]).count() == 2
+
+
+def test_directories_that_are_not_what_a_job_reads_are_told(spark, bootstrap, topic, tmp_path, config):
+    fill(bootstrap, topic, [])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(JobError, match="empty is no archive: name the output of a bronze job"):
+        replay.run(ReplayConfig(bootstrap_servers=config["bootstrap_servers"], archive=str(empty)))
+    spark.range(1).write.parquet(str(tmp_path / "numbers"))
+    with pytest.raises(JobError, match="numbers holds no bars: name the output of a gold job"):
+        chart.run(ChartConfig(bars=str(tmp_path / "numbers")))
+    with pytest.raises(JobError, match=r"a directory of the configuration is not there .*/none"):
+        chart.run(ChartConfig(bars=str(tmp_path / "none")))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobError, match=r"Spark failed: \w+Exception: .*file"):
+        bronze.run(BronzeConfig(**{**config, "checkpoint": str(tmp_path / "file" / "c")}))
+
+
 def test_a_missing_topic_and_an_unreachable_broker_are_told(spark, config):
     with pytest.raises(JobError, match=r"topic .* does not exist on .* create it"):
         bronze.run(BronzeConfig(**config))
+    with pytest.raises(JobError, match=r"no topic of .* is of the pattern nothing\.\*: create one"):
+        bronze.run(BronzeConfig(**{**config, "topics": [], "topic_pattern": "nothing.*"}))
+    with pytest.raises(JobError, match=r"topic_pattern is no regular expression of Java: Unclosed"):
+        bronze.run(BronzeConfig(**{**config, "topics": [], "topic_pattern": "["}))
     impatient = {"default.api.timeout.ms": "3000", "request.timeout.ms": "3000"}
     with pytest.raises(JobError, match=r"no broker answers at 127.0.0.1:1 .*is it running"):
         bronze.run(BronzeConfig(**{**config, "bootstrap_servers": "127.0.0.1:1"}, kafka=impatient))

@@ -20,6 +20,13 @@ def test_the_file_and_what_is_set_over_it(tmp_path):
     assert (config.max_offsets_per_trigger, config.available_now) == (5, True)
 
 
+def test_offsets_are_json_or_what_yaml_makes_of_it():
+    sets = ["bootstrap_servers=b:1", "topics=[t]", "checkpoint=c", "output=o"]
+    for text in ('{"t": {"0": 5}}', '\'{"t": {"0": 5}}\''):
+        config = load_config(BronzeConfig, None, [*sets, f"starting_offsets={text}", "kafka.retries=3"])
+        assert (config.starting_offsets, config.kafka) == ('{"t": {"0": 5}}', {"retries": "3"})
+
+
 def test_a_key_in_a_key():
     config = load_config(FeedConfig, None, ["bootstrap_servers=b:1", "market.seed=9", "market.events=3"])
     assert (config.market.seed, config.market.events) == (9, 3)
@@ -32,6 +39,9 @@ def test_a_key_in_a_key():
         (BRONZE.replace("topics: [t]\n", ""), "exactly one of topics and topic_pattern is needed"),
         (BRONZE + "topic_pattern: t.*\n", "exactly one of topics and topic_pattern is needed"),
         (BRONZE + "trigger: soon\n", "trigger: a duration reads as"),
+        (BRONZE + "starting_offsets: oldest\n", "starting_offsets: earliest, latest or offsets as"),
+        (BRONZE + "starting_offsets: {t: 5}\n", "starting_offsets: earliest, latest or offsets as"),
+        (BRONZE + "master: here\n", "master: a master reads as"),
         (BRONZE + "max_offsets_per_trigger: 0\n", "max_offsets_per_trigger: Input should be greater"),
         ("topics: [t]\n", "bootstrap_servers: Field required"),
         ("- 1\n", "a mapping of keys to values is expected"),

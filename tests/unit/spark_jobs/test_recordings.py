@@ -127,7 +127,21 @@ def test_a_dump_gives_trades_and_books_and_leaves_the_rest_out(tmp_path):
     assert (fourth["type"], fourth["symbol"], fourth["last_update_id"]) == ("snapshot", "BTCUSDT", 20)
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", "7", '{"e":"trade","s":"A"}'])
+BAD_TRADE = '{"e":"trade","E":1,"s":"A","t":1,"p":"%s","q":"1","T":5,"m":%s}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[1]",
+        "7",
+        '{"e":"trade","s":"A"}',
+        BAD_TRADE % ("x", "true"),
+        BAD_TRADE % ("NaN", "true"),
+        BAD_TRADE % ("1", "1.5"),
+    ],
+)
 def test_a_line_of_a_dump_that_is_no_message_is_named(tmp_path, line):
     path = write(tmp_path / "dump.jsonl", f'{{"id":1}}\n{line}\n')
     with pytest.raises(JobError, match=r"dump\.jsonl:2: not a message"):
