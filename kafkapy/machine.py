@@ -10,8 +10,10 @@ Two shapes exist:
   response leaves once the records are committed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from kafkapy.dataclass import dataclass
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")

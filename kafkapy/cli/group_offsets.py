@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypeAlias
 
 from kafkapy.cli.client import TIMEOUT_S, confluent
+from kafkapy.dataclass import dataclass
 
 Partition: TypeAlias = tuple[str, int]
 

@@ -6,13 +6,13 @@ Java's parsers take them; complaints carry Kafka's words, because tools and test
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Final, TypeAlias
 
 from kafkapy.config import facts
 from kafkapy.config.validators import FREE_LISTS, ConfigRuleError, Validator, validator_for
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
 
 __all__ = ["ConfigRuleError", "ConfigType", "Definition", "Password", "Value"]

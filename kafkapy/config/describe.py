@@ -6,7 +6,7 @@ taken for a secret; documentation is not given.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from kafkapy.config.rules import (
     SOURCE_TOPIC,
 )
 from kafkapy.config.topic import inherited_values, parse_overrides
+from kafkapy.dataclass import dataclass
 
 UNKNOWN_TYPE = 0
 

@@ -6,11 +6,11 @@ all addresses and is kept as "" (Kafka's null); IPv6 hosts stand in brackets.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from kafkapy.config.validators import ConfigRuleError
+from kafkapy.dataclass import dataclass
 
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 

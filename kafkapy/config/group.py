@@ -1,8 +1,7 @@
 """The group coordinator: classic, consumer and streams groups, and the __consumer_offsets topic."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

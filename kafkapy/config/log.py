@@ -4,10 +4,10 @@
 overrides are laid over it by `kafkapy.config.topic.log_config`.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 LONG_MAX: Final = 9223372036854775807
 WEEK_MS: Final = 604800000

@@ -1,8 +1,7 @@
 """The log.* keys: where logs lie, how they are checkpointed and cleaned, and what topics inherit."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

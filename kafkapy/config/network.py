@@ -1,8 +1,7 @@
 """Where the node listens, what it says of itself, and the bounds of its sockets and queues."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """Who this node is, and what does not belong to a single subsystem: roles, ids, topic defaults, life cycle."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """The KRaft quorum, the metadata log and its snapshots, the broker's lease at the controller."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """Tiered storage (KIP-405): the keys are known and checked; the feature itself does not exist here."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

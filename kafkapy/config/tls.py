@@ -1,9 +1,8 @@
 """The ssl.* keys: the values used where a listener has none of its own."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.definitions import Password
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,7 @@
 """The transaction coordinator, its topic, and how long producer ids are remembered."""
 
-from dataclasses import dataclass
-
 from kafkapy.config.section import Section
+from kafkapy.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

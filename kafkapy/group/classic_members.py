@@ -7,8 +7,10 @@ of them would pick among the common ones.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
+
+from kafkapy.dataclass import dataclass
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Name and metadata of each, best liked first."""

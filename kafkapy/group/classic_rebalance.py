@@ -9,8 +9,7 @@ to ask for their assignment: who does not is out, and the others rebalance, also
 Every method adds to the decision what it brings about. None but `_decide_empty` adds a record.
 """
 
-from dataclasses import dataclass
-
+from kafkapy.dataclass import dataclass
 from kafkapy.group.classic_members import ClassicMember
 from kafkapy.group.classic_state import ClassicGroupState
 from kafkapy.group.classic_states import NEXT_STATES, ClassicState

@@ -6,10 +6,11 @@ commits at an older member epoch are checked against.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_value import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )

@@ -6,9 +6,10 @@ the group changes here but soft state (deadlines, which metadata was looked at).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
 from kafkapy.group.consumer_members import ConsumerMember, MemberState

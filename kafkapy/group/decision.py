@@ -4,9 +4,10 @@ Nothing of it leaves before the records (and all before them) are committed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
 
 

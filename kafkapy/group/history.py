@@ -6,9 +6,10 @@ members have. Assignments are kept as they came and compared only when somebody 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.types import TopicPartition
 
 REBALANCES_KEPT: Final = 16

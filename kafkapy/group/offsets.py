@@ -5,9 +5,9 @@ over, unless a later record has committed the partition meanwhile; an abort drop
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue

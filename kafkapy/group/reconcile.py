@@ -7,8 +7,8 @@ it. The states and their order are those of Apache Kafka's CurrentAssignmentBuil
 """
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.consumer_members import ConsumerMember, MemberState, OwnedPartitions

@@ -13,10 +13,10 @@ log once. Source: KIP-848 and Kafka's CoordinatorRecordType.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api_table import GROUP_COORDINATOR_KEYS, GROUP_COORDINATOR_VALUES, MESSAGE_MODULES
 from kafkapy.protocol.primitives import Message, Writer

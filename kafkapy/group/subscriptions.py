@@ -6,10 +6,11 @@ assignment. It is Kafka's own (KIP-1101), so a coordinator of either kind contin
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import pack
 from typing import Any, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.xxh3 import xxh3_64
 from kafkapy.metadata.image import MetadataImage, TopicImage

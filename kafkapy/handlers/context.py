@@ -1,8 +1,9 @@
 """What a handler is given: the services of the broker, and the request's own context."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_answers import EncodedAnswers
 from kafkapy.protocol.headers import RequestHeader

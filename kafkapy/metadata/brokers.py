@@ -5,10 +5,10 @@ and start anew with it (each unfenced broker is then given a whole session). Sou
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage

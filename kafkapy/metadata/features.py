@@ -5,9 +5,9 @@ capped to what works: a client that is told transaction.version 2 would skip Add
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.metadata.image import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,

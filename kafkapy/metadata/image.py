@@ -6,9 +6,10 @@ Records that only pass through here (ACLs, SCRAM credentials, delegation tokens)
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from kafkapy.dataclass import dataclass
 from kafkapy.metadata.persistent import PersistentMap
 from kafkapy.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord

@@ -6,9 +6,10 @@ BrokerRegistrationChangeRecord, RegisterControllerRecord.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kafkapy.dataclass import dataclass
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.partition_record import PartitionRecord

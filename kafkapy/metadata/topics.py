@@ -6,9 +6,10 @@ differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KI
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.brokers import BrokerControl

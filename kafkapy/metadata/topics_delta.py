@@ -1,8 +1,9 @@
 """What a run of metadata records changes in the topics, and what that means to one broker."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkapy.dataclass import dataclass
 from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord

@@ -16,9 +16,9 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants 
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.seams import FileRegion, ReadableBuffer
 

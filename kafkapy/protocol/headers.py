@@ -5,10 +5,10 @@ fields (the client id stays a string with an int16 length). Response header v0: 
 fields. Which of them is used follows from the API and its version. KIP-482, KIP-511.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import API_VERSIONS, APIS
 from kafkapy.protocol.primitives import Data, Writer, tag_section

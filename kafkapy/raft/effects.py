@@ -1,7 +1,6 @@
 """What the driver must do, in the order given. PersistElection is done (durable) before anything after it starts."""
 
-from dataclasses import dataclass
-
+from kafkapy.dataclass import dataclass
 from kafkapy.machine import Effect
 from kafkapy.raft.messages import LogBatch, Request, Response
 from kafkapy.raft.voters import Endpoint

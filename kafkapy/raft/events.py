@@ -1,7 +1,6 @@
 """What the core is told. Every event also lets time pass: TimePassed alone says that nothing else happened."""
 
-from dataclasses import dataclass
-
+from kafkapy.dataclass import dataclass
 from kafkapy.machine import Event
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import VoterSet

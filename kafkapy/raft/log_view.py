@@ -6,9 +6,10 @@ before it says nothing about what was written after.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from kafkapy.dataclass import dataclass
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -5,9 +5,9 @@ AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). A response tells the s
 whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; those that Raft speaks are here.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 

@@ -4,8 +4,7 @@ The high watermark is the largest offset that a majority of voters has durable, 
 leader's own epoch (a record of an older epoch on a majority may still be lost: Raft, section 5.4.2).
 """
 
-from dataclasses import dataclass
-
+from kafkapy.dataclass import dataclass
 from kafkapy.raft.voters import VoterSet
 from kafkapy.types import ReplicaKey
 

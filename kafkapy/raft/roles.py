@@ -11,10 +11,11 @@ restart the leader of an epoch is Resigned in it: records it had not synced are 
 their offset in the same epoch.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.election import VoteTally, may_grant_vote
 from kafkapy.raft.messages import FetchRequest

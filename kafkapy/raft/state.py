@@ -1,7 +1,8 @@
 """The state of a replica that all parts of the core share: role, log, voters, connections, and the way roles change."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkapy.dataclass import dataclass
 from kafkapy.machine import Effect
 from kafkapy.raft.effects import (
     AppendBatch,

@@ -12,8 +12,9 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from kafkapy.dataclass import dataclass
 
 OnDone: TypeAlias = Callable[[Any, str | None], None]
 

@@ -1,8 +1,9 @@
 """What bounds the reactor: Kafka's keys under their names, and constants with their reasons."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkapy.dataclass import dataclass
 from kafkapy.protocol.connection import ConnectionLimits
 
 UNLIMITED = 2_147_483_647

@@ -1,9 +1,9 @@
 """What an append to a log is: who makes it, what is demanded of its records, and what of them is told to the log."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import CREATE_TIME
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer

@@ -6,10 +6,10 @@ move while the ISR is smaller than min.insync.replicas, which counts as at most 
 Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-966 (high watermark below min ISR).
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
 
+from kafkapy.dataclass import dataclass
 from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import TopicPartition, Uuid

@@ -7,9 +7,9 @@ directory the controller does not know would not be given a new leader when that
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.assign_replicas_to_dirs_request import (

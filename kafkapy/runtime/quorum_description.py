@@ -1,7 +1,6 @@
 """What DescribeQuorum tells of the quorum: who leads, how far each replica is."""
 
-from dataclasses import dataclass
-
+from kafkapy.dataclass import dataclass
 from kafkapy.raft.core import RaftCore
 from kafkapy.raft.progress import ReplicaProgress
 from kafkapy.raft.roles import Leader

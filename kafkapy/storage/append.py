@@ -1,10 +1,10 @@
 """What an append is: its rules by topic and origin, its result, and what producer state takes of its batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kafkapy.config.log import LogConfig
+from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
 from kafkapy.record.validate import (
     AppendOrigin,

@@ -12,9 +12,10 @@ leader-epoch-checkpoint has "epoch start_offset" lines. All are replaced atomica
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.seams import Disk
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry

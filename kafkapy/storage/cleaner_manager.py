@@ -9,10 +9,10 @@ served as they are. A disk that fails takes its directory offline, as anywhere; 
 import errno
 import logging
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkapy.config.log_defaults import LogDefaults
+from kafkapy.dataclass import dataclass
 from kafkapy.seams import Disk
 from kafkapy.storage.cleaner_plan import (
     CleanedSegment,

@@ -12,10 +12,10 @@ MAX_SEGMENTS_IN_GROUP segments become one at a time: the swap runs between two r
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkapy.config.log import LONG_MAX, LogConfig
+from kafkapy.dataclass import dataclass
 
 INT32_MAX: Final = 0x7FFFFFFF
 MAX_SEGMENTS_IN_GROUP: Final = 64

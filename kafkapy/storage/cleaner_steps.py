@@ -7,9 +7,9 @@ can carry. A failure of the pass comes back as data: an error of the call itself
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.seams import Disk
 from kafkapy.storage.cleaner import CleaningPass, Progress

@@ -9,10 +9,10 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import CorruptIndexError
 from kafkapy.record.batch import (
     CREATE_TIME,

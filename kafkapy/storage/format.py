@@ -7,12 +7,13 @@ A directory that holds meta.properties is formatted, so that file is written las
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.embedded import EMBEDDED_NODE_ID, embedded_properties
 from kafkapy.config.load import load
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
 from kafkapy.seams import Clock, Disk, Random
 from kafkapy.storage.checkpoint import MetaProperties, decode_meta_properties

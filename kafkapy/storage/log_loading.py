@@ -15,10 +15,10 @@ log says then counts: a move first has the controller take note of the new direc
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkapy.config.log import LogConfig
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import (

@@ -12,10 +12,11 @@ start (lost+found of a file system's root is such a one).
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.doomed_files import FileDeletion

@@ -5,10 +5,10 @@ a follower at the tail, and a high watermark that follows the appends all ask fo
 a dictionary lookup. Others cost an index lookup and a scan of about index.interval.bytes of headers.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.storage.open_files import PinnedRegion
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.segments import Segments

@@ -9,11 +9,12 @@ broker are short (page cache), syncs go to a worker.
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kafkapy.config.log import LogConfig
 from kafkapy.config.quorum import QuorumConfig
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.raft.control_records import note_in_history
 from kafkapy.raft.log_view import LogView

@@ -12,9 +12,9 @@ again. One that is deleted is first renamed to .deleted. What a crash leaves of 
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.protocol.messages.kraft_version_record import KRaftVersionRecord
 from kafkapy.protocol.messages.snapshot_footer_record import SnapshotFooterRecord

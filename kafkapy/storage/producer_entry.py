@@ -3,9 +3,10 @@
 Pure. `StagedProducer` is what an append in progress makes of a producer: the rules of producer ids are there.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.validate import AppendOrigin

@@ -16,9 +16,10 @@ log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
 import itertools
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.crc import crc32c

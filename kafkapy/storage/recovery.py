@@ -15,9 +15,10 @@ gaps within a segment, or one so wide that a segment ended there.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkapy.config.log import LogConfig
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import CorruptIndexError
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import checkpoint

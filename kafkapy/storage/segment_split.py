@@ -14,9 +14,9 @@ loading read them. That is a deviation: Apache Kafka writes offset and time inde
 """
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 
+from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import batch_at, crc_is_valid
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk

@@ -5,9 +5,10 @@ Assignors are pure functions. Racks are not in the spec: the assignors of Apache
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
+from kafkapy.dataclass import dataclass
 from kafkapy.types import Uuid
 
 Assignment: TypeAlias = Mapping[Uuid, frozenset[int]]
