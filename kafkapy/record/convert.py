@@ -18,7 +18,8 @@ from kafkapy.seams import ReadableBuffer
 def up_convert(message_set: ReadableBuffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """Return a producer's message set of magic 0 or 1 as one batch of magic 2 with offsets from 0 on.
 
-    The codec stays. Messages of magic 0 have no time: NO_TIMESTAMP. A message cut short at the end is left out.
+    The codec stays. Messages of magic 0 have no time: NO_TIMESTAMP. A message cut short at the end is left out. One
+    that claims LogAppendTime is as good as any (a deviation: Kafka refused it where the topic has that type).
     Raises CorruptRecordError (a CRC), RecordTooLargeError (inflates beyond max_bytes), and InvalidRecordsError where
     Kafka's LogValidator refuses: no message, mixed formats, several wrappers.
     """

@@ -8,7 +8,8 @@ the batch; offset deltas that do not count 0, 1, 2 are made to then.
 Deviations: a batch that is kept and has other deltas is INVALID_RECORD (Kafka stores an uncompressed one, whose offsets
 then lie, and fails with UNKNOWN_SERVER_ERROR at a compressed one); so is one with a producer id and no epoch (Kafka
 stores it, or fails in that way where it writes it anew), and so are compressed bytes that do not inflate (Kafka:
-UNKNOWN_SERVER_ERROR). Inflating is bounded (compression.py), and so are the records at fault that are named. A batch
+UNKNOWN_SERVER_ERROR). A codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR).
+Inflating is bounded (compression.py), and so are the records at fault that are named. A batch
 that is refused as a whole gets a message, which Kafka gives for records only.
 """
 
@@ -156,8 +157,9 @@ def check_as_is(
             break
         _check_envelope(view[header.position : header.position + header.size_bytes], header, rules)
         span = _span_as_is(header)
-        if span.last_offset < next_offset or (spans and span.base_offset < next_offset):
-            raise InvalidRecordsError(f"a batch up to offset {span.last_offset} where {next_offset} is next")
+        first_offset = span.base_offset if header.magic == 2 or spans else span.last_offset
+        if first_offset < next_offset:
+            raise InvalidRecordsError(f"a batch at offset {first_offset} where {next_offset} is next")
         spans.append(span)
         next_offset = span.last_offset + 1
         size_bytes += span.size_bytes

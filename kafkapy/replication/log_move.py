@@ -87,9 +87,16 @@ class LogMove:
                 raise NeedsWarming(region.file, region.position, region.length)
         finally:
             region.release()
+        self._begin_with(data)
         future.append_as_follower(data, now_ms, leader_epoch=self.partition.leader_epoch)
         self._follow_offsets()
         return len(data)
+
+    def _begin_with(self, data: bytes) -> None:
+        """Have an empty copy begin where its first batch does: the log start offset may lie within that."""
+        base_offset, end_offset = int.from_bytes(data[:8], "big"), self.future.log_end_offset
+        if base_offset < end_offset == self.future.log_start_offset:
+            self._log_manager.truncate_fully_and_start_at(self.partition.topic_partition, base_offset, is_future=True)
 
     def _follow_offsets(self) -> None:
         """Take over the high watermark and the log start offset, as far as they are copied."""

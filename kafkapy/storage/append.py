@@ -1,4 +1,8 @@
-"""What an append is: its rules by topic and origin, its result, and what producer state takes of its batches."""
+"""What an append is: its rules by topic and origin, its result, and what producer state takes of its batches.
+
+Deviation: an append that is refused for its producer's state, or was made before, changes nothing at all. Apache Kafka
+looks at that state last, when it has noted the leader epoch and rolled the segment where the append would not fit.
+"""
 
 from collections.abc import Sequence
 from typing import Final

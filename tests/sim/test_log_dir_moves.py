@@ -13,6 +13,11 @@ from kafkapy.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kafkapy.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.types import TopicPartition
@@ -122,6 +127,23 @@ async def produce_all(client: KafkaClient, topic: Topic, first: int, end: int) -
     for number in range(first, end):
         answer = await client.produce(topic, b"%d " % number + bytes(10_000))
         assert answer.error_code == 0, answer
+
+
+@on_machine()
+async def test_a_log_that_starts_within_a_batch_moves_with_all_of_it(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"0", b"1", b"2", b"3", b"4")
+    await client.produce(topic, b"5")
+    deleted = DeleteRecordsTopic("orders", [DeleteRecordsPartition(0, 3)])
+    await client.call(DeleteRecordsRequest([deleted], timeout_ms=1000), 2)
+    target = other_directory(machine, topic)
+    assert await alter(client, target, "orders", 0) == [0]
+    await moved(machine)
+    log = machine.logs()[TopicPartition("orders", 0)]
+    assert (log.log_dir.path, log.log_start_offset, log.log_end_offset) == (target, 3, 6)
+    assert log.segments.first.base_offset == 0
+    assert await values(client, topic) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 @on_machine(**{THROTTLE: "100000"})

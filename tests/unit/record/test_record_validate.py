@@ -266,6 +266,13 @@ def test_fetched_batches_keep_their_epochs_up_to_the_followers() -> None:
     assert check_as_is(data[:-1], rules, next_offset=100, leader_epoch=9).last_offset == 112
 
 
+def test_a_fetched_batch_that_begins_before_the_end_of_the_log_is_refused() -> None:
+    rules = replace(RULES, origin=AppendOrigin.REPLICATION)
+    data = build_batch(RECORDS, base_offset=100)
+    with pytest.raises(InvalidRecordsError, match="offset 100 where 101 is next"):
+        check_as_is(data, rules, next_offset=101, leader_epoch=0)
+
+
 def test_old_messages_are_replicated() -> None:
     data = build_message_set([Record(100, NOW_MS, None, b"a"), Record(101, NOW_MS + 1, b"", b"b")], magic=1)
     result = check_as_is(data, replace(RULES, origin=AppendOrigin.REPLICATION), next_offset=100, leader_epoch=0)
