@@ -140,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="kafkapy start",
         description="Run a broker in the foreground: as a server.properties says, or embedded with one-node defaults.",
         allow_abbrev=False,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=98),  # else it imports shutil and its codecs
     )
     parser.add_argument("file", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
     parser.add_argument(

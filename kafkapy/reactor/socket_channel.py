@@ -144,7 +144,8 @@ def listen(
     """
     # One socket, so one family: IPv6 with IPv4 mapped in where all interfaces are asked for and the system has both.
     if host:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        name = host.encode() if host.isascii() else host  # a str loads the codec of international names: 3 ms
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # As Java does, take IPv4 first: clients that are told "localhost" try 127.0.0.1.
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         is_dual = False

@@ -13,23 +13,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError, KafkapyError
-from kafkapy.group.records import decode_record
 from kafkapy.group.settings import GroupSettings
-from kafkapy.group.shard import GroupShard
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
-from kafkapy.record.control import end_txn_marker_of
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.runtime.shard_host import Decide, HostState, ShardHost
 from kafkapy.seams import Clock, IoPool, Random
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a shard's modules, sixty, are imported with the first one: many a node never has groups
+    from kafkapy.group.shard import GroupShard
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage, TopicImage
+    from kafkapy.runtime.shard_host import Decide, ShardHost
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -69,7 +67,7 @@ class GroupCoordinator:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    async def call(self, group_id: str, decide: Decide) -> Any:
+    async def call(self, group_id: str, decide: "Decide") -> Any:
         """Have the group's shard decide; return the response once all it rests on is committed.
 
         `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. Raises
@@ -77,7 +75,7 @@ class GroupCoordinator:
         """
         return await self._host_of(group_id).call(group_id, decide)
 
-    async def read(self, group_id: str, query: Callable[[GroupShard], T]) -> T:
+    async def read(self, group_id: str, query: "Callable[[GroupShard], T]") -> T:
         """Return what the query finds in the group's shard, once that is committed. Raises ApiError as `call`."""
         host = self._host_of(group_id)
         host.check_active()
@@ -85,11 +83,11 @@ class GroupCoordinator:
         await host.committed()
         return result
 
-    async def read_all(self, query: Callable[[GroupShard], Iterable[T]]) -> list[T]:
+    async def read_all(self, query: "Callable[[GroupShard], Iterable[T]]") -> list[T]:
         """Return what the query finds in all shards that live here. Raises COORDINATOR_LOAD_IN_PROGRESS."""
         self._check_open()
         found: list[T] = []
-        for host in [host for host in self._hosts.values() if host.is_led_here and host.state is not HostState.FAILED]:
+        for host in [host for host in self._hosts.values() if host.is_led_here and not host.has_failed]:
             host.check_active()
             found += query(host.shard)
             await host.committed()
@@ -100,7 +98,7 @@ class GroupCoordinator:
         count = len(self._topic.partitions) if self._topic is not None else 0
         return java_hash(group_id) % (count or self.settings.config.offsets_topic_num_partitions)
 
-    def _host_of(self, group_id: str) -> ShardHost:
+    def _host_of(self, group_id: str) -> "ShardHost":
         self._check_open()
         host = self._hosts.get(self.partition_of(group_id))
         if host is None:
@@ -140,7 +138,10 @@ class GroupCoordinator:
                 del self._hosts[partition_id]
                 logger.info("Unloaded the groups of %s", host.partition.topic_partition)
 
-    def _new_host(self, partition: Any) -> ShardHost:
+    def _new_host(self, partition: Any) -> "ShardHost":
+        from kafkapy.group.shard import GroupShard
+        from kafkapy.runtime.shard_host import ShardHost
+
         shard = GroupShard(
             self.settings,
             metadata=lambda: self._replica_manager.image,
@@ -150,7 +151,7 @@ class GroupCoordinator:
         )
         return ShardHost(partition, shard, replica_manager=self._replica_manager, clock=self._clock, wheel=self._wheel)
 
-    def _begin(self, partition_id: int, host: ShardHost) -> None:
+    def _begin(self, partition_id: int, host: "ShardHost") -> None:
         self._hosts[partition_id] = host
         if host.log.is_empty:
             host.replayed_offset = host.log.log_end_offset
@@ -176,7 +177,7 @@ class GroupCoordinator:
             try:
                 await self._load(host)
             except (KafkapyError, OSError, AssertionError) as error:
-                host.state = HostState.FAILED
+                host.fail()
                 logger.error("Could not load the groups of %s", host.partition.topic_partition, exc_info=error)
                 continue
             if host.is_loading():
@@ -190,7 +191,7 @@ class GroupCoordinator:
                 )
         self._loader = None
 
-    async def _load(self, host: ShardHost) -> None:
+    async def _load(self, host: "ShardHost") -> None:
         """Replay the log into the shard, up to its end: nobody but the shard appends to it."""
         unknown_count = 0
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
@@ -207,7 +208,7 @@ class GroupCoordinator:
                 host.partition.topic_partition,
             )
 
-    async def _read(self, host: ShardHost) -> bytes:
+    async def _read(self, host: "ShardHost") -> bytes:
         load_buffer_size = self.settings.config.offsets_load_buffer_size
         while True:
             try:
@@ -221,8 +222,11 @@ class GroupCoordinator:
             finally:
                 read.region.release()
 
-    async def _replay_batch(self, host: ShardHost, batch: RecordBatch) -> int:
+    async def _replay_batch(self, host: "ShardHost", batch: RecordBatch) -> int:
         """Replay a batch; return how many of its records are of unknown types."""
+        from kafkapy.group.records import decode_record
+        from kafkapy.record.control import end_txn_marker_of
+
         if batch.is_control:
             for record in batch.records():
                 host.shard.replay_marker(batch.producer_id, is_commit=end_txn_marker_of(record).is_commit)

@@ -103,6 +103,10 @@ class ShardHost(TimerEntry):
     def is_loading(self) -> bool:
         return self.state is HostState.LOADING and self.is_led_here
 
+    @property
+    def has_failed(self) -> bool:
+        return self.state is HostState.FAILED
+
     # -- requests -------------------------------------------------------------------------------------------------
 
     async def call(self, group_id: str, decide: Decide) -> Any:
@@ -155,6 +159,10 @@ class ShardHost(TimerEntry):
         self.state = HostState.ACTIVE
         self.shard.on_loaded(self._clock.monotonic_ms())
         self._arm()
+
+    def fail(self) -> None:
+        """The log could not be read."""
+        self.state = HostState.FAILED
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop serving; requests that wait are answered with `code`."""
@@ -245,7 +253,7 @@ class ShardHost(TimerEntry):
                 self.shard.replay(record, offset)
         except Exception:
             logger.critical("%s: a record was appended but not replayed", self.partition.topic_partition)
-            self.state = HostState.FAILED
+            self.fail()
             raise
         self.replayed_offset = base_offset + len(records)
 

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import resource
-import shutil
 from collections.abc import Sequence
 from functools import cache
 from typing import Final
@@ -179,7 +178,9 @@ class SystemDisk:
 
     def delete_tree(self, path: str) -> None:
         try:
-            shutil.rmtree(path)
+            from shutil import rmtree  # which imports codecs that a start does without
+
+            rmtree(path)
         except FileNotFoundError:
             return
 
