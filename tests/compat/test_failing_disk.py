@@ -1,89 +1,174 @@
-"""A broker process whose disk really fails: fsync over a loop device that finds no room behind it.
+"""A broker process whose disk really fails: the kernel says EIO where it cannot write, and where it cannot read.
 
-The kernel gives it as EIO or, newer ones, as ENOSPC. What it could not write is gone from the page cache's books either
-way, while free blocks are left in the file system, so this is no disk that is full but one that has failed.
+The disk is a loop device over memory: sealed, that takes no more writes; cut short, it lacks what was there. What an
+fsync could not write is gone from the page cache's books, and the next one may well succeed: a directory that failed
+once is offline until the next start.
 """
 
 import contextlib
+import errno
+import fcntl
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.servers import Kafkapy
 
 pytestmark = pytest.mark.ours  # Apache Kafka's answers while a directory fails come at other moments
 
-BLOCK_BYTES = 1 << 16
+DISK_BYTES: Final = 32 << 20
+LOOP_SET_FD, LOOP_CTL_GET_FREE = 0x4C00, 0x4C82  # linux/loop.h
+LOOP_SET_STATUS64, LO_FLAGS_AUTOCLEAR = 0x4C04, 4
+LOOP_INFO64_BYTES, FLAGS_POSITION = 232, 52
+F_ADD_SEALS, F_SEAL_WRITE = 1033, 8  # linux/fcntl.h
+
+
+class FailingDisk:
+    """A file system that is mounted at `path` until the end of the test."""
+
+    def __init__(self, path: Path, memory: int) -> None:
+        self.path = path
+        self._memory = memory
+
+    def fail_writes(self) -> None:
+        fcntl.fcntl(self._memory, F_ADD_SEALS, F_SEAL_WRITE)
+
+    def fail_reads(self) -> None:
+        """All but what the page cache has; file systems keep what they need to find files at the front."""
+        os.truncate(self._memory, DISK_BYTES // 8)
+
+    def forget(self, file: Path) -> None:
+        """Drop a file's pages, which must be on the disk by now."""
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 60 MiB on a device with 24 MiB behind it, which are free until `filler` beside it is written."""
-    backing, point = tmp_path / "backing", tmp_path / "disk"
-    image = backing / "image"
+def disk(tmp_path: Path) -> Iterator[FailingDisk]:
+    point = tmp_path / "disk"
+    point.mkdir()
     with contextlib.ExitStack() as undo:
-        for path in (backing, point):
-            path.mkdir()
-        _mount(undo, backing, "-t", "tmpfs", "-o", "size=24m", "tmpfs")
-        image.touch()
-        os.truncate(image, 60 << 20)
-        made = subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", str(image)], capture_output=True)
-        if made.returncode:
-            pytest.skip("there is no mkfs.ext4 here")
-        _mount(undo, point, "-o", "loop", str(image))
-        yield point
+        memory = os.memfd_create("disk", os.MFD_ALLOW_SEALING)
+        undo.callback(os.close, memory)
+        os.truncate(memory, DISK_BYTES)
+        try:
+            device = _loop_device(undo, memory)
+        except OSError as error:
+            pytest.skip(f"there is no loop device to be had here: {error}")
+        _run_or_skip("mkfs.ext4", "-q", "-O", "^has_journal", device)
+        _run_or_skip("mount", device, str(point))
+        undo.callback(subprocess.run, ["umount", "--lazy", str(point)], check=True)
+        yield FailingDisk(point, memory)
 
 
-def _mount(undo: contextlib.ExitStack, point: Path, *arguments: str) -> None:
-    if subprocess.run(["mount", *arguments, str(point)], capture_output=True).returncode:
-        pytest.skip("mounting is not allowed here")
-    undo.callback(subprocess.run, ["umount", "--lazy", str(point)], check=True)
+def _loop_device(undo: contextlib.ExitStack, memory: int) -> str:
+    """Return a device over a file, which is gone when nothing has it open any more."""
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    undo.callback(os.close, control)
+    device = f"/dev/loop{fcntl.ioctl(control, LOOP_CTL_GET_FREE)}"
+    opened = os.open(device, os.O_RDWR)
+    undo.callback(os.close, opened)
+    fcntl.ioctl(opened, LOOP_SET_FD, memory)
+    info = bytearray(LOOP_INFO64_BYTES)
+    info[FLAGS_POSITION] = LO_FLAGS_AUTOCLEAR
+    fcntl.ioctl(opened, LOOP_SET_STATUS64, info)
+    return device
 
 
-def take_all_room(path: Path) -> None:
-    with path.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while filler.write(bytes(BLOCK_BYTES)):
-            pass
+def _run_or_skip(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"not possible here: {error}")
 
 
-def produce(bootstrap: str, partition: int, value: bytes) -> KafkaError | None:
-    """Produce one record; return how that failed, None where it is durable."""
-    errors: list[KafkaError | None] = []
+class World:
+    """A broker over a disk that will fail and one that will not; `bad` and `good` are its partitions on them."""
 
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        errors.append(error)
+    def __init__(self, disk: FailingDisk, tmp_path: Path) -> None:
+        self.failing, self.sound, self._log = disk.path / "logs", tmp_path / "sound", tmp_path / "broker.log"
+        directories = {"log.dirs": f"{self.failing},{self.sound}", "metadata.log.dir": str(tmp_path / "metadata")}
+        self.server = Kafkapy(tmp_path / "broker", {**directories, "log.flush.interval.messages": "1"})
 
-    settings = {"bootstrap.servers": bootstrap, "message.timeout.ms": 3000, "retries": 0, "log_level": 0}
-    producer = Producer(settings)
-    producer.produce("orders", value, partition=partition, on_delivery=on_delivery)
-    producer.flush(10)
-    return errors[0]
-
-
-def test_a_disk_that_fails_is_offline_until_the_next_start(disk: Path, tmp_path: Path) -> None:
-    failing, sound = disk / "logs", tmp_path / "sound"
-    properties = {"log.dirs": f"{failing},{sound}", "metadata.log.dir": str(tmp_path / "metadata")}
-    with Kafkapy(tmp_path / "broker", {**properties, "log.flush.interval.messages": "1"}) as server:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    def create_topic(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
         admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
-        bad, good = (next(int(path.name[-1]) for path in each.glob("orders-*")) for each in (failing, sound))
-        assert [produce(server.bootstrap, each, b"durable") for each in (bad, good)] == [None, None]
-        take_all_room(tmp_path / "backing" / "filler")
-        refused = next(filter(None, (produce(server.bootstrap, bad, os.urandom(900_000)) for _ in range(20))))
+        self.bad, self.good = (
+            next(int(path.name[-1]) for path in each.glob("orders-*")) for each in (self.failing, self.sound)
+        )
+
+    def produce(self, partition: int, value: bytes) -> KafkaError | None:
+        """Produce one record; return how that failed, None where it is durable."""
+        errors: list[KafkaError | None] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            errors.append(error)
+
+        bootstrap = {"bootstrap.servers": self.server.bootstrap}
+        producer = Producer({**bootstrap, "message.timeout.ms": 3000, "retries": 0, "log_level": 0})
+        producer.produce("orders", value, partition=partition, on_delivery=on_delivery)
+        producer.flush(10)
+        return errors[0]
+
+    def first_value(self, partition: int, timeout_s: float = 10) -> bytes | None:
+        """Return the first record's value; None where it cannot be read."""
+        settings = {"bootstrap.servers": self.server.bootstrap, "group.id": "none", "enable.auto.commit": False}
+        consumer = Consumer({**settings, "log_level": 0})
+        consumer.assign([TopicPartition("orders", partition, 0)])
+        message = consumer.poll(timeout_s)
+        consumer.close()
+        return message.value() if message is not None and message.error() is None else None
+
+    def assert_offline(self, doing: str) -> None:
+        """One partition is refused, the other served; the reason was the kernel's EIO."""
+        log = self._log.read_text()
+        said = [line for line in log.splitlines() if f"Stopping serving logs in dir {self.failing}" in line]
+        assert len(said) == 1, log
+        assert doing in said[0]
+        assert os.strerror(errno.EIO) in said[0]
+        assert self.produce(self.bad, b"not before a start") is not None
+        assert self.produce(self.good, b"as before") is None
+
+    def assert_stops_with_one_directory_unclean(self) -> None:
+        assert self.server.stop(signal.SIGTERM) == 0
+        assert [(each / ".kafka_cleanshutdown").exists() for each in (self.failing, self.sound)] == [False, True]
+
+
+def test_a_disk_that_takes_no_write_is_offline_from_the_first_fsync_on(disk: FailingDisk, tmp_path: Path) -> None:
+    world = World(disk, tmp_path)
+    with world.server:
+        world.create_topic()
+        assert [world.produce(each, b"durable") for each in (world.bad, world.good)] == [None, None]
+        disk.fail_writes()
+        refused = world.produce(world.bad, b"lost")
+        assert refused is not None
         assert refused.code() in (KafkaError.KAFKA_STORAGE_ERROR, KafkaError._MSG_TIMED_OUT)
-        log = Path(f"{tmp_path}/broker.log").read_text()
-        assert re.search(rf"Stopping serving logs in dir {failing}: flush of orders-{bad}: \[Errno (5|28)\]", log), log
-        (tmp_path / "backing" / "filler").unlink()
-        assert produce(server.bootstrap, bad, b"not before a start") is not None
-        assert produce(server.bootstrap, good, b"as before") is None
-        assert server.stop(signal.SIGTERM) == 0
-        assert [(each / ".kafka_cleanshutdown").exists() for each in (failing, sound)] == [False, True]
-        server.start()
-        assert [produce(server.bootstrap, each, b"again") for each in (bad, good)] == [None, None]
+        world.assert_offline(f"flush of orders-{world.bad}")
+        world.assert_stops_with_one_directory_unclean()
+        world.server.start()
+        assert world.produce(world.good, b"the other directory is served after a start, too") is None
+        assert world.first_value(world.good) == b"durable"
+
+
+def test_a_disk_that_cannot_be_read_is_offline_from_the_first_fetch_on(disk: FailingDisk, tmp_path: Path) -> None:
+    world = World(disk, tmp_path)
+    with world.server:
+        world.create_topic()
+        value = os.urandom(900_000)
+        for _ in range(10):
+            assert [world.produce(each, value) for each in (world.bad, world.good)] == [None, None]
+        assert world.first_value(world.bad) == value
+        disk.forget(world.failing / f"orders-{world.bad}" / f"{0:020d}.log")
+        disk.fail_reads()
+        assert world.first_value(world.bad, 3) is None
+        world.assert_offline(f"reading orders-{world.bad}")
+        assert world.first_value(world.good) == value
+        world.assert_stops_with_one_directory_unclean()
