@@ -108,7 +108,7 @@ def check_broker_configs(services: Services, name: str, configs: Mapping[str, st
 async def write(services: Services, resources: Iterable[ConfigResource], decide: Decide) -> Results:
     """Have the controller decide; where it cannot, that is the result of every resource."""
     try:
-        return await services.controller.write(decide)
+        return await services.follower.change(decide)
     except ApiError as error:
         return dict.fromkeys(resources, error)
 

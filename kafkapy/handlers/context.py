@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
     from kafkapy.runtime.log_flusher import LogFlusher
+    from kafkapy.runtime.metadata_follower import MetadataFollower
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
@@ -104,6 +105,7 @@ class Services:
     authorizer: Authorizer
     metadata: MetadataView
     controller: "ControllerRuntime"
+    follower: "MetadataFollower"
     quorum: "Quorum"
     log_manager: "LogManager"
     replica_manager: "ReplicaManager"

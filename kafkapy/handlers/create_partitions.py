@@ -24,7 +24,7 @@ async def handle(
         validate_only=request.validate_only,
     )
     try:
-        response = await services.controller.write(
+        response = await services.follower.change(
             lambda controller, _: controller.topics.decide_create_partitions(accepted)
         )
     except ApiError as error:

@@ -29,7 +29,7 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
         return services.authorizer.authorize(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
 
     try:
-        response = await services.controller.write(
+        response = await services.follower.change(
             lambda controller, _: controller.topics.decide_create(accepted, is_describable)
         )
     except ApiError as error:

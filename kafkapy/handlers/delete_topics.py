@@ -37,7 +37,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
         return decision
 
     try:
-        await services.controller.write(decide)
+        await services.follower.change(decide)
     except ApiError as error:
         return _all_failed(request, error)
     return DeleteTopicsResponse(responses=results)

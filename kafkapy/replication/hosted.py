@@ -64,21 +64,21 @@ class HostedPartitions:
 
     # -- changing -------------------------------------------------------------------------------------------------
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> list[HostedPartition]:
-        """Follow the metadata; return the partitions whose waiting requests have to look again."""
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> Iterator[list[HostedPartition]]:
+        """Follow the metadata, a partition a step; yield the partitions whose waiting requests have to look again."""
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
-        touched: list[HostedPartition] = []
         if delta.topics_changed is not None:
             changes = delta.topics_changed.local_changes(self._node_id)
             for topic_partition, topic_id in changes.deleted.items():
-                touched += self._delete(topic_partition, topic_id, now_ms)
+                yield self._delete(topic_partition, topic_id, now_ms)
             for topic_partition, local in changes.leaders.items():
-                touched += self._lead(topic_partition, local, now_ms)
+                yield self._lead(topic_partition, local, now_ms)
             for topic_partition, local in changes.followers.items():
-                touched += self._follow(topic_partition, local, now_ms)
-        self._apply_configs(delta)
-        return touched
+                yield self._follow(topic_partition, local, now_ms)
+        for topic in self._with_changed_config(delta):
+            for _ in self._update_config(topic):
+                yield []
 
     def take_directory_offline(self, path: str) -> list[HostedPartition]:
         """Take the partitions of a failed log directory out of service; return them."""
@@ -87,15 +87,12 @@ class HostedPartitions:
             partition.take_offline()
         return failed
 
-    def _apply_configs(self, delta: MetadataDelta) -> None:
-        """Take over changed topic configs; a change of the broker's own reaches every topic that inherits from it."""
+    def _with_changed_config(self, delta: MetadataDelta) -> list[str]:
+        """Return the topics whose config changed; a change of the broker's own reaches all, as they inherit from it."""
         changed = delta.configs_changed
         if any(resource_type == RESOURCE_BROKER for resource_type, _ in changed):
-            topics = list(self._by_name)
-        else:
-            topics = [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
-        for topic in topics:
-            self._update_config(topic)
+            return list(self._by_name)
+        return [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
 
     def _delete(self, topic_partition: TopicPartition, topic_id: Uuid, now_ms: int) -> list[HostedPartition]:
         partition = self.find_by_id(topic_id, topic_partition.partition)
@@ -175,12 +172,12 @@ class HostedPartitions:
         if not self._by_id.get(partition.topic_id, True):
             del self._by_id[partition.topic_id]
 
-    def _update_config(self, topic: str) -> None:
-        partitions = self._by_name.get(topic)
-        if partitions is None:
-            return
+    def _update_config(self, topic: str) -> Iterator[None]:
+        """Take over a topic's config, a partition a step."""
+        partitions = self._by_name.get(topic, NO_PARTITIONS)
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
-        for partition in partitions.values():
+        for partition in list(partitions.values()):
             for log in (partition.log, self._log_manager.future_logs.get(partition.topic_partition)):
                 if log is not None and log.config != config:
                     log.update_config(config)
+            yield

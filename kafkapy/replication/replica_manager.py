@@ -8,7 +8,7 @@ Whoever moves an offset tells the waiting: `complete_waiting`.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.log import LogConfig
@@ -97,10 +97,12 @@ class ReplicaManager:
 
     # -- following the metadata -----------------------------------------------------------------------------------
 
-    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> None:
-        """Create, lead, follow and delete partitions and take over configs, as the metadata now says."""
-        for partition in self.partitions.apply(delta, image, now_ms):
-            self.complete_waiting(partition)
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
+        """Create, lead, follow and delete partitions and take over configs, as the metadata now says; in steps."""
+        for touched in self.partitions.apply(delta, image, now_ms):
+            for partition in touched:
+                self.complete_waiting(partition)
+            yield
 
     def handle_log_dir_failure(self, path: str) -> None:
         """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on, those that wait too."""

@@ -8,7 +8,7 @@ after another; requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. One
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -111,8 +111,8 @@ class GroupCoordinator:
 
     # -- following the metadata -----------------------------------------------------------------------------------
 
-    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
-        """Load and unload shards as the partitions are led now; called after the replica manager's own."""
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
+        """Load and unload shards as the partitions are led now; in steps, after the replica manager's own."""
         topic = image.topics.by_name.get(OFFSETS_TOPIC)
         if topic is not self._topic:
             self._topic = topic
@@ -120,6 +120,7 @@ class GroupCoordinator:
         if delta.topics_changed is not None:
             for deleted in delta.topics_changed.deleted.values():
                 self._forget_topic(deleted)
+                yield
 
     def _follow(self, partition_ids: Iterable[int]) -> None:
         lost = dict(self._hosts)

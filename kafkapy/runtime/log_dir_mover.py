@@ -13,7 +13,7 @@ offset over with the next chunk (a deviation).
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.definitions import dynamic_only_definitions
@@ -159,8 +159,11 @@ class LogDirMover:
 
     # What the metadata says
 
-    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
-        """Tell the controller of replicas that lie elsewhere than it thinks; go on with moves of new partitions."""
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
+        """Tell the controller of replicas that lie elsewhere than it thinks; go on with moves of new partitions.
+
+        In steps, a partition each.
+        """
         if delta.topics_changed is None:
             return
         self.end_unwanted()
@@ -170,6 +173,7 @@ class LogDirMover:
                 for topic_partition, local in changed.items():
                     directory_id = local.registration.directory_of(self._node_id)
                     self._correct(topic_partition, local.topic_id, directory_id)
+                    yield
         if self._slots is not None:
             self._resume()
 

@@ -43,6 +43,7 @@ from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.log_recovery import LogRecovery
+from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
@@ -128,6 +129,7 @@ class BrokerServer:
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         await self._lifecycle.shut_down()
+        await self._follower.caught_up()
         self._reactor.stop_accepting()
         await self._groups.close()
         self._replica_manager.shutdown()
@@ -138,6 +140,7 @@ class BrokerServer:
         await self._maintenance.stop()
         await self._cleaner.stop()
         self._expirer.stop()
+        self._follower.close()
         await self._controller.close()
         await self._quorum.close()
         await close_logs(
@@ -182,7 +185,9 @@ class BrokerServer:
         self._mover = self._new_mover()
         undo.push_async_callback(self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
-        self._follow_metadata()
+        self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._fail)
+        undo.callback(self._follower.close)
+        await self._follow_metadata()
         self._cleaner = self._new_cleaner()
         self._metrics = self._new_metrics()
         if self._metrics is not None:
@@ -195,6 +200,7 @@ class BrokerServer:
         undo.push_async_callback(self._lifecycle.close)
         await self._lifecycle.register()
         await self._lifecycle.unfence()
+        await self._follower.caught_up()
         self._expirer.start()
         self._mover.start()
         self._groups.start()
@@ -327,18 +333,19 @@ class BrokerServer:
             io_pool=self._io_pool,
         )
 
-    def _follow_metadata(self) -> None:
+    async def _follow_metadata(self) -> None:
         """Act on the image as it is, then on each change of it."""
         image = self._controller.image
-        self._apply_image(difference(EMPTY_IMAGE, image), image)
-        self._controller.add_image_listener(self._apply_image)
+        self._follower.on_image(difference(EMPTY_IMAGE, image), image)
+        self._controller.add_image_listener(self._follower.on_image)
+        await self._follower.caught_up()
 
-    def _apply_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._update_dynamic_config(image)
-        self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
-        self._mover.apply_delta(delta, image)
-        self._groups.apply_delta(delta, image)
+        yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+        yield from self._mover.apply_delta(delta, image)
+        yield from self._groups.apply_delta(delta, image)
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.of(RESOURCE_BROKER, "")
@@ -375,6 +382,7 @@ class BrokerServer:
             authorizer=AllowAll(),
             metadata=self._controller,
             controller=self._controller,
+            follower=self._follower,
             quorum=self._quorum,
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,

@@ -33,7 +33,8 @@ class GroupHosting(Hosting):
 
     def _publish(self, before: MetadataImage) -> None:
         super()._publish(before)
-        self.groups.apply_delta(difference(before, self.cluster.image), self.cluster.image)
+        for _ in self.groups.apply_delta(difference(before, self.cluster.image), self.cluster.image):
+            pass
 
     def create_offsets_topic(self, partition_count: int = 1, **options: Any) -> Any:
         return self.create_topic(OFFSETS_TOPIC, partition_count, **options)

@@ -105,7 +105,8 @@ class Hosting:
 
     def _publish(self, before: MetadataImage) -> None:
         image = self.cluster.image
-        self.manager.apply_delta(difference(before, image), image, self.clock.wall_ms())
+        for _ in self.manager.apply_delta(difference(before, image), image, self.clock.wall_ms()):
+            pass
 
     def create_topic(
         self,

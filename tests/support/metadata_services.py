@@ -39,6 +39,10 @@ class InstantController:
             raise self.error
         return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
 
+    async def change(self, decide: Callable[[Any, int], Any]) -> Any:
+        """As MetadataFollower does."""
+        return await self.write(decide)
+
     def write_soon(self, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
         response = self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
         self.soon.append(response)
@@ -66,6 +70,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         authorizer=authorizer or Deny(),
         metadata=controller,
         controller=controller,
+        follower=controller,
         encoded_answers=EncodedAnswers(),
     )
 

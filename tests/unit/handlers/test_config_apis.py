@@ -77,7 +77,7 @@ class OneNode:
         self.dynamic_config = DynamicConfig(config)
         self.authorizer: Any = AllowAll()
         self.metadata = SimpleNamespace(image=EMPTY_IMAGE)
-        self.controller = SimpleNamespace(write=self.write)
+        self.follower = SimpleNamespace(change=self.write)
         self.tables = Controller(
             node_id=config.node_id,
             cluster_id="c",
@@ -303,7 +303,7 @@ def test_controller_that_cannot_decide_fails_each_resource(node) -> None:
     async def refuse(_: object) -> None:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "no")
 
-    node.controller.write = refuse
+    node.follower.change = refuse
     assert legacy(node, [[TOPIC, "a", []], [TOPIC, "b", []]]) == [
         [ErrorCode.NOT_CONTROLLER, "no", TOPIC, "a"],
         [ErrorCode.NOT_CONTROLLER, "no", TOPIC, "b"],

@@ -1,0 +1,151 @@
+"""Topics of hundreds of partitions are made and deleted under a whole broker, on a disk slow at it, in virtual time."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.runtime.metadata_follower import TURN_MS
+from kafkapy.types import TopicPartition
+from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic
+from tests.sim.disk import SimDisk
+from tests.sim.loop import SimLoop, run
+
+PARTITION_COUNT = 300
+STEP_MS = 1.0
+"""What making or renaming a directory takes on this disk."""
+ROUND_TRIP_MS = 0.2
+
+
+def life(disk: SimDisk, work: Callable[[Machine], Coroutine[Any, Any, None]], **properties: str) -> None:
+    """Run one life of a computer, which ends as `work` leaves it."""
+
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop, disk=disk, **properties)
+
+        def take_time(operation: str, _: str) -> None:
+            if operation in ("make_directory", "rename"):
+                loop.block(STEP_MS)
+
+        await machine.boot()
+        disk.hook = take_time
+        await work(machine)
+        disk.hook = None
+
+    run(main)
+
+
+async def longest_answer_ms(machine: Machine, topic: Topic, during: asyncio.Task[Any]) -> float:
+    """Produce on a connection of its own until a task is done; return how long the slowest answer took, in ms."""
+    client, longest, count = machine.connect(), 0.0, 0
+    while not during.done():
+        start = machine.loop.time()
+        assert (await client.produce(topic, b"v")).error_code == ErrorCode.NONE
+        longest, count = max(longest, machine.loop.time() - start), count + 1
+    await during
+    assert count >= PARTITION_COUNT * STEP_MS / (2 * TURN_MS)
+    return longest * 1000
+
+
+def test_who_uses_other_topics_waits_a_turn_at_most() -> None:
+    async def work(machine: Machine) -> None:
+        client = machine.connect()
+        orders = await client.create_topic("orders")
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        assert await longest_answer_ms(machine, orders, creating) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
+        large = creating.result()
+        for partition in range(PARTITION_COUNT):
+            assert (await client.produce(large, b"v", partition=partition)).error_code == ErrorCode.NONE
+
+        deleting = asyncio.ensure_future(client.delete_topic(large))
+        assert await longest_answer_ms(machine, orders, deleting) < TURN_MS + 2 * STEP_MS + ROUND_TRIP_MS
+        assert set(machine.logs()) == {TopicPartition("orders", 0)}
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+async def told_of(client: KafkaClient, name: str) -> Any:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    response = await client.call(request, 12)
+    return response.topics[0]
+
+
+def test_a_partition_that_is_told_of_but_not_made_yet_is_to_be_asked_for_again() -> None:
+    async def work(machine: Machine) -> None:
+        client = machine.connect()
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        while (told := await told_of(client, "large")).error_code:
+            pass
+        assert {partition.leader_id for partition in told.partitions} == {machine.config.node_id}
+        topic = Topic("large", told.topic_id)
+        early = await client.produce(topic, b"v", partition=PARTITION_COUNT - 1)
+        assert early.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        fetched = await client.fetch(topic, 0, partition=PARTITION_COUNT - 1)
+        assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await creating
+        assert (await client.produce(topic, b"v", partition=PARTITION_COUNT - 1)).error_code == ErrorCode.NONE
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+def test_a_topic_that_is_deleted_while_it_is_made_is_gone() -> None:
+    async def work(machine: Machine) -> None:
+        client = machine.connect()
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        while (told := await told_of(client, "large")).error_code:
+            pass
+        await client.delete_topic(Topic("large", told.topic_id))
+        await creating
+        assert machine.logs() == {}
+        again = await client.create_topic("large", 2)
+        assert (await client.produce(again, b"v", partition=1)).error_code == ErrorCode.NONE
+        await machine.stop()
+
+    life(SimDisk(), work, file_delete_delay_ms="1000")
+
+
+@pytest.mark.parametrize("is_stop", [True, False])
+@pytest.mark.parametrize("is_deletion", [True, False])
+def test_the_next_start_finishes_what_a_stop_or_a_power_cut_left(is_stop: bool, is_deletion: bool) -> None:
+    disk = SimDisk()
+
+    async def first(machine: Machine) -> None:
+        client = machine.connect()
+        await client.create_topic("orders")
+        await asyncio.sleep(2)
+        if is_deletion:
+            large = await client.create_topic("large", PARTITION_COUNT)
+            changing: asyncio.Future[Any] = asyncio.ensure_future(machine.connect().delete_topic(large))
+        else:
+            changing = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        changing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.sleep(PARTITION_COUNT * STEP_MS / 2 / 1000)
+        assert 10 < len(machine.logs()) < PARTITION_COUNT - 10
+        if is_stop:
+            await machine.stop()
+            assert not machine.has_failed
+
+    async def second(machine: Machine) -> None:
+        client = machine.connect()
+        told = await told_of(client, "large")
+        names = {name.rpartition("-")[0] for name in disk.list_directory(DATA_DIR) if name.rpartition("-")[2].isdigit()}
+        if is_deletion:
+            assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert "large" not in names
+        else:
+            topic = Topic("large", told.topic_id)
+            for partition in range(PARTITION_COUNT):
+                assert (await client.produce(topic, b"v", partition=partition)).error_code == ErrorCode.NONE
+        await machine.stop()
+
+    with contextlib.suppress(asyncio.CancelledError):
+        life(disk, first)
+    if not is_stop:
+        disk.crash()
+    life(disk, second)

@@ -1,0 +1,132 @@
+"""MetadataFollower in virtual time; what a change means is whatever the test says."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from kafkapy.metadata.delta import MetadataDelta
+from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
+from kafkapy.runtime.metadata_follower import PAUSE_MS, STEPS_PER_TURN, TURN_MS, MetadataFollower
+from tests.sim.loop import SimClock, SimLoop, run
+from tests.support.controllers import Cluster
+from tests.support.metadata_services import InstantController
+
+
+class Follower:
+    """Follows images whose offset is the number of steps that they take, of `step_ms` each."""
+
+    def __init__(self, loop: SimLoop, step_ms: float = 0.0) -> None:
+        self.loop = loop
+        self.step_ms = step_ms
+        self.fails_at = -1
+        self.done: list[tuple[int, int]] = []
+        self.failures: list[BaseException] = []
+        controller: Any = InstantController(Cluster())
+        clock = SimClock(loop)
+        self.follower = MetadataFollower(controller, self._steps, clock=clock, on_fatal=self.failures.append)
+
+    def commit(self, step_count: int) -> None:
+        self.follower.on_image(MetadataDelta(EMPTY_IMAGE), MetadataImage(Provenance(step_count, 1, 0)))
+
+    def _steps(self, _: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+        step_count = image.provenance.last_offset
+        for number in range(step_count):
+            self.loop.block(self.step_ms)
+            self.done.append((step_count, number))
+            assert number != self.fails_at
+            yield
+
+    async def longest_wait_ms(self) -> float:
+        """Return how long the loop was held at most, until all is followed."""
+        longest = 0.0
+        while self.follower.is_behind:
+            before = self.loop.time()
+            await asyncio.sleep(0.0001)
+            longest = max(longest, self.loop.time() - before)
+        return longest * 1000
+
+
+def on_loop(test: Callable[[SimLoop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def call() -> None:
+        run(test)
+
+    call.__name__ = test.__name__
+    return call
+
+
+@on_loop
+async def test_a_small_change_is_followed_at_once(loop: SimLoop) -> None:
+    followed = Follower(loop)
+    followed.commit(STEPS_PER_TURN - 1)
+    assert len(followed.done) == STEPS_PER_TURN - 1
+    assert not followed.follower.is_behind
+    await followed.follower.caught_up()
+
+
+@on_loop
+async def test_a_large_change_gives_way_to_others(loop: SimLoop) -> None:
+    followed = Follower(loop, step_ms=0.3)
+    followed.commit(1000)
+    assert followed.follower.is_behind
+    assert TURN_MS <= await followed.longest_wait_ms() <= TURN_MS + PAUSE_MS + 1
+    assert len(followed.done) == 1000
+
+
+@on_loop
+async def test_steps_that_take_no_time_give_way_too(loop: SimLoop) -> None:
+    followed = Follower(loop)
+    followed.commit(10 * STEPS_PER_TURN)
+    assert len(followed.done) == STEPS_PER_TURN
+
+
+@on_loop
+async def test_changes_are_followed_in_their_order(loop: SimLoop) -> None:
+    followed = Follower(loop, step_ms=1)
+    for step_count in (300, 2, 200):
+        followed.commit(step_count)
+    await followed.follower.caught_up()
+    assert followed.done == [(count, number) for count in (300, 2, 200) for number in range(count)]
+
+
+@on_loop
+async def test_who_waits_is_told_once_what_was_committed_by_then_is_followed(loop: SimLoop) -> None:
+    followed = Follower(loop, step_ms=1)
+    followed.commit(300)
+    first = asyncio.ensure_future(followed.follower.caught_up())
+    await asyncio.sleep(0)
+    followed.commit(200)
+    second = asyncio.ensure_future(followed.follower.caught_up())
+    await first
+    assert 300 <= len(followed.done) < 310
+    await second
+    assert len(followed.done) == 500
+
+
+@on_loop
+async def test_what_cannot_be_followed_stops_the_process(loop: SimLoop) -> None:
+    followed = Follower(loop)
+    followed.fails_at = 666
+    followed.commit(1000)
+    waiting = asyncio.ensure_future(followed.follower.caught_up())
+    followed.commit(5)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert [type(failure) for failure in followed.failures] == [AssertionError]
+    assert followed.done[-1] == (1000, 666)
+    followed.commit(5)
+    assert followed.done[-1] == (1000, 666)
+
+
+@on_loop
+async def test_a_stop_leaves_the_rest_to_the_next_start(loop: SimLoop) -> None:
+    followed = Follower(loop)
+    followed.commit(1000)
+    waiting = asyncio.ensure_future(followed.follower.caught_up())
+    await asyncio.sleep(0)
+    done_count = len(followed.done)
+    followed.follower.close()
+    await asyncio.sleep(1)
+    assert waiting.cancelled()
+    assert len(followed.done) == done_count < 1000
