@@ -16,6 +16,7 @@ from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.suspended import Suspended
+from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, IoPool
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Processor:
         self._last_turn_at = 0.0
         self._is_resuming = False
         self._idle_seconds = limits.connections_max_idle_ms / 1000
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper: AfterReads | None = None
 
     def adopt(self, channel: Channel, info: ConnectionInfo) -> Link:
         """Take a new connection and begin to read from it."""
@@ -172,7 +173,7 @@ class Processor:
     def _schedule_sweep(self) -> None:
         if self._idle_seconds > 0:
             seconds = min(self._idle_seconds / _SWEEPS_PER_IDLE_TIME, _MAX_SWEEP_SECONDS)
-            self._sweeper = self.loop.call_later(seconds, self._sweep)
+            self._sweeper = AfterReads(self.loop, seconds, self._sweep)
 
     def _sweep(self) -> None:
         """Close connections on which no byte has moved for connections.max.idle.ms: a pass now and then."""

@@ -13,6 +13,7 @@ from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.socket_channel import listen
+from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, IoPool, Listener
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Reactor:
         self.backlog = Backlog(
             max_bytes=limits.queued_bytes, max_requests=limits.queued_max_requests, on_wait=self._watch_stalls
         )
-        self._stall_watch: asyncio.TimerHandle | None = None
+        self._stall_watch: AfterReads | None = None
         self.acceptors: list[Acceptor] = []
         read_ahead = ReadAhead(io_pool)
         self.processors = [
@@ -150,7 +151,7 @@ class Reactor:
             self._look_again([])
 
     def _look_again(self, looks: list[dict[Link, int]]) -> None:
-        self._stall_watch = self._loop.call_later(STALLED_FRAME_MS / 2 / 1000, self._close_stalled, looks)
+        self._stall_watch = AfterReads(self._loop, STALLED_FRAME_MS / 2 / 1000, self._close_stalled, looks)
 
     def _close_stalled(self, looks: list[dict[Link, int]]) -> None:
         """Compare the begun frames with those of two looks ago; close the largest that has not moved on.

@@ -340,7 +340,11 @@ class ControllerRuntime:
         self._has_appended = False
 
     async def _fence_expired(self) -> None:
-        """Fence who fell silent. Not where it was this loop that stood still: their heartbeats are yet to be read."""
+        """Fence who fell silent. Not where it was this loop that stood still: their heartbeats are yet to be read.
+
+        A few passes of the loop (after_reads) are too few here: a heartbeat may wait for its commit, and the next one,
+        of our own broker too, comes an interval after its answer.
+        """
         before_ms, self._fences_checked_ms = self._fences_checked_ms, self._clock.monotonic_ms()
         late_ms = self._fences_checked_ms - before_ms - self._fence_interval_ms
         if late_ms > self._fence_interval_ms:

@@ -1,7 +1,11 @@
-"""Turns the timing wheel: one timer of the event loop for all that waits, set to the wheel's next deadline."""
+"""Turns the timing wheel: one timer of the event loop for all that waits, set to the wheel's next deadline.
+
+What came before a deadline counts, also where it is still to be read: see after_reads.
+"""
 
 import asyncio
 
+from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Clock
 from kafkapy.timer.wheel import TimingWheel
 
@@ -13,7 +17,7 @@ class Expirer:
         self._wheel = wheel
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: AfterReads | None = None
 
     def start(self) -> None:
         """Begin to turn the wheel; called on the loop."""
@@ -32,7 +36,7 @@ class Expirer:
             return
         self._cancel_timer()
         delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
-        self._timer = self._loop.call_later(delay_ms / 1000, self._turn)
+        self._timer = AfterReads(self._loop, delay_ms / 1000, self._turn)
 
     def _turn(self) -> None:
         """Expire what is due. One entry's failure must not keep the others waiting: the loop reports it after them."""

@@ -263,3 +263,49 @@ def settle(*consumers: Consumer) -> None:
     """Poll for so long that everyone has found the coordinator again and heard whatever it has to say."""
     until = time.monotonic() + 6
     poll_until(lambda: time.monotonic() > until, *consumers)
+
+
+def test_a_broker_that_stood_still_for_longer_than_the_session_hears_its_members_first(tmp_path: Path) -> None:
+    session = {"group.consumer.min.session.timeout.ms": "1500", "group.consumer.session.timeout.ms": "1500"}
+    with new_server(tmp_path / "data", GROUP_PROPERTIES | session) as server:
+        create(server.bootstrap, "stalled", 2)
+        changes: list[str] = []
+        consumer = member(server.bootstrap, "stalled", "stalled")
+        consumer.subscribe(
+            ["stalled"], on_revoke=lambda *_: changes.append("revoked"), on_lost=lambda *_: changes.append("lost")
+        )
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer)
+        process = server.process
+        assert process is not None
+        for _ in range(2):
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            process.send_signal(signal.SIGCONT)
+            until = time.monotonic() + 1
+            poll_until(lambda until=until: time.monotonic() > until, consumer)
+        assert len(consumer.assignment()) == 2
+        assert changes == []
+        consumer.close()
+
+
+def test_making_thousands_of_partitions_costs_no_member_its_session(tmp_path: Path) -> None:
+    session = {"group.min.session.timeout.ms": "1000"}
+    with new_server(tmp_path / "data", GROUP_PROPERTIES | session) as server:
+        create(server.bootstrap, "few", 2)
+        changes: list[str] = []
+        settings = {"group.protocol": "classic", "session.timeout.ms": 1000, "heartbeat.interval.ms": 300}
+        consumer = member(server.bootstrap, "many", "few", **settings)
+        consumer.subscribe(
+            ["few"], on_revoke=lambda *_: changes.append("revoked"), on_lost=lambda *_: changes.append("lost")
+        )
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer, timeout_s=60)
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        made = admin.create_topics([NewTopic("many", 2_000, 1)], request_timeout=60)["many"]
+        poll_until(made.done, consumer, timeout_s=60)
+        assert made.result() is None
+        deleted = admin.delete_topics(["many"], request_timeout=60)["many"]
+        poll_until(deleted.done, consumer, timeout_s=60)
+        assert deleted.result() is None
+        assert len(consumer.assignment()) == 2
+        assert changes == []
+        consumer.close()
