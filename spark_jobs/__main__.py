@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, get_type_hints
 
@@ -22,12 +23,18 @@ JOBS = {
     "gold": "bars of 1 s, 1 min and 1 h, each written once when it is complete",
     "live": "the same bars, written again whenever they change",
     "book": "rebuild order books from snapshots and deltas, find their gaps",
-    "backfill": "make the bars of gold again, from the topic or from the archive",
     "audit": "prove that bronze's archive holds the topics, each offset once",
     "replay": "put an archived range back on a topic, with keys, headers and timestamps",
     "chart": "draw candles with VWAP and volume",
 }
 """Each job is the module of its name: `run(config)`, or `run(config, reset_output=...)` where it has an output."""
+
+BACKFILLS = {
+    "silver": "make silver's trades and dead letters again, from the topics or from the archive",
+    "gold": "make gold's bars again, from the topic or from the archive",
+    "book": "make the order books again, from the topics or from the archive",
+}
+"""Each is run_NAME of the module backfill."""
 
 app = typer.Typer(
     name="python -m spark_jobs",
@@ -38,6 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+backfills = typer.Typer(
+    help="Make again what silver, gold or book wrote. `backfill JOB --help` lists what it can be told.",
+    no_args_is_help=True,
+)
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of the job's keys (below)")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a key, over the file's")]
 Reset = Annotated[
@@ -46,17 +58,15 @@ Reset = Annotated[
 ]
 
 
-def config_model(job: str) -> type[JobConfig]:
+def config_model(run: Callable[..., object]) -> type[JobConfig]:
     """Return the model of a job's configuration: the type of run's first argument."""
-    run = importlib.import_module(f"spark_jobs.{job}").run
     first = next(iter(inspect.signature(run).parameters))
     model: type[JobConfig] = get_type_hints(run)[first]
     return model
 
 
-def add_command(job: str, summary: str) -> None:
-    model = config_model(job)
-    run = importlib.import_module(f"spark_jobs.{job}").run
+def add_command(to: typer.Typer, job: str, run: Callable[..., object], summary: str) -> None:
+    model = config_model(run)
     keys = "\n\n".join(
         f"{key} ({kind}, {'required' if default == 'required' else f'default {default}'}): {text}"
         for key, kind, default, text in describe(model)
@@ -69,7 +79,7 @@ def add_command(job: str, summary: str) -> None:
         run(load_config(model, config, sets or ()))
 
     command = with_output if "reset_output" in inspect.signature(run).parameters else without_output
-    app.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
+    to.command(job, help=f"{summary[0].upper()}{summary[1:]}.", epilog=f"Keys:\n\n{keys}")(command)
 
 
 @app.command("schemas", help="Print the schemas of all events and rows, in JSON Schema's form.")
@@ -82,7 +92,10 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # main tells of a failure, in one line
     for job, summary in JOBS.items():
-        add_command(job, summary)
+        add_command(app, job, importlib.import_module(f"spark_jobs.{job}").run, summary)
+    for job, summary in BACKFILLS.items():
+        add_command(backfills, job, getattr(importlib.import_module("spark_jobs.backfill"), f"run_{job}"), summary)
+    app.add_typer(backfills, name="backfill")
     try:
         app()
     except JobError as error:

@@ -1,15 +1,17 @@
-"""backfill: gold's bars made again, from the beginning of silver's topic or from the archive that bronze made of it.
+"""backfill: what silver, gold or book wrote, made again: from the beginning of their topics, or from bronze's archive.
 
-It is one batch of an AvailableNow stream over all there is: nothing is late in it, so it gives the bars of all trades.
-With stream_checkpoint, the checkpoint of a gold job, it gives row for row what that job gave: of the offsets that the
-job read, without the trades that it left out as late. Which those are follows from the batches that it happened to
-make; its checkpoint holds them, and the watermark of each.
+It is one batch of an AvailableNow stream over all there is: nothing is late in it, so it gives what all trades give.
+With stream_checkpoint, the checkpoint of the job that is repeated, it gives row for row what that job gave: of the
+offsets that the job read, without the trades that it left out as late. Which those are follows from the batches that it
+happened to make; its checkpoint holds them, and the watermark of each. (One case is not the same: where two different
+trades bear the same id, further apart than the watermark, a stream has forgotten the first when it meets the second.)
+
+A backfill writes beside the job that it repeats: to Parquet, and to topics only where these are named.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import pandas as pd
 from pydantic import Field, model_validator
@@ -18,29 +20,37 @@ from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
 from spark_jobs.batches import run_batches
+from spark_jobs.book import BookConfig, book_rows, state_in_rocksdb
+from spark_jobs.book import write as write_book
 from spark_jobs.checkpoints import Directory, batch
-from spark_jobs.config import AVAILABLE_NOW, Trigger
+from spark_jobs.config import AVAILABLE_NOW, StreamConfig, Trigger
 from spark_jobs.errors import JobError
 from spark_jobs.gold import COMPACTED, GoldConfig, bars_of, left_out, write_outputs
 from spark_jobs.metrics import QueryMetrics
 from spark_jobs.outputs import prepare
-from spark_jobs.schemas import SILVER_TRADE
+from spark_jobs.schemas import SILVER_TRADE, TRADE
 from spark_jobs.session import spark_session
+from spark_jobs.silver import ZSTD, SilverConfig, write_sorted
 from spark_jobs.source import read_archive, read_batch, read_topics, stream_archive
 from spark_jobs.trades import distinct_trades, parse_trades
 
 Lateness = dict[tuple[str, int], tuple[int, list[int], list[int]]]
 """By (topic, partition): where a job began to read; per batch where it ended, and the watermark that was too late."""
 
+NEVER_LATE = -1
+IN_TIME = "time_ms > late_watermark_ms"
+"""Of a trade of Past."""
 
-class BackfillConfig(GoldConfig):
-    output_topic: str | None = Field(default=None, description="compacted topic of the bars; none when not given")
+
+class BackfillConfig(StreamConfig):
+    """What a backfill is told beside its job's keys."""
+
     archive: str | None = Field(
         default=None,
         description="directory (any Hadoop URL) that bronze wrote: topics are read from it, not from Kafka",
     )
     stream_checkpoint: str | None = Field(
-        default=None, description="checkpoint of a gold job: leave out what it left out as late, read what it read"
+        default=None, description="checkpoint of the job to repeat: read what it read, leave out what was late there"
     )
     trigger: Trigger = Field(default=AVAILABLE_NOW, description="available_now, and nothing else")
 
@@ -53,52 +63,107 @@ class BackfillConfig(GoldConfig):
         return self
 
 
-def run(config: BackfillConfig, *, reset_output: bool = False) -> None:
+class SilverBackfill(BackfillConfig, SilverConfig):
+    output_topic: str | None = Field(default=None, description="topic of the trades; none when not given")
+    dead_letter_topic: str | None = Field(
+        default=None, description="topic of bad and late records; none when not given"
+    )
+
+
+class GoldBackfill(BackfillConfig, GoldConfig):
+    output_topic: str | None = Field(default=None, description="compacted topic of the bars; none when not given")
+
+
+class BookBackfill(BackfillConfig, BookConfig):
+    """book's own keys: its topic is none by default."""
+
+
+def run_silver(config: SilverBackfill, *, reset_output: bool = False) -> None:
     with spark_session(config, "backfill") as spark:
         prepare(spark, config, reset_output=reset_output)
-        if config.output_topic:
-            create_missing_topics(spark, config, [config.output_topic], config.output_partitions, COMPACTED)
-        lateness = lateness_of(spark, config.stream_checkpoint) if config.stream_checkpoint else None
-        trades = parse_trades(_stream(spark, config), SILVER_TRADE, config.max_ahead)
-        in_time = distinct_trades(trades.where(~is_late(lateness)), config.watermark)
-        metrics = QueryMetrics(config, "backfill")
+        _create(spark, config, [config.output_topic, config.dead_letter_topic], ZSTD)
+        past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
+
+        def write(good: DataFrame, batch_id: int) -> None:
+            write_sorted(config, metrics, good, past.batch(batch_id), ~F.expr(IN_TIME), batch_id)
+
+        trades = parse_trades(past.stream(), TRADE, config.max_ahead).where(IN_TIME)
+        run_batches(distinct_trades(trades, config.watermark), config, metrics, write)
+
+
+def run_gold(config: GoldBackfill, *, reset_output: bool = False) -> None:
+    with spark_session(config, "backfill") as spark:
+        prepare(spark, config, reset_output=reset_output)
+        _create(spark, config, [config.output_topic], COMPACTED)
+        past, metrics = Past.of(spark, config), QueryMetrics(config, "backfill")
 
         def write(bars: DataFrame, batch_id: int) -> None:
-            with _left_out(spark, config, lateness, batch_id) as late:
+            with left_out(parse_trades(past.batch(batch_id), SILVER_TRADE, config.max_ahead), ~F.expr(IN_TIME)) as late:
                 write_outputs(config, bars, late, batch_id)
                 metrics.late.labels(metrics.job).inc(late.count())
 
+        trades = parse_trades(past.stream(), SILVER_TRADE, config.max_ahead).where(IN_TIME)
+        in_time = distinct_trades(trades, config.watermark)
         run_batches(bars_of(in_time, watermark=config.watermark), config, metrics, write)
 
 
-def _stream(spark: SparkSession, config: BackfillConfig) -> DataFrame:
-    if config.archive is None:
-        return read_topics(spark, config)
-    return stream_archive(spark, config.archive).where(F.col("topic").isin(config.topics))
+def run_book(config: BookBackfill, *, reset_output: bool = False) -> None:
+    with spark_session(config, "backfill") as spark, state_in_rocksdb(spark):
+        prepare(spark, config, reset_output=reset_output)
+        _create(spark, config, [config.book_topic], COMPACTED)
+        past = Past.of(spark, config)
+
+        def write(rows: DataFrame, batch_id: int) -> None:
+            past.batch(batch_id)
+            write_book(rows, batch_id, config)
+
+        run_batches(book_rows(past.stream()), config, QueryMetrics(config, "backfill"), write)
 
 
-@contextmanager
-def _left_out(
-    spark: SparkSession, config: BackfillConfig, lateness: Lateness | None, batch_id: int
-) -> Iterator[DataFrame]:
-    """Hold the trades that the batch leaves out as late."""
-    trades = parse_trades(_rows_of_batch(spark, config, batch_id), SILVER_TRADE, config.max_ahead)
-    read = trades.where(_late_watermark(lateness).isNotNull()) if lateness else trades
-    with left_out(read, is_late(lateness)) as late:
-        yield late
+def _create(spark: SparkSession, config: Any, topics: list[str | None], settings: dict[str, str]) -> None:
+    named = [topic for topic in topics if topic]
+    if named:
+        create_missing_topics(spark, config, named, config.output_partitions, settings)
 
 
-def _rows_of_batch(spark: SparkSession, config: BackfillConfig, batch_id: int) -> DataFrame:
-    """Return what a batch read. Raises JobError where batches behind the first, that end its bars, read anything."""
-    if config.archive is None:
-        this = batch(spark, config.checkpoint, batch_id)
-        has_rows, rows = this.starts != this.ends, read_batch(spark, config, this)
-    else:
-        has_rows = Directory.at(spark, config.checkpoint).text(f"sources/0/{batch_id}") is not None
-        rows = read_archive(spark, config.archive).where(F.col("topic").isin(config.topics) & F.lit(batch_id == 0))
-    if batch_id > 0 and has_rows:
-        raise JobError("there are new records, and a backfill is one batch: start with --reset-output")
-    return rows
+@dataclass(slots=True)
+class Past:
+    """The records to go over again, with late_watermark_ms: what a trade's time must be above to be in time."""
+
+    spark: SparkSession
+    config: BackfillConfig
+    lateness: Lateness | None
+
+    @classmethod
+    def of(cls, spark: SparkSession, config: BackfillConfig) -> "Past":
+        checkpoint = config.stream_checkpoint
+        return cls(spark, config, lateness_of(spark, checkpoint) if checkpoint else None)
+
+    def stream(self) -> DataFrame:
+        if self.config.archive is None:
+            return self._judged(read_topics(self.spark, self.config))
+        return self._judged(self._named(stream_archive(self.spark, self.config.archive)))
+
+    def batch(self, batch_id: int) -> DataFrame:
+        """Return what a batch read. Raises JobError where one behind the first, which lets state end, read anything."""
+        if self.config.archive is None:
+            this = batch(self.spark, self.config.checkpoint, batch_id)
+            has_rows, rows = this.starts != this.ends, read_batch(self.spark, self.config, this)
+        else:
+            has_rows = Directory.at(self.spark, self.config.checkpoint).text(f"sources/0/{batch_id}") is not None
+            rows = self._named(read_archive(self.spark, self.config.archive)).where(F.lit(batch_id == 0))
+        if batch_id > 0 and has_rows:
+            raise JobError("there are new records, and a backfill is one batch: start with --reset-output")
+        return self._judged(rows)
+
+    def _named(self, rows: DataFrame) -> DataFrame:
+        return rows.where(F.col("topic").isin(self.config.topics))
+
+    def _judged(self, rows: DataFrame) -> DataFrame:
+        if self.lateness is None:
+            return rows.withColumn("late_watermark_ms", F.lit(NEVER_LATE))
+        judged = rows.withColumn("late_watermark_ms", _late_watermark(self.lateness))
+        return judged.where("late_watermark_ms IS NOT NULL")
 
 
 # -- what a job left out --------------------------------------------------------------------------------------------
@@ -108,7 +173,7 @@ def lateness_of(spark: SparkSession, checkpoint: str) -> Lateness:
     """Read from a job's checkpoint what each of its batches read, and what was late in it. Raises JobError."""
     committed = Directory.at(spark, checkpoint).batches("commits")
     if not committed:
-        raise JobError(f"{checkpoint} holds no committed batch: is this the checkpoint of gold?")
+        raise JobError(f"{checkpoint} holds no committed batch: is this the checkpoint of the job to repeat?")
     found: Lateness = {}
     for batch_id in range(max(committed) + 1):
         this = batch(spark, checkpoint, batch_id)
@@ -119,14 +184,6 @@ def lateness_of(spark: SparkSession, checkpoint: str) -> Lateness:
                 ends.append(end_offset)
                 watermarks.append(this.late_watermark_ms)
     return found
-
-
-def is_late(lateness: Lateness | None) -> Column:
-    """Whether a trade is one that the job left out, or never read."""
-    if lateness is None:
-        return F.lit(False)
-    watermark = _late_watermark(lateness)
-    return F.coalesce(F.col("time_ms") <= watermark, F.col("reason").isNull() | watermark.isNull())
 
 
 def late_watermark_ms(lateness: Lateness, topic: str, partition: int, offset: int) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.admin import create_missing_topics
@@ -31,6 +31,7 @@ from spark_jobs.source import read_batch, read_topics
 from spark_jobs.trades import UNKNOWN_VERSION, distinct_trades, parse_trades
 
 LATE = "late"
+ZSTD = {"compression.type": "zstd"}
 HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 SILVER_COLUMNS = [*SILVER_TRADE.names(), "event_time", "topic", "partition", "offset", "timestamp"]
 
@@ -54,7 +55,7 @@ def run(config: SilverConfig, *, reset_output: bool = False) -> None:
     with spark_session(config, "silver") as spark:
         prepare(spark, config, reset_output=reset_output)
         topics = [topic for topic in (config.output_topic, config.dead_letter_topic) if topic]
-        create_missing_topics(spark, config, topics, config.output_partitions, {"compression.type": "zstd"})
+        create_missing_topics(spark, config, topics, config.output_partitions, ZSTD)
         metrics = QueryMetrics(config, "silver")
         rows = distinct_trades(parse_trades(read_topics(spark, config), TRADE, config.max_ahead), config.watermark)
         run_batches(rows, config, metrics, lambda good, batch_id: write(spark, config, metrics, good, batch_id))
@@ -62,21 +63,29 @@ def run(config: SilverConfig, *, reset_output: bool = False) -> None:
 
 def write(spark: SparkSession, config: SilverConfig, metrics: QueryMetrics, good: DataFrame, batch_id: int) -> None:
     this = batch(spark, config.checkpoint, batch_id)
-    with kept(bad_records(read_batch(spark, config, this), config, this.late_watermark_ms)) as bad:
+    is_late = F.col("time_ms") <= this.late_watermark_ms
+    write_sorted(config, metrics, good, read_batch(spark, config, this), is_late, batch_id)
+
+
+def write_sorted(
+    config: SilverConfig, metrics: QueryMetrics, good: DataFrame, records: DataFrame, is_late: Column, batch_id: int
+) -> None:
+    """Write a batch's good trades, and of all its records those that are bad or late."""
+    with kept(bad_records(records, config, is_late)) as bad:
         reasons = {row["reason"]: row["count"] for row in bad.groupBy("reason").count().collect()}
         refuse_unknown_version(config, reasons)
         write_good(config, good, batch_id)
-        if reasons:
+        if reasons and config.dead_letter_topic:
             write_topic(dead_letters(bad), config, config.dead_letter_topic)
     for reason, count in reasons.items():
         metrics.dead.labels(metrics.job, reason).inc(count)
     metrics.late.labels(metrics.job).inc(reasons.get(LATE, 0))
 
 
-def bad_records(rows: DataFrame, config: SilverConfig, late_watermark_ms: int) -> DataFrame:
+def bad_records(rows: DataFrame, config: SilverConfig, is_late: Column) -> DataFrame:
     """Return the records that are no good trades, with their reason."""
-    late = F.when(F.col("time_ms") <= late_watermark_ms, F.lit(LATE))
     parsed = parse_trades(rows, TRADE, config.max_ahead)
+    late = F.when(is_late, F.lit(LATE))
     return parsed.withColumn("reason", F.coalesce("reason", late)).where("reason IS NOT NULL")
 
 

@@ -62,7 +62,7 @@ def run_all(spark, server: Server, directory: Path) -> dict[str, Rows]:
     bronze.run(bronze.BronzeConfig(**bronze_options))
     stream = str(directory / "gold" / "checkpoint")
     archive = {"archive": bronze_options["output"], "stream_checkpoint": stream, "watermark": "1 second"}
-    backfill.run(backfill.BackfillConfig(**options("backfill", "clean", **archive, output_topic="backfilled")))
+    backfill.run_gold(backfill.GoldBackfill(**options("backfill", "clean", **archive, output_topic="backfilled")))
     shared = {"bootstrap_servers": server.bootstrap, "shuffle_partitions": 2}
     replay.run(replay.ReplayConfig(**shared, archive=bronze_options["output"]))
 

@@ -1,7 +1,7 @@
 """A job and the feed over SASL_SSL: the security options of the configuration reach every client that they start.
 
-The certificate is made here, PLAIN's passwords are the broker's own configuration. Runs against Apache Kafka alone,
-until kafkapy serves SASL and TLS.
+The certificate is made here; PLAIN's passwords are the broker's own configuration, SCRAM's are put in with them. Runs
+against Apache Kafka alone, until kafkapy serves SASL and TLS.
 """
 
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from benchmarks.clusters import make_certificate
 from benchmarks.servers import ApacheKafka, Server, free_port
@@ -23,7 +24,14 @@ pytestmark = [
         os.environ.get("KAFKAPY_COMPAT_SERVER") != "apache", reason="kafkapy has neither SASL nor TLS yet"
     ),
 ]
-LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+MODULES = "org.apache.kafka.common.security"
+LOGINS = {
+    "PLAIN": f"{MODULES}.plain.PlainLoginModule required",
+    "SCRAM-SHA-256": f"{MODULES}.scram.ScramLoginModule required",
+    "SCRAM-SHA-512": f"{MODULES}.scram.ScramLoginModule required",
+}
+PASSWORD = "s3cret=, ;"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MARKET = Market(events=300)
 
 
@@ -38,11 +46,12 @@ def secured(tmp_path_factory):
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
         "security.inter.broker.protocol": "SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": ",".join(LOGINS),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": (
-            f'{LOGIN} username="broker" password="b" user_broker="b" user_spark="s3cret=, ;";'
+            f'{LOGINS["PLAIN"]} username="broker" password="b" user_broker="b" user_spark="{PASSWORD}";'
         ),
+        **{f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config": f"{LOGINS[name]};" for name in SCRAM},
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(keys),
         "ssl.truststore.type": "PEM",
@@ -51,48 +60,77 @@ def secured(tmp_path_factory):
     server = ApacheKafka(directory / "data", properties)
     server.port = port
     with server:
+        create_scram_user(server, certificate)
         yield server, certificate
 
 
-def java_options(certificate: Path, password: str = "s3cret=, ;") -> dict[str, str]:
+def create_scram_user(server: Server, certificate: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, **librdkafka_options(certificate)})
+    mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    credentials = [
+        UserScramCredentialUpsertion("spark", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        for mechanism in mechanisms
+    ]
+    for credential in credentials:
+        admin.alter_user_scram_credentials([credential])["spark"].result(30)
+
+
+def java_options(certificate: Path, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:
     return {
         "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{LOGIN} username="spark" password="{password}";',
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{LOGINS[mechanism]} username="spark" password="{password}";',
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificate),
     }
 
 
-def librdkafka_options(certificate: Path) -> dict[str, str]:
-    options = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "ssl.ca.location": str(certificate)}
-    return {**options, "sasl.username": "spark", "sasl.password": "s3cret=, ;"}
+def librdkafka_options(certificate: Path, mechanism: str = "PLAIN") -> dict[str, str]:
+    options = {"security.protocol": "sasl_ssl", "sasl.mechanism": mechanism, "ssl.ca.location": str(certificate)}
+    return {**options, "sasl.username": "spark", "sasl.password": PASSWORD}
 
 
 def options(server: Server, directory: Path, **more: Any) -> dict[str, Any]:
     common = {"bootstrap_servers": server.bootstrap, "shuffle_partitions": 2, "trigger": "available_now"}
     places = {"checkpoint": str(directory / "checkpoint"), "output": str(directory / "output")}
-    return {**common, **places, "topics": ["trades"], **more}
+    return {**common, **places, **more}
 
 
-def test_feed_jobs_and_replay_work_over_tls_with_a_password(spark, secured, tmp_path) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_feed_jobs_and_replay_work_over_tls_with_a_password(spark, secured, tmp_path, mechanism) -> None:
     server, certificate = secured
-    stock, java = librdkafka_options(certificate), java_options(certificate)
-    sent = feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, kafka=stock, market=MARKET, quiet=True))
-    silver.run(silver.SilverConfig(**options(server, tmp_path / "silver", kafka=java)))
+    topic = f"trades-{mechanism}"
+    stock, java = librdkafka_options(certificate, mechanism), java_options(certificate, mechanism)
+    source = {"trades_topic": topic, "market": MARKET, "quiet": True}
+    sent = feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, kafka=stock, **source))
+    own = {"topics": [topic], "kafka": java}
+    silver.run(silver.SilverConfig(**options(server, tmp_path / "silver", **own, output_topic=f"silver-{mechanism}")))
     assert spark.read.parquet(str(tmp_path / "silver" / "output")).count() == MARKET.events
-    archived = options(server, tmp_path / "bronze", kafka=java)
+    archived = options(server, tmp_path / "bronze", **own)
     bronze.run(bronze.BronzeConfig(**archived))
     audit.run(audit.AuditConfig(**archived))
     again = {"bootstrap_servers": server.bootstrap, "archive": archived["output"], "shuffle_partitions": 2}
     assert replay.replay(spark, replay.ReplayConfig(**again, kafka=java, producer=stock)) == sent
 
 
-def test_a_wrong_password_and_plain_text_are_told_in_one_line(spark, secured, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "told"),
+    [
+        ("PLAIN", "Invalid username or password"),
+        ("SCRAM-SHA-512", "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+    ],
+)
+def test_a_wrong_password_is_told_in_one_line(spark, secured, tmp_path, mechanism, told) -> None:
     server, certificate = secured
-    with pytest.raises(JobError, match=r"127.0.0.1:\d+.*SaslAuthenticationException.*Invalid username or password"):
-        bronze.run(bronze.BronzeConfig(**options(server, tmp_path, kafka=java_options(certificate, "wrong"))))
+    java = java_options(certificate, mechanism, "wrong")
+    with pytest.raises(JobError, match=rf"127.0.0.1:\d+.*SaslAuthenticationException.*{told}") as error:
+        bronze.run(bronze.BronzeConfig(**options(server, tmp_path, topics=["trades"], kafka=java)))
+    assert "\n" not in str(error.value)
+
+
+def test_plain_text_to_a_secured_broker_is_told_in_one_line(spark, secured, tmp_path) -> None:
+    server, _ = secured
     with pytest.raises(JobError, match=r"no broker answers at .* security"):
-        bronze.run(bronze.BronzeConfig(**options(server, tmp_path)))
+        bronze.run(bronze.BronzeConfig(**options(server, tmp_path, topics=["trades"])))
     with pytest.raises(JobError, match=f"no broker answers at {server.bootstrap} "):
         feed.run(feed.FeedConfig(bootstrap_servers=server.bootstrap, market=MARKET, quiet=True))
