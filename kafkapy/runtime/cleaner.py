@@ -120,7 +120,7 @@ class LogCleaner:
     async def _start_over(self) -> None:
         """Let the passes under way come to their end, which is soon, and make workers for the settings of now."""
         logger.info("Shutting down the log cleaner.")
-        await asyncio.gather(*self._at_work.values())
+        await asyncio.gather(*self._at_work.values(), return_exceptions=True)
         self._close_workers()
         self.manager.forget_reports()
         self._start_workers()
@@ -167,10 +167,12 @@ class LogCleaner:
         task.add_done_callback(partial(self._on_pass_over, worker, log.topic_partition))
         return True
 
-    def _on_pass_over(self, worker: CleanerWorker, partition: "TopicPartition", _task: "asyncio.Task[None]") -> None:
+    def _on_pass_over(self, worker: CleanerWorker, partition: "TopicPartition", task: "asyncio.Task[None]") -> None:
         worker.is_at_work = False
         del self._at_work[partition]
         self._news.set()
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("The end of a pass over %s went wrong", partition, exc_info=task.exception())
 
     async def _assess_all(self) -> "list[tuple[Log, LogToClean]]":
         """Look at all logs that are not being cleaned, after retention took of them what is not to be kept."""
@@ -230,5 +232,7 @@ class LogCleaner:
         for write in self._log_manager.checkpoints.cleaner_offsets():
             try:
                 await run_in_pool(self._io_pool, write.run)
+            except ApiError as error:  # no room: after a start, what was cleaned since is cleaned again
+                logger.warning("%s", error.message)
             except StorageError as error:
                 write.directory.state.go_offline(error.message)

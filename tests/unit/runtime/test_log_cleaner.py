@@ -257,6 +257,22 @@ def test_one_log_that_cannot_be_cleaned_now_does_not_keep_a_worker_from_the_othe
     assert record_counts(logs, 3) == [1, 1, 1]
 
 
+def test_without_room_for_the_checkpoint_the_cleaner_goes_on_and_starts_over() -> None:
+    logs = dirty_logs()
+    logs.disk.fail("write", errno.ENOSPC, path="cleaner-offset-checkpoint", times=100)
+
+    async def main(world: World) -> None:
+        await asyncio.sleep(BACKOFF_MS / 1000)
+        assert record_counts(logs, 1) == [1]
+        world.cleaner.reconfigure(replace(COMMON, log_cleaner_threads=2))
+        logs.disk.heal()
+        make_dirty(logs.log)
+        await asyncio.sleep(2 * BACKOFF_MS / 1000)
+
+    at_work(logs, main)
+    assert logs.disk.read_file("/logs/cleaner-offset-checkpoint") == b"0\n1\nt 0 4\n"
+
+
 def record_counts(logs: CompactedLogs, count: int) -> list[int]:
     return [len(stored(log_of(logs, number))) for number in range(count)]
 
