@@ -60,7 +60,7 @@ class OffsetIndex(SparseIndex):
         """Add an entry. The index must not be full, the offset above the last."""
         assert not self.is_full, f"append to a full index {self.handle.path}"
         assert self.entry_count == 0 or offset > self.last_offset, f"{offset} is not above {self.last_offset}"
-        self._write_entry(ENTRY.pack(offset - self.base_offset, position))
+        self._add_entry(ENTRY.pack(offset - self.base_offset, position))
         self._last_offset = offset
 
     def lookup(self, offset: int, *, wait: bool = False) -> OffsetPosition:

@@ -1,3 +1,4 @@
+import errno
 import random
 
 import pytest
@@ -6,6 +7,7 @@ from kafkapy.errors import CorruptIndexError
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.offset_index import OffsetIndex, OffsetPosition
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.sparse_index import KEPT_BACK_ENTRIES
 from kafkapy.storage.time_index import TimeIndex, TimestampOffset
 from kafkapy.storage.txn_index import AbortedTransaction, TransactionIndex
 from tests.sim.disk import SimDisk
@@ -27,13 +29,18 @@ def time_index(disk: SimDisk, base_offset: int = 50) -> TimeIndex:
 
 def test_an_offset_entry_is_relative_offset_and_position() -> None:
     disk = SimDisk()
-    offset_index(disk).append(53, 4096)
+    index = offset_index(disk)
+    index.append(53, 4096)
+    index.trim()
+    index.preallocate(MAX_BYTES)
     assert disk.read_file("/i.index")[:16].hex(" ", 4) == "00000003 00001000 00000000 00000000"
 
 
 def test_a_time_entry_is_timestamp_and_relative_offset() -> None:
     disk = SimDisk()
-    time_index(disk).maybe_append(1_700_000_000_000, 53)
+    index = time_index(disk)
+    index.maybe_append(1_700_000_000_000, 53)
+    index.trim()
     assert disk.read_file("/i.timeindex")[:12].hex(" ", 4) == "0000018b cfe56800 00000003"
 
 
@@ -97,11 +104,54 @@ def test_a_cold_page_asks_to_be_warmed() -> None:
     disk = SimDisk()
     index = offset_index(disk)
     index.append(51, 10)
+    index.trim()
     disk.chill()
     with pytest.raises(NeedsWarming) as caught:
         index.lookup(60)
     caught.value.warm()
     assert index.lookup(60) == OffsetPosition(51, 10)
+
+
+def test_entries_are_written_together() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, base_offset=0)
+    for count in range(1, KEPT_BACK_ENTRIES + 2):
+        index.append(count, 10 * count)
+        written = disk.read_file("/i.index").rstrip(b"\0")
+        assert len(written) == (8 * KEPT_BACK_ENTRIES if count >= KEPT_BACK_ENTRIES else 0)
+        assert index.lookup(count) == OffsetPosition(count, 10 * count)
+    assert len(index.read_all()) == 8 * (KEPT_BACK_ENTRIES + 1)
+    index.trim()
+    assert disk.read_file("/i.index") == index.read_all()
+
+
+def test_an_entry_that_finds_no_room_is_not_added_and_those_before_it_stay() -> None:
+    disk = SimDisk()
+    index = offset_index(disk, base_offset=0)
+    for offset in range(1, KEPT_BACK_ENTRIES):
+        index.append(offset, 10 * offset)
+    before = index.read_all()
+    disk.fail("write", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        index.append(99, 990)
+    assert (index.read_all(), index.last_offset) == (before, KEPT_BACK_ENTRIES - 1)
+    index.append(100, 1000)
+    index.trim()
+    assert disk.read_file("/i.index") == before + bytes.fromhex("00000064 000003e8")
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 63])
+@pytest.mark.parametrize("kept", [0, 1, 30, 31, 32, 33])
+def test_truncation_keeps_the_entries_before_it_wherever_they_are(count: int, kept: int) -> None:
+    disk = SimDisk()
+    index = offset_index(disk, base_offset=0)
+    for offset in range(1, count + 1):
+        index.append(offset, 10 * offset)
+    before = index.read_all()
+    index.truncate_to(kept + 1)
+    index.append(99, 990)
+    index.trim()
+    assert disk.read_file("/i.index") == before[: 8 * kept] + bytes.fromhex("00000063 000003de")
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(49, 0), (52, 0), (53, 1), (55, 1), (56, 2), (99, 3)])

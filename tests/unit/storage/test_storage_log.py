@@ -23,6 +23,7 @@ from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.sparse_index import KEPT_BACK_ENTRIES
 from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import OffsetAndEpoch
 from tests.sim.disk import SimDisk
@@ -563,14 +564,15 @@ def test_a_full_disk_takes_the_append_back_and_stays_online(disk: SimDisk) -> No
 
 def test_a_full_disk_while_indexing_takes_the_append_back(disk: SimDisk) -> None:
     log = open_small_log(disk, index_interval_bytes=0)
-    append(log)
+    for count in range(KEPT_BACK_ENTRIES):  # the next entries are written, with those before
+        append(log, timestamp_ms=NOW_MS + count)
     for path in (".index", ".timeindex"):
         disk.fail("write", errno.ENOSPC, path=path)
-        refuses(KAFKA_STORAGE_ERROR, append, log, timestamp_ms=NOW_MS + 5)
-    assert append(log, timestamp_ms=NOW_MS + 6) == 1
-    assert log.segments.active.offset_index.entry_count == 1
+        refuses(KAFKA_STORAGE_ERROR, append, log, timestamp_ms=NOW_MS + 99)
+    assert append(log, timestamp_ms=NOW_MS + 100) == KEPT_BACK_ENTRIES
+    assert log.segments.active.offset_index.entry_count == KEPT_BACK_ENTRIES
     log.close()
-    assert open_small_log(disk, was_clean_shutdown=False).log_end_offset == 2
+    assert open_small_log(disk, was_clean_shutdown=False).log_end_offset == KEPT_BACK_ENTRIES + 1
 
 
 def test_a_full_disk_while_rolling_leaves_the_old_segment_active(disk: SimDisk) -> None:
@@ -618,12 +620,13 @@ def test_a_producers_state_is_untouched_by_a_failed_append(disk: SimDisk) -> Non
 
 def test_an_index_that_breaks_under_way_fails_the_read_not_the_directory(disk: SimDisk) -> None:
     log = open_small_log(disk, index_interval_bytes=0)
-    for _ in range(9):
+    for _ in range(KEPT_BACK_ENTRIES + 1):
         append(log)
     disk.open(f"{DIRECTORY}/00000000000000000000.index").truncate(3)
     refuses(KAFKA_STORAGE_ERROR, log.read, 1, 100)
     assert not log.is_offline
-    assert open_small_log(disk, index_interval_bytes=0).segments.active.offset_index.entry_count == 8
+    restarted = open_small_log(disk, index_interval_bytes=0)
+    assert restarted.segments.active.offset_index.entry_count == KEPT_BACK_ENTRIES
 
 
 def test_too_many_open_files_is_no_failure_of_the_disk(disk: SimDisk) -> None:
