@@ -228,15 +228,19 @@ class TopicControl:
             replication_factor=replication_factor,
             random=self._random,
         )
-        partitions = {}
-        for index, replicas in enumerate(placed):
-            isr = [replica for replica in replicas if self._brokers.is_active(replica)]
-            if not isr:
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
-                )
-            partitions[first + index] = self._registration(replicas, isr)
-        return partitions
+        alike: dict[tuple[int, ...], PartitionRegistration] = {}
+        for replicas in map(tuple, placed):
+            if replicas not in alike:
+                alike[replicas] = self._placed_registration(replicas)
+        return {first + index: alike[tuple(replicas)] for index, replicas in enumerate(placed)}
+
+    def _placed_registration(self, replicas: tuple[int, ...]) -> PartitionRegistration:
+        isr = [replica for replica in replicas if self._brokers.is_active(replica)]
+        if not isr:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+            )
+        return self._registration(replicas, isr)
 
     def _assigned_partitions(self, topic: CreatableTopic) -> dict[int, PartitionRegistration]:
         if topic.replication_factor != -1:

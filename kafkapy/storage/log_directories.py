@@ -141,8 +141,7 @@ class LogDirectories:
         """The identities of the cordoned directories that are online, for the controller."""
         return [each.directory_id for each in self.live if each.path in self.cordoned and each.directory_id is not None]
 
-    def for_new_log(self, paths_in_use: Iterable[str]) -> list[LogDirectory]:
-        """Return where a new replica may go, best first; paths_in_use: the directory of each replica there is."""
-        counts = Counter(paths_in_use)
+    def for_new_log(self, counts: Counter[str]) -> list[LogDirectory]:
+        """Return where a new replica may go, best first; counts: of the replicas that there are, by directory."""
         allowed = [directory for directory in self.live if directory.path not in self.cordoned]
         return sorted(allowed, key=lambda directory: counts[directory.path]) or self.live[:1]

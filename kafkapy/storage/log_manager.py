@@ -30,6 +30,7 @@ from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_directories import LogDirectories
 from kafkapy.storage.log_directory import LogDirectory
 from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log_table import LogTable
 from kafkapy.storage.log_upkeep import delete_old_segments
 from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_state import ProducerState
@@ -83,8 +84,8 @@ class LogManager:
         """on_directory_offline(path) is called when a directory fails, with its logs already out of `logs`."""
         self.disk = disk
         self.default_config = default_config
-        self.logs: dict[TopicPartition, Log] = {}
-        self.future_logs: dict[TopicPartition, Log] = {}
+        self.logs = LogTable()
+        self.future_logs = LogTable()
         self.offline_logs: dict[TopicPartition, Log] = {}
         self.files = files if files is not None else OpenFiles(disk)
         self.directories = LogDirectories(
@@ -121,7 +122,7 @@ class LogManager:
             del self.logs[partition]
         self.offline_logs.update(failed)
         future = [partition for partition, log in self.future_logs.items() if log.log_dir is state]
-        self._lost_logs += [self.future_logs.pop(partition) for partition in future]
+        self._lost_logs += [log for partition in future if (log := self.future_logs.take(partition)) is not None]
         logger.warning(
             "Logs for partitions %s are offline and logs for future partitions %s are offline due to failure on log "
             "directory %s",
@@ -235,7 +236,7 @@ class LogManager:
             preferred = self.directories.with_id(directory_id)
         if preferred is not None and not preferred.state.is_offline:
             return [preferred]
-        return self.directories.for_new_log(log.log_dir.path for log in self._all_logs())
+        return self.directories.for_new_log(self.logs.counts + self.future_logs.counts)
 
     def prefer_path(self, topic_partition: TopicPartition, path: str) -> None:
         """Make a log that is not here yet in this directory, when it comes."""
@@ -280,7 +281,7 @@ class LogManager:
 
     def delete_future_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Give up a move; return whether there was one. Raises StorageError."""
-        log = self.future_logs.pop(topic_partition, None)
+        log = self.future_logs.take(topic_partition)
         if log is None:
             return False
         self.doom(log, now_ms)
@@ -295,7 +296,7 @@ class LogManager:
         """
         self._preferred_paths.pop(topic_partition, None)
         self.delete_future_log(topic_partition, now_ms)
-        log = self.logs.pop(topic_partition, None)
+        log = self.logs.take(topic_partition)
         if log is None:
             return False
         self.doom(log, now_ms)

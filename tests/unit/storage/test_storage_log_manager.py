@@ -115,6 +115,22 @@ def test_new_logs_go_where_they_are_asked_to_or_where_there_are_fewest() -> None
     assert manager.get_or_create_log(A0, TOPIC_A, CONFIG, NOW_MS) is first
 
 
+def test_where_there_are_fewest_is_known_whatever_became_of_the_logs_before() -> None:
+    manager = started(SimDisk(), "/d1", "/d2", "/d3")
+    by_path = {log.log_dir.path: log for log in create(manager, A0, A1, B0)}
+    assert set(by_path) == {"/d1", "/d2", "/d3"}
+
+    manager.delete_log(by_path["/d2"].topic_partition, NOW_MS)
+    moved = manager.create_future_log(by_path["/d3"].topic_partition, manager.directories[0], None, NOW_MS)
+    manager.replace_by_future_log(moved.topic_partition)
+    other = [TopicPartition("b", number) for number in range(1, 5)]
+    assert [log.log_dir.path for log in create(manager, *other)] == ["/d2", "/d3", "/d2", "/d3"]
+
+    manager.directories[0].state.go_offline("broken")
+    assert manager.logs.counts + manager.future_logs.counts == {"/d2": 2, "/d3": 2}
+    assert len(manager.logs) == 4
+
+
 def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
     manager = started(SimDisk())
     create(manager, A0)
