@@ -105,7 +105,6 @@ class ThreeNodes(Server):
         except BaseException:
             self.stop()
             raise
-        self.ready_after_s = max(node.ready_after_s for node in self.nodes)
         return self
 
     def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 60) -> int:

@@ -124,6 +124,7 @@ WORKLOADS = [
             warms_up=False,
             servers=CLEANING,
             rounds=3,
+            quick_rounds=int(name == "a tenth kept"),
         )
         for name in KINDS
     ),
@@ -134,5 +135,6 @@ WORKLOADS = [
         warms_up=False,
         servers=CLEANING,
         rounds=3,
+        quick_rounds=0,
     ),
 ]

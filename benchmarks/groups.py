@@ -224,7 +224,7 @@ WORKLOADS = [
             f"{MEMBERS} members settle, {kind}, {name}",
             partial(settle, kind=kind, interval_s=interval_s),
             family="groups",
-            is_quick=interval_s is not None,
+            quick_rounds=int(interval_s is not None and kind == "consumer"),
         )
         for name, interval_s in (("stock intervals", None), ("heartbeats every 100 ms", EAGER_INTERVAL_S))
         for kind in KINDS
@@ -234,7 +234,7 @@ WORKLOADS = [
             f"heartbeats of 1000 members, {kind}",
             partial(heartbeats, kind=kind),
             family="groups",
-            is_quick=kind == "consumer",
+            quick_rounds=0,
         )
         for kind in KINDS
     ),

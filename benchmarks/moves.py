@@ -94,6 +94,7 @@ WORKLOADS = [
             partial(move, value_bytes=value_bytes),
             family="moves",
             servers=TWO_DIRECTORIES,
+            quick_rounds=2 * (value_bytes == 1024),
         )
         for value_bytes, name in ((1024, "1 KiB"), (100, "100 B"))
     ),
@@ -103,5 +104,6 @@ WORKLOADS = [
         family="moves",
         warms_up=False,
         servers=TWO_DIRECTORIES,
+        quick_rounds=0,
     ),
 ]

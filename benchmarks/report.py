@@ -86,81 +86,206 @@ def table(results: Results) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure of a family must reach: its ratio at least, or our own value at most."""
+    """What a figure of each load of some families must reach: its ratio at least, or our own value at most."""
 
+    said: str
     families: tuple[str, ...]
     figure: str
     ratio_at_least: float | None = None
     ours_at_most: float | None = None
 
+    def found(self, row: Row) -> float:
+        return row.ours if self.ratio_at_least is None else row.ratio
+
     def is_met(self, row: Row) -> bool:
+        """Also False where there is no ratio, as a server had no figure."""
         if self.ratio_at_least is not None:
             return row.ratio >= self.ratio_at_least
         assert self.ours_at_most is not None
         return row.ours <= self.ours_at_most
 
-    def said(self, row: Row) -> tuple[str, str]:
-        """Return (goal, found)."""
+    def wanted(self) -> str:
         if self.ratio_at_least is not None:
-            return f"ratio of at least {self.ratio_at_least:g}", f"{row.ratio:.2f}"
-        return f"at most {self.ours_at_most:g}", f"{row.ours:.3g}"
+            return f"ratio of at least {self.ratio_at_least:g}"
+        return f"at most {self.ours_at_most:g}"
 
 
+WRITING = ("produce", "codecs", "tls", "transactions", "nodes")
 GOALS = (
-    Goal(("produce", "consume"), "records_per_s", ratio_at_least=1.25),
-    Goal(("produce", "consume"), "broker_cpu_s_per_gb", ratio_at_least=2),
-    Goal(("requests",), "requests_per_s", ratio_at_least=1),
-    Goal(("requests",), "broker_cpu_us_per_request", ratio_at_least=1),
-    Goal(("latency",), "p99_ms", ratio_at_least=1),
-    Goal(("rest",), "ready_s", ours_at_most=0.3),
-    Goal(("rest",), "idle_memory_mb", ours_at_most=60),
-    Goal(("growth",), "growth", ours_at_most=1.2),
-    Goal(("compaction",), "cleaning_over_idle_p99", ours_at_most=2),
+    Goal("producing: 1.25 times the throughput", ("produce",), "records_per_s", ratio_at_least=1.25),
+    Goal("catching up: 1.25 times the throughput", ("consume",), "records_per_s", ratio_at_least=1.25),
+    Goal("small requests: as many a second", ("requests",), "requests_per_s", ratio_at_least=1),
+    Goal("small requests: at most the CPU", ("requests",), "broker_cpu_us_per_request", ratio_at_least=1),
+    Goal("producing: at most half the CPU for a GB", WRITING, "broker_cpu_s_per_gb", ratio_at_least=2),
+    Goal("catching up: at most half the CPU for a GB", ("consume",), "broker_cpu_s_per_gb", ratio_at_least=2),
+    Goal("end to end: p99 not above", ("latency",), "p99_ms", ratio_at_least=1),
+    Goal("ready in 0.3 s", ("rest",), "ready_s", ours_at_most=0.3),
+    Goal("idle memory of 60 MB", ("rest",), "idle_memory_mb", ours_at_most=60),
+    Goal("growth: flat within a fifth", ("growth",), "growth", ours_at_most=1.2),
+    Goal(
+        "a producer during compaction: p99 at most doubled", ("compaction",), "cleaning_over_idle_p99", ours_at_most=2
+    ),
 )
 
+GOAL_COLUMNS = ("goal", "load", "wanted", "found", "")
 
-def held_against_goals(results: Results) -> Iterator[tuple[Row, str, str, bool]]:
-    for row in rows(results):
-        for goal in GOALS:
-            if row.family in goal.families and row.figure == goal.figure:
-                yield row, *goal.said(row), goal.is_met(row)
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A goal held against one load; `row` is None where the load has no such figure, and `why_not` says why."""
+
+    goal: Goal
+    load: str
+    row: Row | None = None
+    why_not: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        return self.row is not None and self.goal.is_met(self.row)
+
+    def cells(self) -> tuple[str, ...]:
+        found = "" if self.row is None else f"{self.goal.found(self.row):.3g}"
+        said = self.why_not if self.row is None else "met" if self.is_met else "missed"
+        return self.goal.said, self.load, self.goal.wanted(), found, said
+
+
+def verdicts(results: Results) -> Iterator[Verdict]:
+    """Yield every goal with every load of its families; a load that was left out is not passed over in silence."""
+    found = {(row.load, row.figure): row for row in rows(results)}
+    for goal in GOALS:
+        for load, result in results.items():
+            if result["family"] not in goal.families:
+                continue
+            if "left_out" in result:
+                yield Verdict(goal, load, why_not=result["left_out"])
+            elif (load, goal.figure) in found:
+                yield Verdict(goal, load, found[load, goal.figure])
 
 
 def goals_table(results: Results) -> Table:
     made = Table(title="Goals")
-    for column in ("load", "figure", "goal", "found", ""):
+    for column in GOAL_COLUMNS:
         made.add_column(column)
-    for row, goal, found, is_met in held_against_goals(results):
-        made.add_row(row.load, row.figure, goal, found, "met" if is_met else "[bold red]missed[/]")
+    for verdict in verdicts(results):
+        *cells, said = verdict.cells()
+        made.add_row(*cells, "[bold red]missed[/]" if said == "missed" else said)
     return made
+
+
+def goals_in_short(results: Results) -> Iterator[tuple[str, ...]]:
+    """Yield (goal, verdict, lowest and highest found, where missed) for each goal, also those nothing was run for."""
+    held = list(verdicts(results))
+    for goal in GOALS:
+        judged = [verdict for verdict in held if verdict.goal is goal and verdict.row is not None]
+        left_out = sum(verdict.goal is goal and verdict.row is None for verdict in held)
+        values = sorted(goal.found(verdict.row) for verdict in judged if verdict.row is not None)
+        met = sum(verdict.is_met for verdict in judged)
+        said = "not measured" if not judged else "met" if met == len(judged) else f"**{met} of {len(judged)}**"
+        said += f", {left_out} not run" if judged and left_out else ""
+        span = "" if not values else " to ".join(dict.fromkeys((f"{values[0]:.3g}", f"{values[-1]:.3g}")))
+        yield goal.said, goal.wanted(), said, span
 
 
 # ---- Markdown
 
 
+PACES = ("records_per_s", "requests_per_s", "mb_per_s")
+COSTS = ("broker_cpu_s_per_gb", "broker_cpu_us_per_request", "broker_cpu_s_per_million")
+OTHERS = {
+    "rest": ("ready_s", "idle_memory_mb", "idle_cpu_percent"),
+    "recovery": ("recovery_s", "peak_memory_mb"),
+    "latency": ("p50_ms", "p99_ms"),
+    "growth": ("growth",),
+    "groups": ("nine_in_ten_settled_s", "p99_ms", "broker_cpu_ms_per_1000", "broker_cpu_us_per_commit"),
+    "compaction": ("idle_p99_ms", "cleaning_p99_ms"),
+    "moves": ("idle_p99_ms", "moving_p99_ms"),
+    "spark": ("p50_ms", "partitions_1_records_per_s", "partitions_16_records_per_s"),
+}
+"""What else a reader needs of a family, a line each."""
+
+
 def markdown(results: Results, about: dict[str, Any]) -> str:
+    """Return what a reader needs: the goals, a line for each load. The page (HTML) and the JSON have every figure."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows(results):
+        found.setdefault(row.load, {})[row.figure] = row
     lines = [
         f"Measured on {about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB, {about['system']}, "
         f"Python {about['python']}. {TITLE}.",
         "",
-        *_markdown_table(COLUMNS, (row.cells() for row in rows(results)), left=2),
-        "",
-        *(f"* {load}: {reason}." for load, reason in left_out(results).items()),
+        *_markdown_table(("goal", "wanted", "", "found"), goals_in_short(results), left=4),
         "",
         *_markdown_table(
-            ("load", "figure", "goal", "found", ""),
-            (
-                (row.load, row.figure, goal, found, "met" if is_met else "**missed**")
-                for row, goal, found, is_met in held_against_goals(results)
-            ),
-            left=5,
+            ("load (rounds x size)", "a second", KAFKAPY, APACHE_KAFKA, "ratio (spread)", "broker's CPU", KAFKAPY,
+             APACHE_KAFKA, "ratio"),
+            (cells for load in found.values() if (cells := _pace_cells(load))),
+            left=2,
         ),
-    ]
+        "",
+        *_markdown_table(
+            ("load (rounds x size)", "figure", KAFKAPY, APACHE_KAFKA, "ratio (spread)"),
+            (_other_cells(load[name]) for load in found.values() for name in _others(load)),
+            left=2,
+        ),
+        "",
+        *_memory(row for load in found.values() for row in load.values() if row.figure == "peak_memory_mb"),
+        *_left_out_by_reason(results),
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
+def _memory(peaks: Iterator[Row]) -> Iterator[str]:
+    found = list(peaks)
+    if found:
+        ours, theirs = sorted(row.ours for row in found), sorted(row.theirs for row in found)
+        said = (f"{_number(values[0])} to {_number(values[-1])} MB" for values in (ours, theirs))
+        yield "* Peak memory during a load: {}, Apache Kafka {}.".format(*said)
+
+
+def _left_out_by_reason(results: Results) -> Iterator[str]:
+    loads: dict[str, list[str]] = {}
+    for load, reason in left_out(results).items():
+        loads.setdefault(reason.rstrip("."), []).append(load)
+    for reason, names in loads.items():
+        yield f"* {'; '.join(names)}: {reason}."
+
+
+def _pace_cells(load: dict[str, Row]) -> tuple[str, ...] | None:
+    pace = next((load[name] for name in PACES if name in load), None)
+    cost = next((load[name] for name in COSTS if name in load), None)
+    if pace is None or pace.family == "latency":
+        return None
+    costs = (_unit(cost), _number(cost.ours), _number(cost.theirs), f"{cost.ratio:.2f}") if cost else ("",) * 4
+    return _name(pace), pace.figure.removesuffix("_per_s"), *_compared(pace), *costs
+
+
+def _others(load: dict[str, Row]) -> Iterator[str]:
+    family = next(iter(load.values())).family
+    return (name for name in OTHERS.get(family, ()) if name in load)
+
+
+def _other_cells(row: Row) -> tuple[str, ...]:
+    return _name(row), row.figure, *_compared(row)
+
+
+def _name(row: Row) -> str:
+    return f"{row.load} ({row.rounds} x {row.scale:g})"
+
+
+def _compared(row: Row) -> tuple[str, str, str]:
+    return _number(row.ours), _number(row.theirs), f"{row.ratio:.2f} ({row.lowest:.2f} to {row.highest:.2f})"
+
+
+def _unit(row: Row) -> str:
+    unit, _, work = row.figure.removeprefix("broker_cpu_").partition("_per_")
+    return f"{unit} for a {'GB' if work == 'gb' else work}"
+
+
 def _markdown_table(columns: tuple[str, ...], body: Iterator[tuple[str, ...]], *, left: int) -> Iterator[str]:
+    rows = list(body)
+    if not rows:
+        return
     yield "| " + " | ".join(columns) + " |"
     yield "|" + "|".join("---" if number < left else "--:" for number in range(len(columns))) + "|"
-    for cells in body:
+    for cells in rows:
         yield "| " + " | ".join(cells) + " |"

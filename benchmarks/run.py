@@ -1,10 +1,11 @@
 """`make bench`: both servers under every load, alternating, reported as medians, ratios and their spread.
 
 All loads run on one pair of servers (those that restart it or need another on pairs of their own), both of them running
-all the time, so that the JVM is as warm as it gets; the rounds of a load alternate between them (A B, B A, ...), and a
-ratio compares the two measurements of one round. The table is printed; it, all figures and a chart are written to
-.tools/bench/ as results.md, results.json and results.html. A run of some loads (ONLY=) keeps what earlier ones found
-of the others. `python -m benchmarks.run --publish` puts what is there into benchmarks/README.md.
+all the time and warmed up by the same work before anything is timed (warm_up.py); the rounds of a load alternate
+between them (A B, B A, ...), and a ratio compares the two measurements of one round. The table is printed; it, all
+figures and a chart are written to .tools/bench/ as results.html and results.json, what a reader needs of them as
+results.md. A run of some loads (ONLY=) keeps what earlier ones found of the others. `python -m benchmarks.run
+--publish` puts what is there into benchmarks/README.md.
 """
 
 import argparse
@@ -17,8 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,8 @@ from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
 from benchmarks.servers import Server
-from benchmarks.workload import SERVERS, Figures, Workload
+from benchmarks.warm_up import warm_up
+from benchmarks.workload import COLD, PLAIN, SERVERS, THREE_NODES, TLS, Figures, Workload
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
@@ -39,10 +43,13 @@ MODULES = (rest, produce, consume, latency, growth, features, groups, spark, com
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0
-QUICK_ROUNDS, QUICK_SCALE, QUICK_MINUTES = 2, 0.1, 9
-"""No load begins after so many minutes: where the machine is slow, or busy with others, the last ones are left out."""
+QUICK_SCALE, QUICK_MINUTES = 0.1, 9
+"""No load begins after so many minutes: where the machine is slow, or busy with others, the last ones are left out.
+Every family's first load begins before any family's second."""
+NOT_QUICK = "not with QUICK=1, for time"
 
 FAILED = "failed"
+MAY_BE_MISSING = (TLS, THREE_NODES)
 FIGURES_BEGIN, FIGURES_END = "<!-- figures -->", "<!-- end of figures -->"
 
 
@@ -53,60 +60,86 @@ def chosen(only: str | None, is_quick: bool) -> list[Workload]:
         workload
         for workload in WORKLOADS
         if (any(word == workload.family or word in workload.name for word in asked) if asked else True)
-        and (workload.is_quick or not is_quick or workload.name in asked)
+        and (workload.quick_rounds or not is_quick or workload.name in asked)
     ]
     if not found:
         families = ", ".join(dict.fromkeys(workload.family for workload in WORKLOADS))
         raise SystemExit(f"no load is called {only!r}; families: {families}")
-    return found
+    return by_turns(found) if is_quick else found
 
 
-def run_all(
-    workloads: list[Workload], rounds: int, scale: float, results: Results, minutes: float | None = None
-) -> None:
-    """Run loads one after the other, into `results`. One that fails, or would begin after so many minutes, says so."""
-    until = time.monotonic() + minutes * 60 if minutes is not None else None
+def by_turns(workloads: list[Workload]) -> list[Workload]:
+    """Return the first load of each family, then the second of each, and so on."""
+    turns: Counter[str] = Counter()
+    numbered = []
+    for workload in workloads:
+        numbered.append((turns[workload.family], workload))
+        turns[workload.family] += 1
+    return [workload for _, workload in sorted(numbered, key=lambda pair: pair[0])]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is run: `rounds` of each load (None: as many as QUICK=1 gives it), at a part of its full size."""
+
+    rounds: int | None
+    scale: float
+    minutes: float | None = None
+    warms_up_loads: bool = True
+
+    def rounds_of(self, workload: Workload) -> int:
+        if self.rounds is None:
+            return max(workload.quick_rounds, 1)
+        return min(self.rounds, workload.rounds or self.rounds)
+
+
+def run_all(workloads: list[Workload], plan: Plan, results: Results) -> None:
+    """Run loads one after the other, into `results`. One that fails, or would begin too late, says so."""
+    until = time.monotonic() + plan.minutes * 60 if plan.minutes is not None else None
     by_servers = sorted(workloads, key=lambda workload: SERVERS.index(workload.servers))
     for servers, group in groupby(by_servers, key=lambda workload: workload.servers):
         with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory, ExitStack() as running:
             pair = new_pair(servers, Path(directory))
-            why_not = "" if _is_over(until) else _start(pair, running)
+            why_not = "" if _is_over(until) else _start(pair, running, may_be_missing=servers in MAY_BE_MISSING)
+            if not why_not and not _is_over(until) and servers not in COLD:
+                for server in pair:
+                    warm_up(server, plan.scale, with_sockets=servers == PLAIN)
             for workload in group:
                 print(f"{workload.name}", flush=True)
+                began = time.monotonic()
                 result = {"left_out": "the minutes were over"} if _is_over(until) else None
-                result = result or run_or_say_why(workload, pair, rounds, scale, why_not)
-                if "left_out" in result:
-                    print(f"  {result['left_out']}", flush=True)
-                results[workload.name] = {"family": workload.family, "scale": scale, **result}
+                result = result or run_or_say_why(workload, pair, plan, why_not)
+                print(f"  {result.get('left_out', f'{time.monotonic() - began:.0f} s in all')}", flush=True)
+                results[workload.name] = {"family": workload.family, "scale": plan.scale, **result}
 
 
 def _is_over(until: float | None) -> bool:
     return until is not None and time.monotonic() > until
 
 
-def _start(pair: list[Server], running: ExitStack) -> str:
-    """Start both; return why one does not ("not yet" of kafkapy, which may not serve this yet), "" where both do."""
+def _start(pair: list[Server], running: ExitStack, *, may_be_missing: bool) -> str:
+    """Start both; return why one does not, "" where both do: "not yet" of a kafkapy that may not serve this yet."""
     for server in pair:
         try:
             running.enter_context(server)
         except RuntimeError as error:
             why = str(error).strip().splitlines()[-1]
-            return f"not yet: {why}" if server is pair[0] else f"{FAILED}: {why}"
+            return f"not yet: {why}" if server is pair[0] and may_be_missing else f"{FAILED}: {why}"
     return ""
 
 
-def run_or_say_why(workload: Workload, pair: list[Server], rounds: int, scale: float, why_not: str) -> dict[str, Any]:
+def run_or_say_why(workload: Workload, pair: list[Server], plan: Plan, why_not: str) -> dict[str, Any]:
     if why_not:
         return {"left_out": why_not}
     try:
         lacking = workload.missing(pair[0])
-        return {"left_out": f"not yet: {lacking}"} if lacking else run_workload(workload, pair, rounds, scale)
+        return {"left_out": f"not yet: {lacking}"} if lacking else run_workload(workload, pair, plan)
     except Exception as error:
         traceback.print_exc()
         return {"left_out": f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]}
 
 
-def run_workload(workload: Workload, pair: list[Server], rounds: int, scale: float) -> dict[str, Any]:
+def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str, Any]:
     """Return the figures of each round by server."""
     base = "".join(letter if letter.isalnum() else "-" for letter in workload.name)
     numbers = iter(range(1_000_000))
@@ -114,17 +147,17 @@ def run_workload(workload: Workload, pair: list[Server], rounds: int, scale: flo
 
     def measure(server: Server) -> Figures:
         topic = base if workload.prepare else f"{base}-{next(numbers)}"
-        result = workload.run(server, topic, scale)
+        result = workload.run(server, topic, plan.scale)
         print(f"  {server.name:13} " + "  ".join(f"{name}={value:.4g}" for name, value in result.items()), flush=True)
         return result
 
     for server in pair:
         if workload.prepare:
-            workload.prepare(server, base, scale)
+            workload.prepare(server, base, plan.scale)
     for server in pair:
-        if workload.warms_up:
+        if workload.warms_up and plan.warms_up_loads:
             measure(server)
-    for server in _turns(pair, min(rounds, workload.rounds or rounds)):
+    for server in _turns(pair, plan.rounds_of(workload)):
         figures[server.name].append(measure(server))
     if workload.prepare:
         from benchmarks.topics import delete_topic
@@ -137,6 +170,10 @@ def run_workload(workload: Workload, pair: list[Server], rounds: int, scale: flo
 def _turns(pair: list[Server], rounds: int) -> Iterator[Server]:
     for number in range(rounds):
         yield from pair if number % 2 == 0 else reversed(pair)
+
+
+def _not_quick(workload: Workload, plan: Plan) -> dict[str, Any]:
+    return {"family": workload.family, "scale": plan.scale, "left_out": NOT_QUICK}
 
 
 def about() -> dict[str, Any]:
@@ -154,8 +191,10 @@ def about() -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the load, two rounds: at most ten minutes")
-    parser.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS}; quick: {QUICK_ROUNDS})")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the load, one or two rounds: at most ten minutes"
+    )
+    parser.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS}; quick: one or two)")
     parser.add_argument("--scale", type=float, help=f"part of the full load ({SCALE:g}; quick: {QUICK_SCALE:g})")
     parser.add_argument("--only", help="families or parts of names, comma-separated")
     parser.add_argument(
@@ -165,15 +204,20 @@ def main() -> int:
     if arguments.publish:
         publish(**json.loads((DIRECTORY / "results.json").read_text()))
         return 0
-    rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
-    scale = arguments.scale or (QUICK_SCALE if arguments.quick else SCALE)
+    plan = Plan(
+        rounds=arguments.rounds or (None if arguments.quick else ROUNDS),
+        scale=arguments.scale or (QUICK_SCALE if arguments.quick else SCALE),
+        minutes=QUICK_MINUTES if arguments.quick else None,
+        warms_up_loads=not arguments.quick,
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so stop the servers
     compileall.compile_dir(str(Path(kafkapy.__file__).parent), quiet=1)  # as an installed package is
     machine = about()
-    minutes = QUICK_MINUTES if arguments.quick else None
     results: Results = {}
     try:
-        run_all(chosen(arguments.only, arguments.quick), rounds, scale, results, minutes)
+        run_all(chosen(arguments.only, arguments.quick), plan, results)
+        if arguments.quick and not arguments.only:
+            results |= {each.name: _not_quick(each, plan) for each in WORKLOADS if not each.quick_rounds}
     finally:  # also of a run that was ended before its time
         if results:
             write(results, machine, is_part=arguments.only is not None)
@@ -190,6 +234,7 @@ def write(results: Results, machine: dict[str, Any], *, is_part: bool) -> None:
     path = DIRECTORY / "results.json"
     if is_part and path.exists():
         results = {**json.loads(path.read_text())["results"], **results}
+    results = {each.name: results[each.name] for each in WORKLOADS if each.name in results}
     path.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
     (DIRECTORY / "results.md").write_text(report.markdown(results, machine))
     (DIRECTORY / "results.html").write_text(html(results, machine))

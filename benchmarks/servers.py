@@ -51,12 +51,12 @@ class Server:
     directory: Path
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
-    ready_after_s: float = 0.0
     client_settings: dict[str, str] = field(default_factory=dict)
     """What librdkafka needs to connect, besides the address."""
     java_settings: dict[str, str] = field(default_factory=dict)
     """What Java's clients need."""
-    _launched_at: float = 0.0
+    launched_at: float = 0.0
+    """By the monotonic clock."""
 
     @property
     def bootstrap(self) -> str:
@@ -75,7 +75,7 @@ class Server:
         return self
 
     def launch(self) -> None:
-        self._launched_at = time.monotonic()
+        self.launched_at = time.monotonic()
         with open(f"{self.directory}.log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -89,11 +89,10 @@ class Server:
             except OSError:
                 self._check_alive(timeout_s)
                 time.sleep(0.005)
-        self.ready_after_s = time.monotonic() - self._launched_at
 
     def _check_alive(self, timeout_s: float) -> None:
         assert self.process is not None
-        if self.process.poll() is not None or time.monotonic() - self._launched_at > timeout_s:
+        if self.process.poll() is not None or time.monotonic() - self.launched_at > timeout_s:
             log = Path(f"{self.directory}.log").read_text(errors="replace")[-2000:]
             self.stop()
             raise RuntimeError(f"{self.name} did not start:\n{log}")

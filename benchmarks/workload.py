@@ -19,8 +19,11 @@ TLS = "TLS"
 THREE_NODES = "three nodes"
 CLEANING = "cleaning"
 TWO_DIRECTORIES = "two log directories"
-SERVERS = (RESTARTED, PLAIN, TLS, THREE_NODES, CLEANING, TWO_DIRECTORIES)
-"""Kinds of pairs, in the order in which they run. Who restarts its servers does not do so to a warm JVM of others."""
+SERVERS = (RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, THREE_NODES, PLAIN)
+"""Kinds of pairs, in the order in which they run: the one with most loads last, as the minutes may end in it. Who
+restarts its servers does not do so to a warm JVM of others."""
+COLD = (RESTARTED, CLEANING)
+"""Pairs that are not warmed up: their loads begin with a start."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,10 @@ class Workload:
     prepare: Callable[[Server, str, float], None] | None = None
     family: str = ""
     """`ONLY=` selects by it, or by a part of the name."""
-    is_quick: bool = True
-    """Whether QUICK=1 runs it."""
+    quick_rounds: int = 2
+    """How many rounds QUICK=1 has for it; 0 leaves it out."""
     warms_up: bool = True
-    """Whether a first measurement is thrown away: a warm JIT and warm caches on both sides."""
+    """Whether a first measurement is thrown away, where there is time (not with QUICK=1): all is warm on both sides."""
     servers: str = PLAIN
     rounds: int | None = None
     """For a load so long that it takes fewer rounds than the others."""
