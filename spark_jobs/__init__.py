@@ -13,6 +13,8 @@ brokers' address in b.yaml (bootstrap_servers: 127.0.0.1:9092):
     python -m spark_jobs silver --config b.yaml --set topics=[trades] --set checkpoint=c/silver
     python -m spark_jobs live --config b.yaml --set topics=[silver_trades] --set checkpoint=c/live
 
+README.md beside this walks through all of them.
+
 Under spark-submit the main file is spark_jobs/__main__.py, with the packages spark_jobs and tools on PYTHONPATH or in
 --py-files; master and connector (--packages or --jars, see connector.coordinates) are then spark-submit's.
 """

@@ -60,6 +60,8 @@ class BackfillConfig(StreamConfig):
             raise ValueError("a backfill is one batch: trigger is available_now, max_offsets_per_trigger is not set")
         if self.archive is not None and self.topic_pattern is not None:
             raise ValueError("with an archive, topics names those that are taken from it")
+        if not self.outputs() and not self.output_topics():
+            raise ValueError("output is needed, or a topic: where the rows go")
         return self
 
 

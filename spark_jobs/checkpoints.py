@@ -1,6 +1,7 @@
 """What a query's checkpoint holds: whether it is whole, and for each batch what it read and what was late in it."""
 
 import json
+import re
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
@@ -43,9 +44,9 @@ def _problem(checkpoint: "Directory") -> str | None:
 
 
 def _is_log_entry(checkpoint: "Directory", name: str) -> bool:
-    """Whether a file begins as Spark's logs do. Before it, the Kafka source writes a zero byte."""
+    """Whether a file begins as Spark's logs do, with its version. The Kafka source writes a zero byte before it."""
     try:
-        return (checkpoint.text(name) or "").removeprefix("\0").startswith("v1\n")
+        return re.match(r"\0?v[0-9]+\n", checkpoint.text(name) or "") is not None
     except ValueError:
         return False
 

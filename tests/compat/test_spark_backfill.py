@@ -157,6 +157,8 @@ def test_backfill_refuses_what_would_be_no_backfill(spark, streamed, tmp_path) -
     bootstrap, directory = streamed
     with pytest.raises(ValueError, match="a backfill is one batch"):
         GoldBackfill(**options(bootstrap, tmp_path, max_offsets_per_trigger=5))
+    with pytest.raises(ValueError, match="output is needed, or a topic"):
+        SilverBackfill(**options(bootstrap, tmp_path))
     wrong = {"stream_checkpoint": str(directory / "nothing"), "output": str(tmp_path / "bars")}
     with pytest.raises(JobError, match="nothing holds no committed batch: is this the checkpoint of the job to repeat"):
         backfill.run_gold(GoldBackfill(**options(bootstrap, tmp_path, **wrong)))
