@@ -62,6 +62,7 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if GROUP_METADATA_TOPIC not in services.metadata.image.topics.by_name:
         await create_topic(services, GROUP_METADATA_TOPIC)
+    await services.follower.caught_up()  # else who asks while another's question creates it meets NOT_COORDINATOR
     image = services.metadata.image
     topic = image.topics.by_name.get(GROUP_METADATA_TOPIC)
     if topic is None:

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.runtime.coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.metadata_follower import TURN_MS
 from kafkapy.types import TopicPartition
 from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic
 from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop, run
+from tests.support.offsets import commit_request
 
 PARTITION_COUNT = 300
 STEP_MS = 1.0
@@ -89,6 +92,25 @@ def test_a_partition_that_is_told_of_but_not_made_yet_is_to_be_asked_for_again()
         assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await creating
         assert (await client.produce(topic, b"v", partition=PARTITION_COUNT - 1)).error_code == ErrorCode.NONE
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+def test_a_coordinator_that_is_found_while_its_topic_is_made_coordinates() -> None:
+    async def work(machine: Machine) -> None:
+        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
+        client = machine.connect()
+        await client.create_topic("orders")
+        first = asyncio.ensure_future(machine.connect().call(asked, 6))
+        while (await told_of(client, OFFSETS_TOPIC)).error_code:
+            pass
+        assert not first.done(), "the topic is told of, but not made yet"
+        (found,) = (await client.call(asked, 6)).coordinators
+        assert found.error_code == ErrorCode.NONE
+        answer = await client.call(commit_request("readers", "orders", 4), 9)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        await first
         await machine.stop()
 
     life(SimDisk(), work)
