@@ -82,8 +82,8 @@ def _workload(client: str, size: str, *, is_cold: bool, quick_rounds: int = 0) -
 WORKLOADS = [
     _workload("Java", "100 B", is_cold=False),
     _workload("Java", "1 KiB", is_cold=False, quick_rounds=2),
-    _workload("Java", "1 KiB", is_cold=True),
+    _workload("Java", "1 KiB", is_cold=True, quick_rounds=1),
     _workload("librdkafka", "100 B", is_cold=False),
-    _workload("librdkafka", "1 KiB", is_cold=False),
+    _workload("librdkafka", "1 KiB", is_cold=False, quick_rounds=1),
     _workload("librdkafka", "1 KiB", is_cold=True, quick_rounds=2),
 ]

@@ -224,7 +224,7 @@ WORKLOADS = [
             f"{MEMBERS} members settle, {kind}, {name}",
             partial(settle, kind=kind, interval_s=interval_s),
             family="groups",
-            quick_rounds=int(interval_s is not None and kind == "consumer"),
+            quick_rounds=int(interval_s is not None),
         )
         for name, interval_s in (("stock intervals", None), ("heartbeats every 100 ms", EAGER_INTERVAL_S))
         for kind in KINDS

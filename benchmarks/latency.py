@@ -94,7 +94,6 @@ WORKLOADS = [
         f"end to end at {rate:,} records/s",
         partial(end_to_end, rate=rate),
         family="latency",
-        quick_rounds=0 if rate == min(RATES) else 2,
     )
     for rate in RATES
 ]
