@@ -8,14 +8,18 @@ exception is ApiVersions at an unknown version, which is answered in version 0).
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import APIS, message_type, request_type, response_type
+from kafkapy.protocol.connection import Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.primitives import Writer
+
+if TYPE_CHECKING:
+    from kafkapy.handlers.small_produces import SmallProduces
 
 Handler = Callable[[Services, RequestContext, Any], Awaitable[Any]]
 API_VERSIONS = 18
@@ -29,6 +33,7 @@ class Router:
         self._apis = apis
         self._legacy = LEGACY_APIS if services.config.node.kafkapy_legacy_clients_enable else frozenset()
         self._routes: dict[int, tuple[Any, Handler]] = {}
+        self._small_produces: SmallProduces | None = None
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
         """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0)."""
@@ -51,6 +56,18 @@ class Router:
         if response is None:
             return None
         return _encode(header, response)
+
+    def gather(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
+        """Serve Produce requests that a connection has received together; None where the first goes by `route`.
+
+        A protocol.connection.Gather.
+        """
+        small_produces = self._small_produces
+        if small_produces is None:
+            from kafkapy.handlers.small_produces import SmallProduces
+
+            self._small_produces = small_produces = SmallProduces(self._services)
+        return small_produces.serve(connection, data, position, most)
 
     def _load(self, served: ServedApi) -> tuple[Any, Handler]:
         handler: Handler = import_module(f"kafkapy.handlers.{served.handler}").handle

@@ -16,7 +16,7 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants 
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
@@ -25,6 +25,7 @@ from kafkapy.seams import FileRegion, ReadableBuffer
 if TYPE_CHECKING:
     from kafkapy.protocol.primitives import Writer
 
+_PRODUCE_KEY = b"\0\0"
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from
 _pack_size = _SIZE.pack
@@ -90,6 +91,24 @@ Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, W
 A ProtocolError out of it closes the connection."""
 
 
+class Served(NamedTuple):
+    """Requests that were served together: their answers as they are sent, sizes included, in their order."""
+
+    frame_count: int
+    end_position: int
+    answers: bytes
+
+
+Gather: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"
+"""Takes bytes that arrived, where in them a Produce request starts (with its size), and how many frames it may serve.
+
+It serves at once what it can of them, from that one on; None where that one goes by `Route`."""
+
+
+def gather_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> None:
+    """The Gather that leaves every request to Route."""
+
+
 class Connection:
     """The machine. A driver receives while it `can_start`, starts what `next_frame` gives, answers by sequence number.
 
@@ -101,7 +120,6 @@ class Connection:
         "_arrived",
         "_frame",
         "_frame_bytes",
-        "_input",
         "_last_sequence",
         "_limits",
         "_max_frame_bytes",
@@ -111,6 +129,7 @@ class Connection:
         "_ready",
         "_tail",
         "head_sent",
+        "input",
         "mute_count",
         "output",
         "output_bytes",
@@ -122,7 +141,7 @@ class Connection:
         self._max_frame_bytes = min(limits.unadmitted_frame_bytes, limits.max_frame_bytes)
         self._max_in_flight = 1
         self._max_output_bytes = limits.max_output_bytes
-        self._input: bytes = b""
+        self.input: bytes = b""
         self._position = 0
         self._frame: bytearray | None = None
         self._frame_bytes = 0
@@ -172,16 +191,16 @@ class Connection:
         """Take bytes that have arrived. Only after next_frame has returned None for want of bytes."""
         frame = self._frame
         if frame is None:
-            rest = self._input[self._position :]
+            rest = self.input[self._position :]
             assert len(rest) < _SIZE.size, "bytes were fed before the frames at hand were taken"
-            self._input = rest + data if rest else data
+            self.input = rest + data if rest else data
             self._position = 0
             return
         missing = self._frame_bytes - self._arrived
         part = data if len(data) <= missing else data[:missing]
         frame[self._arrived :] = part  # cuts what receive_view had added in vain
         self._arrived += len(part)
-        self._input, self._position = (data, missing) if len(data) > missing else (b"", 0)
+        self.input, self._position = (data, missing) if len(data) > missing else (b"", 0)
 
     def receive_view(self) -> memoryview | None:
         """Return where the next bytes of a large frame go (then call `received`), or None: receive, then `feed`."""
@@ -202,7 +221,7 @@ class Connection:
 
         Raises ProtocolError for a size that is negative or above the bound; the connection cannot be read any further.
         """
-        if not self._input and self._frame is None:
+        if not self.input and self._frame is None:
             return None
         if (
             self.started_count - self._answered_count >= self._max_in_flight
@@ -213,7 +232,7 @@ class Connection:
             return None
         if self._frame is not None:
             return self._take_grown_frame()
-        data, position = self._input, self._position
+        data, position = self.input, self._position
         start = position + 4
         if len(data) < start:
             return None
@@ -224,18 +243,46 @@ class Connection:
         if end < len(data):
             self._position = end
         elif end == len(data):
-            self._input, self._position = b"", 0
+            self.input, self._position = b"", 0
         else:
             self._begin_frame(size, start)
             return None
         self.started_count += 1
         return memoryview(bytearray(data[start:end]))
 
+    def produces_at_hand(self) -> tuple[bytes, int] | None:
+        """Return the bytes at hand and where the next frame starts, if it is a Produce and no answer stands before its.
+
+        What is served of them is told to `take_served`, before anything else.
+        """
+        position = self._position
+        if (
+            not self.input.startswith(_PRODUCE_KEY, position + 4)
+            or self._frame is not None
+            or self.started_count != self._answered_count
+            or self.output_bytes >= self._max_output_bytes
+            or self.mute_count
+            or self._last_sequence >= 0
+        ):
+            return None
+        return self.input, position
+
+    def take_served(self, served: Served) -> None:
+        """Take the answers to the next frames of what `produces_at_hand` returned."""
+        if served.end_position < len(self.input):
+            self._position = served.end_position
+        else:
+            self.input, self._position = b"", 0
+        self.started_count += served.frame_count
+        self._answered_count = self.started_count
+        self.output_bytes += len(served.answers)
+        self._append(served.answers)
+
     def _begin_frame(self, size: int, start: int) -> None:
-        self._frame = bytearray(self._input[start:])
+        self._frame = bytearray(self.input[start:])
         self._arrived = len(self._frame)
         self._frame_bytes = size
-        self._input = b""
+        self.input = b""
         self._position = 0
 
     def _take_grown_frame(self) -> memoryview | None:
@@ -386,7 +433,7 @@ class Connection:
                 regions += _regions(response)
         self.output.clear()
         self._ready.clear()
-        self._input, self._position, self._frame, self._tail = b"", 0, None, None
+        self.input, self._position, self._frame, self._tail = b"", 0, None, None
         self.output_bytes = self.head_sent = 0
         self._last_sequence = 0
         return regions

@@ -38,6 +38,7 @@ class Link:
     __slots__ = (
         "_backlog",
         "_channel",
+        "_gather",
         "_is_admitted",
         "_is_reading",
         "_is_resting",
@@ -62,6 +63,7 @@ class Link:
         self._processor = processor
         self._loop = processor.loop
         self._route = processor.route
+        self._gather = processor.gather
         self._backlog = processor.backlog
         self._read_ahead = processor.read_ahead
         self._channel = channel
@@ -155,10 +157,12 @@ class Link:
         self._is_resting = False
         self.last_active = self._loop.time()
         while not self.is_closed:
-            frame = machine.next_frame()
-            if frame is not None:
+            frames_started = self._serve_together(frames_left) if machine.input else 0
+            if not frames_started and (frame := machine.next_frame()) is not None:
                 self._start(frame)
-                frames_left -= 1
+                frames_started = 1
+            if frames_started:
+                frames_left -= frames_started
                 if not frames_left:
                     self._is_resting = True
                     self._processor.enqueue(self)
@@ -206,6 +210,21 @@ class Link:
         self.unstarted_bytes += count
         self._backlog.bytes += count
         return count, count < wanted
+
+    def _serve_together(self, most: int) -> int:
+        """Serve the next requests at hand together, if they are such for which that is done; return how many."""
+        found = self._machine.produces_at_hand()
+        if found is None or not self._is_admitted:
+            return 0
+        data, position = found
+        served = self._gather(self.info, data, position, most)
+        if served is None:
+            return 0
+        served_bytes = served.end_position - position
+        self.unstarted_bytes -= served_bytes
+        self._backlog.bytes -= served_bytes
+        self._machine.take_served(served)
+        return served.frame_count
 
     def _start(self, frame: memoryview) -> None:
         """Drive a request's handler up to its end or its first wait."""

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from kafkapy.protocol.connection import ConnectionInfo, Route
+from kafkapy.protocol.connection import ConnectionInfo, Gather, Route
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
@@ -38,6 +38,7 @@ class Processor:
         loop: asyncio.AbstractEventLoop,
         limits: ReactorLimits,
         route: Route,
+        gather: Gather,
         io_pool: IoPool,
         backlog: Backlog,
         read_ahead: ReadAhead,
@@ -46,6 +47,7 @@ class Processor:
         self.loop = loop
         self.limits = limits
         self.route = route
+        self.gather = gather
         self.io_pool = io_pool
         self.backlog = backlog
         self.read_ahead = read_ahead

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from kafkapy.protocol.connection import ConnectionInfo, Route
+from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_nothing
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
@@ -30,6 +30,7 @@ class Reactor:
         limits: ReactorLimits,
         *,
         route: Route,
+        gather: Gather = gather_nothing,
         io_pool: IoPool,
         listen: Callable[..., Listener] = listen,
     ) -> None:
@@ -49,6 +50,7 @@ class Reactor:
                 loop=loop,
                 limits=limits,
                 route=route,
+                gather=gather,
                 io_pool=io_pool,
                 backlog=self.backlog,
                 read_ahead=read_ahead,

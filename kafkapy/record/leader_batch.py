@@ -55,7 +55,7 @@ MOST_NAMED_RECORDS: Final = 1 << 20
 """Records of a batch that are looked at one by one (to name those at fault, to number them anew): two seconds' work."""
 
 
-_PLACE: Final = Struct(">qii")
+PLACE: Final = Struct(">qii")
 """What begins a header: base offset, length, leader epoch."""
 
 
@@ -299,7 +299,7 @@ class LeaderBatch:
         """Return the batch with its place in the log, and what the topic demands otherwise, in its header."""
         view = memoryview(bytearray(self.view)) if self.view.readonly else self.view
         header = self.header
-        _PLACE.pack_into(view, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
+        PLACE.pack_into(view, 0, base_offset, header.size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
         if header.attributes & LOG_APPEND_TIME_FLAG != self.time_flag or max_timestamp != header.max_timestamp:
             view[21:23] = (header.attributes & KEPT_ATTRIBUTES | self.time_flag).to_bytes(2, "big")
             view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)

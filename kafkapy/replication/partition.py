@@ -115,6 +115,11 @@ class Partition(Generic[LogT]):
         self._is_alone = False
 
     @property
+    def is_alone(self) -> bool:
+        """Whether this is the leader and there is no other replica."""
+        return self._is_alone
+
+    @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
 

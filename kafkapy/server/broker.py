@@ -396,7 +396,10 @@ class BrokerServer:
             groups=self._groups,
         )
         limits = reactor_limits(self.config)
-        return Reactor(self._loop, limits, route=Router(services).route, io_pool=self._io_pool, listen=self._listen)
+        router = Router(services)
+        return Reactor(
+            self._loop, limits, route=router.route, gather=router.gather, io_pool=self._io_pool, listen=self._listen
+        )
 
     def _new_mover(self) -> LogDirMover:
         return LogDirMover(

@@ -88,7 +88,7 @@ class Log:
         self._rules: dict[AppendOrigin, ValidationRules] = {}
         self.now_ms = now_ms
         """What the time was at the last append or look for old segments: what a truncation goes by."""
-        self._roll_ms = 0
+        self.roll_ms = 0
         self.flush_messages = 0
         """How many records may lie behind the recovery point before somebody has to wait for a flush."""
         self.update_config(config)
@@ -131,11 +131,11 @@ class Log:
         """Take a new configuration; it holds from the next append on."""
         self.config = self.local_log.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
-        self._client_rules = self._rules[AppendOrigin.CLIENT]  # without hashing an Enum, which is a call of Python code
+        self.client_rules = self._rules[AppendOrigin.CLIENT]  # without hashing an Enum, which is a call of Python code
         self.flush_messages = config.flush_messages
-        self._roll_ms = config.segment_ms
+        self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
-            self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+            self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write partition.metadata, unless it is there. Raises ApiError INCONSISTENT_TOPIC_ID where it has another id.
@@ -186,7 +186,7 @@ class Log:
         self.log_dir.check_online()
         self.now_ms = now_ms
         is_from_client = origin is AppendOrigin.CLIENT
-        rules = self._client_rules if is_from_client else self._rules[origin]
+        rules = self.client_rules if is_from_client else self._rules[origin]
         try:
             validated = validate_and_assign(
                 records,
@@ -249,8 +249,10 @@ class Log:
             raise ApiError(RECORD_LIST_TOO_LARGE, message)
         prepared = producer = None
         span = batches[0]
-        if origin is AppendOrigin.CLIENT and span.producer_id >= 0:
-            producer = self.producer_state.producer_that_goes_on_with(span.producer_id, span)
+        if origin is AppendOrigin.CLIENT and span.producer_id >= 0 and not span.is_control:
+            producer = self.producer_state.producer_that_goes_on(
+                span.producer_id, span.producer_epoch, span.base_sequence, span.is_transactional
+            )
         if producer is None and (span.producer_id >= 0 or len(batches) > 1):
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
@@ -262,7 +264,7 @@ class Log:
             max_timestamp=max_timestamp,
             last_offset=last_offset,
             now_ms=now_ms,
-            roll_ms=self._roll_ms,
+            roll_ms=self.roll_ms,
         ):
             segment = self.roll(now_ms, at_offset=first_offset)
         try:
@@ -275,7 +277,7 @@ class Log:
             if batch.leader_epoch != self.leader_epochs.latest_epoch and batch.leader_epoch >= 0:
                 self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
         if producer is not None:
-            producer.add(span)
+            producer.add_batch(span.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
         elif prepared is not None:
             self._commit_producers(prepared, segment)
         self.producer_state.map_end_offset = end_offset

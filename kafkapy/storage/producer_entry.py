@@ -4,7 +4,7 @@ Pure. `StagedProducer` is what an append in progress makes of a producer: the ru
 """
 
 from dataclasses import field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
@@ -45,27 +45,6 @@ class ProducerBatch(NamedTuple):
     marker: TransactionMarker | None = None
 
 
-class NextBatch(Protocol):
-    """What a batch says of itself before it is looked at more closely (kafkapy.record.validate.BatchSpan)."""
-
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def base_sequence(self) -> int: ...
-    @property
-    def last_sequence(self) -> int: ...
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def is_transactional(self) -> bool: ...
-    @property
-    def is_control(self) -> bool: ...
-
-
 class BatchMetadata(NamedTuple):
     """A batch that a producer wrote, as far as a duplicate of it needs."""
 
@@ -102,23 +81,16 @@ class ProducerEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def is_followed_by(self, batch: NextBatch) -> bool:
-        """Whether a client's batch goes on where this producer stands: what nearly all of its batches do.
+    def is_followed_by(self, producer_epoch: int, base_sequence: int, is_transactional: bool) -> bool:
+        """Whether a client's batch of records goes on where this producer stands: what nearly all of its batches do.
 
         True only where `ProducerState.prepare` would find nothing to say; then `add` is all that there is to do.
         """
         return (
-            batch.producer_epoch == self.producer_epoch
+            producer_epoch == self.producer_epoch
             and bool(self.batches)
-            and batch.base_sequence == self.batches[-1].last_sequence + 1
-            and batch.is_transactional == (self.transaction_first_offset != NO_TRANSACTION)
-            and not batch.is_control
-        )
-
-    def add(self, batch: NextBatch) -> None:
-        """Take a batch for which `is_followed_by` held, now that it is written."""
-        self.add_batch(
-            batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
+            and base_sequence == self.batches[-1].last_sequence + 1
+            and is_transactional == (self.transaction_first_offset != NO_TRANSACTION)
         )
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:

@@ -30,7 +30,6 @@ from kafkapy.storage.producer_entry import (
     NO_TRANSACTION,
     BatchMetadata,
     CompletedTransaction,
-    NextBatch,
     ProducerBatch,
     ProducerEntry,
     StagedProducer,
@@ -102,10 +101,14 @@ class ProducerState:
         last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
         return last_ms > 0 and now_ms - last_ms > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
-    def producer_that_goes_on_with(self, producer_id: int, batch: NextBatch) -> ProducerEntry | None:
+    def producer_that_goes_on(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
+    ) -> ProducerEntry | None:
         """Return the producer that a client's batch simply goes on from; None where `prepare` must look."""
         entry = self.producers.get(producer_id)
-        return entry if entry is not None and not self._verifications and entry.is_followed_by(batch) else None
+        if entry is None or self._verifications:
+            return None
+        return entry if entry.is_followed_by(producer_epoch, base_sequence, is_transactional) else None
 
     def prepare(
         self,

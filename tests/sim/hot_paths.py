@@ -39,7 +39,8 @@ SMALL, LARGE = 1, 580
 """Records of 100 bytes in a batch: one, and what makes 64 KiB."""
 METADATA_VERSION, OFFSET_COMMIT_VERSION = 13, 9
 
-Frames = Callable[[], bytes]
+Frames = Callable[[], bytes | list[bytes]]
+"""Makes a request's frame, or those of several that are sent together."""
 Counts = dict[str, dict[str, float]]
 
 
@@ -108,6 +109,7 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
     paths: dict[str, Frames] = {
         "produce of one record": lambda: _produce(topic, client.batch(_values(SMALL))),
         "produce of one record, idempotent": idempotent,
+        "five produces of one record together": lambda: [_produce(topic, client.batch(_values(SMALL)))] * 5,
         "produce of 64 KiB": lambda: _produce(topic, client.batch(_values(LARGE))),
         "fetch of 64 KiB": lambda: _fetch(topic, FetchPartition(1, fetch_offset=0, partition_max_bytes=1 << 20)),
         "fetch of nothing": lambda: _fetch(topic, FetchPartition(1, fetch_offset=LARGE, partition_max_bytes=1 << 20)),
@@ -128,14 +130,15 @@ async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
     counter = Counter()
     for frame in frames[REPEATS:]:
         with counter:
-            answer = await _serve(client, frame)
-        assert answer, "every request is answered"
+            answers = await _serve(client, frame)
+        assert all(answers), "every request is answered"
     return {"instructions": counter.instructions / REPEATS, "calls": counter.calls / REPEATS}
 
 
-async def _serve(client: KafkaClient, frame: bytes) -> bytes:
-    await client.link.send_frame(frame)
-    return await client.link.receive_frame()
+async def _serve(client: KafkaClient, asked: bytes | list[bytes]) -> list[bytes]:
+    frames = asked if isinstance(asked, list) else [asked]
+    await client.link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+    return [await client.link.receive_frame() for _ in frames]
 
 
 def _values(count: int) -> list[bytes]:

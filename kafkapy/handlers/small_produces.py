@@ -1,0 +1,235 @@
+"""Small Produce requests served together: those that follow each other on a connection, for one partition.
+
+A client that sends many small requests sends the same bytes again and again, but for correlation id and batch. What
+stands between these two (client id, acks, time-out, topic, partition) is looked up as it is: a plan says what it means
+and what the answer looks like. So a request costs one comparison, one check of its batch, and its part of one write.
+
+`serve` takes requests from the front while each can be answered at once: versions 9 to 13, acks 1 (or -1 where there
+is no other replica), no transactional id, one topic with one partition that is led here, a plain batch
+(storage/gathered_append.py). The first one that is anything else, good or bad, is left with all behind it to
+handlers/produce.py, which has the words for it. Whichever way a request goes, its effects and its answer are the same.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafkapy.errors import ApiError, ProtocolError, StorageError
+from kafkapy.handlers.cluster_view import is_internal
+from kafkapy.handlers.context import Connection, RequestContext, Services
+from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_FROM, VALID_ACKS
+from kafkapy.protocol.connection import Served
+from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.protocol.messages.produce_request import ProduceRequest
+from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kafkapy.protocol.primitives import Writer
+from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.partition import Role
+from kafkapy.replication.replica_manager import NO_ACKS
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.storage.gathered_append import GatheredAppend
+
+PRODUCE: Final = ProduceRequest.API_KEY
+FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
+LAST_VERSION: Final = ProduceRequest.MAX_VERSION
+MAX_PLANS: Final = 1024
+"""Client ids times acks times partitions (0.7 KiB each); with one more, all are made again."""
+MAX_FRAME_BYTES: Final = 16 * 1024
+"""A larger request has more to do than what is saved here, and its batch's length has more than two bytes."""
+
+_unpack_frame = Struct(">iIi").unpack_from
+"""Size; api key and version in one, which is the version where the key is 0; correlation id."""
+_unpack_request = Struct(">iIih").unpack_from
+"""The same, and the length of the client id."""
+
+_PREFIX_START: Final = 12
+"""Behind a frame's size, api key, version and correlation id. The prefix ends before the length of the batch."""
+_LEAST_BYTES: Final = 64
+"""No request with a batch is smaller; so much can be looked at without asking for the end."""
+_TAIL: Final = b"\0\0\0"
+"""Behind the batch: no tagged fields of partition, topic and request."""
+
+_OFFSETS: Final = Struct(">qqq")
+"""Of an answer: base offset, log append time, log start offset."""
+_NO_OFFSETS: Final = (0x5A5A5A5A5A5A5A5A, -1, 0x5B5B5B5B5B5B5B5B)
+"""Stand where a plan's answers have their offsets, to find the place."""
+
+
+class SmallProduces:
+    """See the module's text."""
+
+    def __init__(self, services: Services) -> None:
+        self._authorizer = services.authorizer
+        self._manager = services.replica_manager
+        self._plans: dict[bytes, _Plan] = {}
+
+    def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
+        """A protocol.connection.Gather, for frames that are Produce requests."""
+        plan = self._find(data, position)
+        if plan is None:
+            return None
+        partition, manager = plan.partition, self._manager
+        gathered = manager.begin_gathering(partition, plan.acks)
+        if gathered is None or not self._may_write(connection, plan):
+            return None
+        correlation_ids, end = _gather(plan, gathered, data, position, most)
+        if not correlation_ids:
+            return None
+        try:
+            if not manager.finish_gathering(partition, gathered):
+                return None
+        except (ApiError, StorageError, AssertionError) as error:
+            return Served(len(correlation_ids), end, self._refusals(plan, correlation_ids, error))
+        assert partition.log is not None, "what was appended has a log"
+        answers = plan.answers(correlation_ids, gathered.base_offsets, partition.log.log_start_offset)
+        return Served(len(correlation_ids), end, answers)
+
+    def _find(self, data: bytes, position: int) -> "_Plan | None":
+        """Return the plan of the request at `position`, None where it goes the ordinary way."""
+        bytes_left = len(data) - position
+        if bytes_left < _LEAST_BYTES:
+            return None
+        size, version, _, client_id_bytes = _unpack_request(data, position)
+        if not 0 < size <= min(MAX_FRAME_BYTES, bytes_left - 4) or not FIRST_VERSION <= version <= LAST_VERSION:
+            return None
+        end = _prefix_end(data, position + _PREFIX_START + 2 + max(client_id_bytes, 0), version)
+        if not 0 < end <= position + size:
+            return None
+        key = data[position + 6 : position + 8] + data[position + _PREFIX_START : end]
+        plan = self._plans.get(key)
+        if plan is not None and plan.partition.role is not Role.GONE:
+            return plan
+        plan = self._plan(data[position + 4 : position + 4 + size], data[position + _PREFIX_START : end])
+        if plan is None:
+            self._plans.pop(key, None)
+            return None
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[key] = plan
+        return plan
+
+    def _plan(self, frame: bytes, prefix: bytes) -> "_Plan | None":
+        """Return what the prefix of a request means, None where that is nothing for here."""
+        try:
+            header, position = read_request_header(frame)
+            request, _ = ProduceRequest.read(frame, position, header.api_version)
+        except ProtocolError:
+            return None
+        if request.acks == NO_ACKS or request.acks not in VALID_ACKS:
+            return None
+        (topic,) = request.topic_data
+        (data,) = topic.partition_data
+        partitions = self._manager.partitions
+        if header.api_version >= TOPIC_IDS_FROM:
+            partition = partitions.find_by_id(topic.topic_id, data.index)
+        else:
+            partition = partitions.find(topic.name, data.index)
+        if partition is None or is_internal(partition.topic_partition.topic):
+            return None
+        return _Plan(header, prefix, request.acks, partition, topic.name)
+
+    def _may_write(self, connection: Connection, plan: "_Plan") -> bool:
+        context = RequestContext(plan.header, connection)
+        topic = plan.partition.topic_partition.topic
+        return self._authorizer.authorize(context, AclOperation.WRITE, ResourceType.TOPIC, topic)
+
+    def _refusals(self, plan: "_Plan", correlation_ids: list[int], error: Exception) -> bytes:
+        """Return the answers to requests whose batches could not be written."""
+        append = PartitionAppend(plan.partition, b"", plan.new_response(-1, -1, -1))
+        self._manager.refuse_append(append, error)
+        return b"".join(plan.encode(correlation_id, append.response) for correlation_id in correlation_ids)
+
+
+class _Plan:
+    """What requests with one prefix mean, and the parts of their answers."""
+
+    __slots__ = ("_head", "_pack", "_tail", "_topic_name", "acks", "header", "partition", "prefix")
+
+    def __init__(
+        self, header: RequestHeader, prefix: bytes, acks: int, partition: HostedPartition, topic_name: str
+    ) -> None:
+        """`topic_name`: as the request says it, which is not at all where it has the id."""
+        self.header = header
+        self.prefix = prefix
+        self.acks = acks
+        self.partition = partition
+        self._topic_name = topic_name
+        answer = self.encode(0, self.new_response(*_NO_OFFSETS))
+        self._head, _, self._tail = answer[8:].partition(_OFFSETS.pack(*_NO_OFFSETS))
+        self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
+
+    def new_response(
+        self, base_offset: int, log_append_time_ms: int, log_start_offset: int
+    ) -> PartitionProduceResponse:
+        index = self.partition.topic_partition.partition
+        return PartitionProduceResponse(
+            index, 0, base_offset, log_append_time_ms, log_start_offset, NO_RECORD_ERRORS, None, NO_LEADER
+        )
+
+    def encode(self, correlation_id: int, response: PartitionProduceResponse) -> bytes:
+        """Return an answer as it is sent."""
+        out = Writer()
+        write_response_header(out, PRODUCE, self.header.api_version, correlation_id)
+        topic = TopicProduceResponse(self._topic_name, self.partition.topic_id, [response])
+        ProduceResponse([topic]).write(out, self.header.api_version)
+        return len(out).to_bytes(4, "big") + bytes(out)
+
+    def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
+        """Return the answers to requests that were appended (with CreateTime, so there is no append time)."""
+        pack, head, tail = self._pack, self._head, self._tail
+        size = 4 + len(head) + _OFFSETS.size + len(tail)
+        return b"".join(
+            [
+                pack(size, correlation_id, head, base_offset, -1, log_start_offset, tail)
+                for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
+            ]
+        )
+
+
+def _prefix_end(data: bytes, position: int, api_version: int) -> int:
+    """Return where the prefix ends that goes on at `position`, behind the client id; 0 where it has another shape.
+
+    With acks -1, 30 s, partition 7 of topic "ticks" (02: one of them, 06: five bytes, 00: no tagged fields; no
+    transactional id):
+
+        v9-12   00 00 ffff 00007530 02 06 7469636b73 02 00000007
+        v13     00 00 ffff 00007530 02 (the topic id's 16 bytes) 02 00000007
+    """
+    if position + 30 > len(data) or data[position] or data[position + 1] or data[position + 8] != 2:
+        return 0
+    if api_version >= TOPIC_IDS_FROM:
+        end = position + 30
+    else:
+        name_bytes = data[position + 9]
+        if not 0 < name_bytes < 0x80:
+            return 0
+        end = position + 14 + name_bytes
+    return end if end < len(data) and data[end - 5] == 2 else 0
+
+
+def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
+    """Gather the requests of one plan from `position` on; return their correlation ids, and where the last one ends."""
+    api, prefix = plan.header.api_version, plan.prefix
+    length_at = _PREFIX_START + len(prefix)
+    limit = len(data)
+    correlation_ids: list[int] = []
+    while len(correlation_ids) < most and position + length_at + 2 < limit:
+        size, key_and_version, correlation_id = _unpack_frame(data, position)
+        end = position + 4 + size
+        if key_and_version != api or not data.startswith(prefix, position + _PREFIX_START):
+            break
+        if end > limit or size > MAX_FRAME_BYTES:
+            break
+        start = position + length_at + 1
+        length = data[start - 1]
+        if length >= 0x80:
+            length += (data[start] << 7) - 0x80
+            start += 1
+        end_of_batch = end - len(_TAIL)
+        if length - 1 != end_of_batch - start or not data.startswith(_TAIL, end_of_batch):
+            break
+        if not gathered.add(data, start, end_of_batch):
+            break
+        position = end
+        correlation_ids.append(correlation_id)
+    return correlation_ids, position

@@ -1,0 +1,93 @@
+"""A small batch as nearly all producers of single records send it, checked in one step.
+
+`check_plain` says yes only where the leader's whole check (validate.py) would, and would store the batch as it is but
+for its place. Whatever else it may be, good or bad, is left to that check, which knows what to say of it.
+"""
+
+from typing import Final
+
+from crc32c import crc32c
+
+from kafkapy.record.append_rules import ValidationRules
+from kafkapy.record.batch import ATTRIBUTES_POSITION, BATCH_HEADER, CREATE_TIME, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from kafkapy.record.errors import InvalidRecordsError
+from kafkapy.record.walk import walk_records
+
+_unpack_header = BATCH_HEADER.unpack_from
+_LEAST_RECORD_BYTES: Final = 6
+"""What an empty record's length says: attributes, two deltas, two lengths, the count of headers."""
+
+
+def takes_plain(rules: ValidationRules) -> bool:
+    """Return whether these rules may leave an uncompressed batch as it is, whatever its records hold."""
+    return (
+        rules.timestamp_type == CREATE_TIME
+        and not rules.is_compacted
+        and rules.compression_type in ("producer", "uncompressed")
+    )
+
+
+def check_plain(
+    data: bytes, start: int, end: int, *, most_bytes: int, earliest_ms: int, latest_ms: int
+) -> tuple[int, ...] | None:
+    """Return the header fields (BATCH_HEADER) of the plain batch that is data[start:end]; None where it is not one.
+
+    Plain: magic 2, no attribute set, within most_bytes, CRC and records right, all timestamps within the bounds and
+    the header's maximum that of the records. `data` goes on behind it, or an IndexError is possible.
+    """
+    size = end - start
+    if size <= HEADER_BYTES or size > most_bytes:
+        return None
+    header = _unpack_header(data, start)
+    base_offset, length, _, magic, crc, attributes, delta, base_ms, max_ms, _, _, _, count = header
+    if base_offset or magic != 2 or attributes or length != size - LOG_OVERHEAD_BYTES:
+        return None
+    if count != delta + 1 or count < 1 or not earliest_ms <= base_ms <= latest_ms:
+        return None
+    if crc != crc32c(data[start + ATTRIBUTES_POSITION : end]):
+        return None
+    if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
+        return header if max_ms == base_ms else None
+    try:
+        walk = walk_records(data[start + HEADER_BYTES : end], count)
+    except InvalidRecordsError:
+        return None
+    if not walk.has_sequential_offsets or base_ms + walk.min_timestamp_delta < earliest_ms:
+        return None
+    latest_found_ms = base_ms + walk.max_timestamp_delta
+    return header if max_ms == latest_found_ms and -1 <= latest_found_ms <= latest_ms else None
+
+
+def _is_one_record(data: bytes, at: int, end: int) -> bool:
+    """Return whether these bytes are one record with no headers, deltas of 0, a short key and lengths of two bytes."""
+    length = data[at]
+    at += 1
+    if length >= 0x80:
+        second = data[at]
+        at += 1
+        if second >= 0x80:
+            return False
+        length = length & 0x7F | second << 7
+    if length & 1 or length < 2 * _LEAST_RECORD_BYTES or at + (length >> 1) != end:
+        return False
+    key_length = data[at + 3]
+    if data[at + 1] or data[at + 2]:
+        return False
+    at += 4
+    if key_length != 1:
+        if key_length & 0x81:
+            return False
+        at += key_length >> 1
+        if at >= end:
+            return False
+    length = data[at]
+    at += 1
+    if length >= 0x80:
+        second = data[at]
+        at += 1
+        if second >= 0x80:
+            return False
+        length = length & 0x7F | second << 7
+    if length & 1:
+        return length == 1 and at == end - 1 and not data[at]
+    return at + (length >> 1) == end - 1 and not data[end - 1]

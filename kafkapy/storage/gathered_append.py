@@ -1,0 +1,151 @@
+"""Small batches of clients appended together: checked one by one as they come, written at once.
+
+The outcome is that of append_as_leader for each: the same bytes in the log and its indexes, the same producers. Only
+what is plain is taken: batches as record/small_batch.py wants them, no more of them than one index entry covers, with
+producers that simply go on, for a segment that stays, with nothing to flush. All else is refused before anything has
+changed, to be appended alone.
+"""
+
+from typing import NamedTuple
+
+from kafkapy.record.append_rules import MAX_INT64
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
+from kafkapy.record.leader_batch import PLACE
+from kafkapy.record.small_batch import check_plain, takes_plain
+from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.log import Log
+from kafkapy.storage.producer_entry import ProducerEntry
+
+_pack_place = PLACE.pack_into
+
+
+class _Batch(NamedTuple):
+    """See segment.BatchInfo."""
+
+    size_bytes: int
+    last_offset: int
+    max_timestamp: int
+
+
+class _Sequel(NamedTuple):
+    """A producer's batch, to be noted once it is written."""
+
+    producer: ProducerEntry
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+
+class GatheredAppend:
+    """Batches for the end of one log. `add` each, then `write`: nothing else may touch the log in between."""
+
+    __slots__ = (
+        "_batches",
+        "_data",
+        "_earliest_ms",
+        "_epoch",
+        "_interval_bytes",
+        "_latest_ms",
+        "_log",
+        "_max_timestamp",
+        "_most_bytes",
+        "_now_ms",
+        "_sequels",
+        "base_offsets",
+        "end_offset",
+    )
+
+    def __init__(self, log: Log, *, leader_epoch: int, now_ms: int) -> None:
+        rules = log.client_rules
+        self._log = log
+        self._epoch = leader_epoch
+        self._now_ms = now_ms
+        self._earliest_ms = now_ms - rules.timestamp_before_max_ms
+        self._latest_ms = min(now_ms + rules.timestamp_after_max_ms, MAX_INT64)
+        self._most_bytes = rules.max_message_bytes
+        self._interval_bytes = log.segments.active.index_interval_bytes
+        self._data = bytearray()
+        self._batches: list[tuple[int, int, int]] = []
+        self._sequels: list[_Sequel] = []
+        self._max_timestamp = -1
+        self.base_offsets: list[int] = []
+        self.end_offset = log.log_end_offset
+
+    @staticmethod
+    def is_possible(log: Log, leader_epoch: int) -> bool:
+        """Return whether plain batches may be gathered for this log now."""
+        return (
+            takes_plain(log.client_rules)
+            and not log.log_dir.is_full
+            and not log.log_dir.is_offline
+            and log.leader_epochs.latest_epoch == leader_epoch
+            and log.segments.active.size > 0
+        )
+
+    def add(self, data: bytes, start: int, end: int) -> bool:
+        """Take the batch data[start:end]; return False, with nothing changed, where it is to be appended alone."""
+        header = check_plain(
+            data, start, end, most_bytes=self._most_bytes, earliest_ms=self._earliest_ms, latest_ms=self._latest_ms
+        )
+        if header is None:
+            return False
+        _, _, _, _, _, _, delta, _, max_timestamp, producer_id, producer_epoch, base_sequence, _ = header
+        written = self._data
+        position = len(written)
+        if position and position + end - start > self._interval_bytes:
+            return False
+        base_offset = self.end_offset
+        last_offset = base_offset + delta
+        if producer_id >= 0:
+            producer = self._producer(producer_id, producer_epoch, base_sequence)
+            last_sequence = base_sequence + delta
+            if producer is None or last_sequence > MAX_INT32:
+                return False
+            self._sequels.append(_Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
+        written += data[start:end]
+        _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
+        self._batches.append((end - start, last_offset, max_timestamp))
+        self.base_offsets.append(base_offset)
+        self.end_offset = last_offset + 1
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+        return True
+
+    def _producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerEntry | None:
+        """Return the producer that goes on with such a batch, after those gathered; None where it does not."""
+        for sequel in reversed(self._sequels):
+            producer = sequel.producer
+            if producer.producer_id == producer_id:
+                goes_on = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
+                return producer if goes_on else None
+        return self._log.producer_state.producer_that_goes_on(producer_id, producer_epoch, base_sequence, False)
+
+    def write(self) -> bool:
+        """Append what was gathered; return False, with nothing changed, where each is to be appended alone.
+
+        Raises ApiError, StorageError: the disk has no room or has failed, and the log is as it was.
+        """
+        log, end_offset = self._log, self.end_offset
+        segment = log.segments.active
+        if end_offset - log.recovery_point >= log.flush_messages or segment.should_roll(
+            log.config,
+            size_bytes=len(self._data),
+            max_timestamp=self._max_timestamp,
+            last_offset=end_offset - 1,
+            now_ms=self._now_ms,
+            roll_ms=log.roll_ms,
+        ):
+            return False
+        log.now_ms = self._now_ms
+        data: list[ReadableBuffer] = [self._data]
+        try:
+            segment.append(data, len(self._data), [_Batch(*batch) for batch in self._batches])
+        except OSError as error:
+            raise log.log_dir.failure(error, f"appending to {log.topic_partition}") from error
+        log.log_end_offset = end_offset
+        log.local_log.reader.known.note(end_offset, segment, segment.size)
+        for producer, last_sequence, last_offset, offset_delta, timestamp_ms in self._sequels:
+            producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
+        log.producer_state.map_end_offset = end_offset
+        return True

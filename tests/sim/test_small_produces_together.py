@@ -1,0 +1,156 @@
+"""Small produces that arrive together, where the disk, a consumer, another topic or the authorizer has a part in it."""
+
+import errno
+from typing import Any
+
+import pytest
+
+from kafkapy.handlers.small_produces import MAX_PLANS, SmallProduces
+from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.security.authorizer import AclOperation
+from tests.sim.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
+from tests.sim.loop import SimLoop, run
+from tests.sim.test_broker_requests import on_machine
+from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
+from tests.support.metadata_services import Deny
+from tests.support.wire import request_frame
+
+NUMBERS = [b"%d" % number for number in range(5)]
+
+
+def produce(topic: Topic, records: bytes | memoryview) -> ProduceRequest:
+    named = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, bytes(records))])
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[named])
+
+
+async def send_together(
+    client: KafkaClient, topic: Topic, version: int = PRODUCE_VERSION, **producer: int
+) -> list[Any]:
+    """Send a request for each of NUMBERS before the first is answered; return the answers."""
+    for number, value in enumerate(NUMBERS):
+        fields = {**producer, "base_sequence": producer["base_sequence"] + number} if producer else {}
+        await client.send(produce(topic, client.batch([value], **fields)), version)
+    return [(await client.receive()).responses[0].partition_responses[0] for _ in NUMBERS]
+
+
+@on_machine
+async def test_what_arrives_together_is_one_write(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    writes: list[str] = []
+    machine.disk.hook = lambda operation, path: writes.append(path) if operation == "write" else None
+    answers = await send_together(client, topic)
+    assert len([path for path in writes if "orders-0" in path]) == 1
+    assert [answer.base_offset for answer in answers] == [1, 2, 3, 4, 5]
+    assert values_of(await client.fetch(topic, 1)) == NUMBERS
+
+
+@on_machine
+async def test_a_consumer_that_waits_is_given_what_arrived_together(machine: Machine) -> None:
+    client, consumer = machine.connect(), machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    waiting = machine.loop.create_task(consumer.fetch(topic, 1, max_wait_ms=10_000))
+    await send_together(client, topic)
+    assert values_of(await waiting) == NUMBERS
+
+
+@on_machine
+async def test_a_full_disk_refuses_all_that_would_be_one_write_and_keeps_none_of_it(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    producer_id, producer_epoch = await client.init_producer_id()
+    producer = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+    await client.produce(topic, b"first", base_sequence=0, **producer)
+    machine.disk.capacity_bytes = machine.disk.used_bytes() + 200
+    refused = await send_together(client, topic, base_sequence=1, **producer)
+    assert {answer.error_code for answer in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert {(answer.base_offset, answer.log_start_offset) for answer in refused} == {(-1, -1)}
+    assert values_of(await client.fetch(topic, 0)) == [b"first"]
+    machine.disk.heal()
+    again = await send_together(client, topic, base_sequence=1, **producer)
+    assert [(answer.error_code, answer.base_offset) for answer in again] == [(0, offset) for offset in range(1, 6)]
+    assert [found.base_sequence for found in await client.read_all(topic)] == list(range(6))
+
+
+@on_machine
+async def test_a_disk_that_fails_refuses_all_that_would_be_one_write(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"first")
+    machine.disk.fail("write", errno.EIO, path="orders-0")
+    refused = [*await send_together(client, topic), *await send_together(client, topic)]
+    assert {answer.error_code for answer in refused} == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@pytest.mark.parametrize("version", [11, 13])
+def test_a_topic_made_again_is_another_one(version: int) -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        await send_together(client, topic, version)
+        await client.delete_topic(topic)
+        assert {answer.error_code for answer in await send_together(client, topic, version)} == {
+            ErrorCode.UNKNOWN_TOPIC_ID if version == 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        again = await client.create_topic("orders")
+        answers = await send_together(client, again, version)
+        assert [answer.base_offset for answer in answers] == [0, 1, 2, 3, 4]
+        await machine.stop()
+
+    run(main)
+
+
+class Asking:
+    """SmallProduces over partitions on a simulated disk; `orders` holds a record already."""
+
+    def __init__(self, loop: SimLoop, authorizer: Any = None, **topic: Any) -> None:
+        hosting = Hosting(loop, broker_count=2)
+        partition = hosting.create_topic(**topic)
+        partition.log.append_as_leader(bytearray(batch(b"first")), leader_epoch=0, now_ms=NOW_MS)
+        self.served = SmallProduces(hosting.services(authorizer))
+
+    def serve(self, count: int = 1, client_id: str | None = "c", most: int = 32) -> int:
+        """Return how many of `count` requests are served."""
+        request = produce(Topic("", topic_id("orders")), batch(b"v"))
+        frame = request_frame(request, PRODUCE_VERSION, client_id=client_id)
+        info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
+        found = self.served.serve(info, (len(frame).to_bytes(4, "big") + frame) * count, 0, most)
+        return 0 if found is None else found.frame_count
+
+
+def test_who_may_not_write_is_left_to_the_handler() -> None:
+    async def main(loop: SimLoop) -> None:
+        assert Asking(loop).serve() == 1
+        assert Asking(loop, Deny((AclOperation.WRITE, "orders"))).serve() == 0
+
+    run(main)
+
+
+def test_who_waits_for_other_replicas_is_left_to_the_handler() -> None:
+    async def main(loop: SimLoop) -> None:
+        assert Asking(loop, replicas=(1, 2)).serve() == 0
+
+    run(main)
+
+
+def test_no_more_are_served_than_a_turn_has_left() -> None:
+    async def main(loop: SimLoop) -> None:
+        asking = Asking(loop)
+        assert [asking.serve(5, most=most) for most in (1, 4, 5, 6)] == [1, 4, 5, 5]
+
+    run(main)
+
+
+def test_clients_with_ever_new_names_are_served_and_not_all_remembered() -> None:
+    async def main(loop: SimLoop) -> None:
+        asking = Asking(loop)
+        assert all(asking.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
+        assert len(asking.served._plans) <= MAX_PLANS
+
+    run(main)
