@@ -88,17 +88,20 @@ class MetadataFollower:
         self._waiting.append((self._begun_count + len(self._changes), future))
         await future
 
-    def close(self) -> None:
-        """Leave what is not done to the next start."""
+    def close(self, failure: Exception | None = None) -> None:
+        """Leave what is not done to the next start; who waits for it is told of the failure, if it is one."""
         self._is_closed = True
         self._changes.clear()
         self._steps = None
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        for _, future in self._waiting:
-            future.cancel()
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if failure is None:
+                future.cancel()
+            elif not future.done():
+                future.set_exception(failure)
 
     def _work(self) -> None:
         """Take as many steps as fit into a turn; come again where more are left."""
@@ -108,7 +111,7 @@ class MetadataFollower:
             is_done = self._take_steps()
         except Exception as error:
             logger.critical("The broker cannot follow the metadata: %s", error, exc_info=error)
-            self.close()
+            self.close(error)
             self._on_fatal(error)
             return
         finally:

@@ -339,6 +339,7 @@ class BrokerServer:
         self._follower.on_image(difference(EMPTY_IMAGE, image), image)
         self._controller.add_image_listener(self._follower.on_image)
         await self._follower.caught_up()
+        self._check_not_failed()
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
