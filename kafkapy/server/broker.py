@@ -155,18 +155,26 @@ class BrokerServer:
 
     async def _start(self, undo: AsyncExitStack) -> None:
         """Each part that holds something registers how it is let go, should a later one fail."""
-        config = self.config
-        self._io_pool = self._new_io_pool(self._loop, config.node.num_io_threads)
+        self._io_pool = self._new_io_pool(self._loop, self.config.node.num_io_threads)
         undo.callback(self._io_pool.close)
+        self._open_directories(undo)
+        await self._start_metadata(undo)
+        await self._start_replicas(undo)
+        await self._start_serving(undo)
+
+    def _open_directories(self, undo: AsyncExitStack) -> None:
         self._log_manager = self._new_log_manager()
         directories = self._log_manager.directories
         directories.lock()
         undo.callback(directories.unlock)
         self._check_not_failed()
-        self._reserve = SpaceReserve(self._disk, config.metadata_log_dir)
+        self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         _try_reserve(self._reserve.give_up_if_needed)
-        self.cluster_id = check_identity(self._disk, directories, config)
+        self.cluster_id = check_identity(self._disk, directories, self.config)
         self._previous_broker_epoch = directories.last_broker_epoch()
+
+    async def _start_metadata(self, undo: AsyncExitStack) -> None:
+        """Recover the metadata and join the quorum."""
         self._quorum = self._new_quorum()
         self._controller = self._new_controller()
         undo.push_async_callback(self._quorum.close)
@@ -174,6 +182,9 @@ class BrokerServer:
         self._controller.start()
         await self._register_controller()
         undo.push_async_callback(self._controller.close)
+
+    async def _start_replicas(self, undo: AsyncExitStack) -> None:
+        """Load the logs, then lead and follow what the metadata says."""
         await self._load_logs()
         undo.callback(self._log_manager.close)
         self._check_not_failed()
@@ -189,6 +200,10 @@ class BrokerServer:
         undo.callback(self._follower.close)
         await self._follow_metadata()
         self._cleaner = self._new_cleaner()
+
+    async def _start_serving(self, undo: AsyncExitStack) -> None:
+        """Bind the listeners, register, begin with what happens in periods, accept."""
+        config = self.config
         self._metrics = self._new_metrics()
         if self._metrics is not None:
             undo.callback(self._metrics.close)
