@@ -47,7 +47,10 @@ READ_AHEAD_CALLS = 4
 """How many workers read ahead at a time; others stay for who waits."""
 
 READ_AHEAD_STREAMS = 256
-"""Of so many files it is known how far they were read ahead: at most 2 GiB of page cache are used too early."""
+"""Of so many readers it is known how far was read ahead of them: at most 2 GiB of page cache are used too early."""
+
+READ_AHEAD_READERS = 4
+"""So many of them may be at different places of one file: two groups that replay a topic, a follower, one more."""
 
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_MS = 500

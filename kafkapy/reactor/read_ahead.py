@@ -16,6 +16,7 @@ from kafkapy.reactor.limits import (
     READ_AHEAD_BYTES,
     READ_AHEAD_CALLS,
     READ_AHEAD_ENOUGH_BYTES,
+    READ_AHEAD_READERS,
     READ_AHEAD_STREAMS,
 )
 from kafkapy.reactor.regions import is_warm
@@ -43,42 +44,64 @@ class _Stream:
 
 
 class ReadAhead:
-    """The streams of all connections: one for each file, that of the last reader who had to wait."""
+    """The streams of all connections: in each file those of the last few readers who had to wait, each elsewhere."""
 
-    __slots__ = ("_call_count", "_io_pool", "_streams")
+    __slots__ = ("_call_count", "_io_pool", "_stream_count", "_streams")
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
-        self._streams: dict[File, _Stream] = {}
+        self._streams: dict[File, list[_Stream]] = {}
+        self._stream_count = 0
         self._call_count = 0
 
     def warm_end(self, file: File, start: int, end: int) -> int:
         """Return up to where, from `start` and at most to `end`, a file can be sent without waiting for the disk."""
-        stream = self._streams.get(file)
-        if stream is not None and stream.start <= start <= stream.warm_end:
-            if stream.warm_end - end < READ_AHEAD_BYTES and not stream.is_busy and self._call_count < READ_AHEAD_CALLS:
-                self._read_on(stream, READ_AHEAD_BYTES)
-            end = min(end, stream.warm_end)
+        for stream in self._streams.get(file, ()):
+            if stream.start <= start <= stream.warm_end:
+                if self._is_due(stream, end):
+                    self._read_on(stream, READ_AHEAD_BYTES)
+                end = min(end, stream.warm_end)
+                break
         return end if end > start and is_warm(file, start, end) else start
+
+    def _is_due(self, stream: _Stream, end: int) -> bool:
+        is_near = stream.warm_end - end < READ_AHEAD_BYTES
+        return is_near and not stream.is_busy and self._call_count < READ_AHEAD_CALLS
 
     def wait(self, file: File, start: int, on_warm: OnWarm) -> None:
         """Have a worker read the file from `start` on, where none does, and say when it has.
 
         What is said may lie at `start`, where the worker was at what comes before: ask again.
         """
-        stream = self._streams.get(file)
-        if stream is None or not stream.warm_end <= start <= stream.asked_end:
+        for stream in self._streams.get(file, ()):
+            if stream.warm_end <= start <= stream.asked_end:
+                break
+        else:
             stream = self._begin(file, start)
         stream.waiting.append(on_warm)
         if not stream.is_busy:
             self._read_on(stream, READ_AHEAD_BYTES if stream.warm_end > stream.start else FIRST_WARM_BYTES)
 
     def _begin(self, file: File, start: int) -> _Stream:
-        self._streams.pop(file, None)
-        if len(self._streams) >= READ_AHEAD_STREAMS:
-            del self._streams[next(iter(self._streams))]
-        stream = self._streams[file] = _Stream(file, start)
+        """Begin a stream, in place of the one whose bytes are gone again, and of the oldest where there are many."""
+        streams = self._streams.pop(file, [])
+        kept = [each for each in streams if not each.start <= start <= each.warm_end][1 - READ_AHEAD_READERS :]
+        stream = _Stream(file, start)
+        self._streams[file] = [*kept, stream]
+        self._stream_count += len(kept) + 1 - len(streams)
+        while self._stream_count > READ_AHEAD_STREAMS:
+            self._end(next(iter(self._streams.values()))[0])
         return stream
+
+    def _end(self, stream: _Stream) -> None:
+        """Forget a stream, where that has not happened yet."""
+        streams = self._streams.get(stream.file, [])
+        if stream not in streams:
+            return
+        streams.remove(stream)
+        self._stream_count -= 1
+        if not streams:
+            del self._streams[stream.file]
 
     def _read_on(self, stream: _Stream, size_bytes: int) -> None:
         file, start = stream.file, stream.warm_end
@@ -91,8 +114,8 @@ class ReadAhead:
             stream.cached_bytes = 0 if was_read else stream.cached_bytes + count
             stream.asked_end = stream.warm_end = start + count
             has_ended = count < size_bytes or stream.cached_bytes >= READ_AHEAD_ENOUGH_BYTES
-            if has_ended and self._streams.get(file) is stream:
-                del self._streams[file]
+            if has_ended:
+                self._end(stream)
             if error is None and not count:
                 error = EOFError(f"{file.path} ends before position {start + 1}")
             waiting, stream.waiting = stream.waiting, []

@@ -12,6 +12,7 @@ from kafkapy.reactor.limits import (
     READ_AHEAD_BYTES,
     READ_AHEAD_CALLS,
     READ_AHEAD_ENOUGH_BYTES,
+    READ_AHEAD_READERS,
     READ_AHEAD_STREAMS,
 )
 from kafkapy.reactor.read_ahead import ReadAhead
@@ -131,6 +132,36 @@ def test_a_reader_elsewhere_in_the_file_begins_anew(ahead: ReadAhead, pool: Pool
     pool.run_one()
     assert first.answers == [(FIRST_WARM_BYTES, None)]
     assert second.answers == [(20 * MIB + FIRST_WARM_BYTES, None)]
+
+
+@pytest.mark.parametrize("reader_count", [2, READ_AHEAD_READERS])
+def test_readers_at_different_places_of_a_file_each_wait_once(ahead: ReadAhead, pool: Pool, reader_count: int) -> None:
+    part = 16 * MIB
+    file = cold_file(part * reader_count)
+    positions = [part * number for number in range(reader_count)]
+    waited = 0
+    for _ in range(2 * (part // MIB - 1)):  # the last MiB is what the next reader has had read
+        for number, position in enumerate(positions):
+            end = ahead.warm_end(file, position, min(position + MIB, part * (number + 1)))
+            if end == position < part * (number + 1) - MIB:
+                waited += 1
+                ahead.wait(file, position, Said())
+            positions[number] = end
+        while pool.calls:
+            pool.run_one()
+    assert waited == reader_count
+    assert all(position >= part * (number + 1) - MIB for number, position in enumerate(positions))
+
+
+def test_one_reader_too_many_ends_the_oldest_stream_of_the_file(ahead: ReadAhead, pool: Pool) -> None:
+    file = cold_file()
+    for number in range(READ_AHEAD_READERS + 1):
+        ahead.wait(file, 8 * MIB * number, Said())
+        pool.run_one()
+    ahead.warm_end(file, 0, MIB)
+    assert not pool.calls
+    ahead.warm_end(file, 8 * MIB, 9 * MIB)
+    assert len(pool.calls) == 1
 
 
 def test_pages_that_were_evicted_are_read_again(ahead: ReadAhead, pool: Pool) -> None:
