@@ -102,8 +102,7 @@ def run_all(workloads: list[Workload], plan: Plan, results: Results) -> None:
             pair = new_pair(servers, Path(directory))
             why_not = "" if _is_over(until) else _start(pair, running, may_be_missing=servers in MAY_BE_MISSING)
             if not why_not and not _is_over(until) and servers not in COLD:
-                for server in pair:
-                    warm_up(server, plan.scale, with_sockets=servers == PLAIN)
+                why_not = _warm_up(pair, plan.scale, with_sockets=servers == PLAIN)
             for workload in group:
                 print(f"{workload.name}", flush=True)
                 began = time.monotonic()
@@ -128,6 +127,21 @@ def _start(pair: list[Server], running: ExitStack, *, may_be_missing: bool) -> s
     return ""
 
 
+def _warm_up(pair: list[Server], scale: float, *, with_sockets: bool) -> str:
+    """Return why it failed, "" where it did not."""
+    try:
+        for server in pair:
+            warm_up(server, scale, with_sockets=with_sockets)
+    except Exception as error:
+        traceback.print_exc()
+        return _failure(error)
+    return ""
+
+
+def _failure(error: Exception) -> str:
+    return f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]
+
+
 def run_or_say_why(workload: Workload, pair: list[Server], plan: Plan, why_not: str) -> dict[str, Any]:
     if why_not:
         return {"left_out": why_not}
@@ -136,7 +150,7 @@ def run_or_say_why(workload: Workload, pair: list[Server], plan: Plan, why_not: 
         return {"left_out": f"not yet: {lacking}"} if lacking else run_workload(workload, pair, plan)
     except Exception as error:
         traceback.print_exc()
-        return {"left_out": f"{FAILED}: {type(error).__name__} {error}".splitlines()[0]}
+        return {"left_out": _failure(error)}
 
 
 def run_workload(workload: Workload, pair: list[Server], plan: Plan) -> dict[str, Any]:
