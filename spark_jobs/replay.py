@@ -160,6 +160,7 @@ class _Writer:
             "enable.gapless.guarantee": True,
             "compression.type": "zstd",
             "linger.ms": 20,
+            "log_level": 3,  # librdkafka warns of gapless.guarantee as experimental, every time
         }
         try:
             producer = Producer({**fixed, **settings})
