@@ -38,6 +38,9 @@ STARTING_OVER: Final = (
 )
 """What the workers are made with. Kafka's list has message.max.bytes, too, which nothing here is made with."""
 
+MIN_BACKOFF_MS: Final = 10
+"""With none, as log.cleaner.backoff.ms may say, the loop would look for dirty logs and do nothing else."""
+
 logger = logging.getLogger("kafkapy.storage.cleaner")
 
 
@@ -146,7 +149,7 @@ class LogCleaner:
 
     @property
     def _backoff_ms(self) -> int:
-        return min(self._settings.log_cleaner_backoff_ms, MAX_PERIOD_MS)
+        return min(max(self._settings.log_cleaner_backoff_ms, MIN_BACKOFF_MS), MAX_PERIOD_MS)
 
     async def begin_dirtiest(self) -> bool:
         """Begin to clean the dirtiest log, if one is dirty enough and a worker is free; return whether it was begun."""

@@ -164,6 +164,18 @@ def test_a_disabled_cleaner_does_not_start() -> None:
     assert one_round(dirty_logs(), log_cleaner_enable=False).helpers == []
 
 
+def test_a_backoff_of_0_leaves_time_to_others() -> None:
+    logs = CompactedLogs(SimDisk())
+
+    async def main(world: World) -> None:
+        await asyncio.sleep(0.1)
+        make_dirty(logs.log)
+        await asyncio.sleep(0.1)
+
+    at_work(logs, main, log_cleaner_backoff_ms=0)
+    assert record_counts(logs, 1) == [1]
+
+
 def test_a_throttled_pass_waits_as_long_as_its_bytes_may_take() -> None:
     logs = dirty_logs()
     assert seconds_at_100_bytes_a_second(logs, thread_count=1) == moved_bytes(logs) / 100
