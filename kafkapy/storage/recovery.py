@@ -220,7 +220,7 @@ class LogLoader:
         try:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
-            segment.txn_index.check()
+            segment.txn_index.check(self._base_offset_behind(segment.base_offset))
             if not self._was_clean and segment.base_offset == self._last_flushed:
                 _check_last_time(segment)
         except CorruptIndexError as error:

@@ -13,6 +13,7 @@ from kafkapy.storage.log import Log
 from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_upkeep import delete_due_files
+from kafkapy.storage.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, open_small_log
 
@@ -163,6 +164,18 @@ def test_indexes_are_rebuilt_wherever_they_are(damage: str, suffix: str, clean: 
     assert log.log_end_offset == 30
     log.close()
     assert files_of(disk) == files
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_aborted_transaction_that_was_cut_off_is_not_believed(clean: bool) -> None:
+    """Its segment is below the recovery point; the cut of the index had not reached the disk. Found by the soak."""
+    disk, files = written_log()
+    first = min(name for name in files if name.endswith(".log")).removesuffix(".log")
+    entry = AbortedTransaction(producer_id=7, first_offset=28, last_offset=29, last_stable_offset=30)
+    replace(disk, f"{first}.txnindex", ENTRY.pack(VERSION, *entry))
+    log = reopen(disk, clean=clean, recovery_point=30)
+    assert log.aborted_transactions(0, 100) == []
+    assert log.log_end_offset == 30
 
 
 def test_missing_snapshots_are_made_again() -> None:
