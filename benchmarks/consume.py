@@ -36,14 +36,14 @@ class Backlog:
 
     def read(self, server: Server, topic: str, scale: float, *, reader: Reader, is_cold: bool) -> Figures:
         if is_cold:
-            drop_from_page_cache(server.directory)
+            drop_from_page_cache(server.directory, topic)
         records = self._records[server.name, topic]
         return reader(server, topic, records, records * self._value_bytes)
 
 
-def drop_from_page_cache(directory: Path) -> None:
-    """Make what is in the log files come from the disk the next time (what was not written yet is written first)."""
-    for path in directory.rglob("*.log"):
+def drop_from_page_cache(directory: Path, topic: str) -> None:
+    """Make what a topic holds come from the disk the next time (what was not written yet is written first)."""
+    for path in directory.glob(f"{topic}-*/*.log"):
         with open(path, "rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
