@@ -15,7 +15,7 @@ def _load() -> Callable[..., int]:
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec("crc32c._crc32c", places) if places else None
     if spec is None or spec.loader is None:
-        from crc32c import crc32c as whole
+        from crc32c import crc32c as whole  # noqa: TID251
 
         return whole
     extension = module_from_spec(spec)

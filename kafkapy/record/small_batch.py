@@ -6,10 +6,9 @@ for its place. Whatever else it may be, good or bad, is left to that check, whic
 
 from typing import Final
 
-from crc32c import crc32c
-
 from kafkapy.record.append_rules import ValidationRules
 from kafkapy.record.batch import ATTRIBUTES_POSITION, BATCH_HEADER, CREATE_TIME, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.walk import walk_records
 
