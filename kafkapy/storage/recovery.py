@@ -34,12 +34,12 @@ from kafkapy.storage.file_names import (
 )
 from kafkapy.storage.interrupted_work import finish_interrupted_work
 from kafkapy.storage.leader_epochs import LeaderEpochs
-from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.open_files import FileHandle, OpenFiles
 from kafkapy.storage.producer_replay import rebuild_producers
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_recovery import SegmentRecovery, reset_indexes
+from kafkapy.storage.segment_recovery import SegmentRecovery, check_has_timestamps, reset_indexes
 from kafkapy.storage.segment_split import find_parts, overflows, split
 from kafkapy.storage.segments import Segments
 from kafkapy.storage.sparse_index import INT32_MAX
@@ -204,10 +204,14 @@ class LogLoader:
             reset_indexes(segment, self._config)  # _recover_unflushed reads it, whatever they hold
         elif not ({stem + OFFSET_INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names and self._has_sound_indexes(segment)):
             logger.warning("Rebuilding the index files of segment %d of %s", base_offset, self._topic_partition)
-            self._recover_segment(segment)
+            self._recover_segment(segment, sync=self._sync)
         elif self._may_overflow(segment) and overflows(segment):
             raise OffsetOverflowError(segment, is_in_doubt=True)
         self._segments.add(segment)
+
+    def _sync(self, handle: FileHandle) -> None:
+        handle.file.sync()
+        self._disk.sync_directory(self._directory)
 
     def _may_overflow(self, segment: Segment) -> bool:
         """Whether a segment's offsets may not fit its indexes, by where the next one begins."""
@@ -221,8 +225,10 @@ class LogLoader:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
             segment.txn_index.check(self._base_offset_behind(segment.base_offset))
-            if not self._was_clean and segment.base_offset == self._last_flushed:
-                _check_last_time(segment)
+            if not self._was_clean:
+                check_has_timestamps(segment)
+                if segment.base_offset == self._last_flushed:
+                    _check_last_time(segment)
         except CorruptIndexError as error:
             logger.warning("Found a corrupted index file of %s: %s", self._topic_partition, error)
             return False
@@ -270,7 +276,7 @@ class LogLoader:
             self._was_compacted = self._was_compacted or _was_split_off(segment, previous)
         return self._config.is_compacted or self._was_compacted
 
-    def _recover_segment(self, segment: Segment) -> int:
+    def _recover_segment(self, segment: Segment, sync: Callable[[FileHandle], None] = lambda handle: None) -> int:
         """Read all batches of a segment, rebuild its indexes, cut what does not hold; return the bytes cut."""
         first = self._segments.first if len(self._segments) else segment
         producers = self._new_producer_state()
@@ -285,7 +291,7 @@ class LogLoader:
             was_clean_shutdown=False,
         )
         may_split = segment.base_offset not in self._not_split
-        recovery = SegmentRecovery(segment, self._config, self._epochs, producers, may_split=may_split)
+        recovery = SegmentRecovery(segment, self._config, self._epochs, producers, may_split=may_split, sync=sync)
         cut_bytes = recovery.run()
         self._was_compacted = self._was_compacted or recovery.has_gaps
         self._snapshots.take_if_there_is_room(producers)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.config.log import LogConfig
+from kafkapy.errors import CorruptIndexError
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -28,6 +29,7 @@ from kafkapy.storage import offset_index, time_index
 from kafkapy.storage.errors import OffsetOverflowError
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_dir import NO_SPACE
+from kafkapy.storage.open_files import FileHandle
 from kafkapy.storage.producer_replay import producer_batch, replay_producer_batch
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
@@ -41,13 +43,33 @@ SPECIAL_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 
 def reset_indexes(segment: Segment, config: LogConfig) -> None:
-    segment.offset_index.reset(config.segment_index_bytes)
     segment.time_index.reset(config.segment_index_bytes)
+    segment.offset_index.reset(config.segment_index_bytes)
     segment.txn_index.reset()
+
+
+def check_has_timestamps(segment: Segment) -> None:
+    """Raise CorruptIndexError where a segment that is not active has timestamps and its time index none.
+
+    So a SegmentRecovery leaves it that was cut short, with other indexes that may look sound and lack entries.
+    Without that of an aborted transaction, its records would be read as committed.
+    """
+    index = segment.time_index
+    if index.last_entry.timestamp_ms > 0 or not segment.size:
+        return
+    try:
+        first = next(segment.scan(0, wait=True), None)
+    except RecordsError:
+        return  # no index helps that
+    if first is not None and first.max_timestamp > index.last_entry.timestamp_ms:
+        raise CorruptIndexError(f"{index.handle.path}: it has no entry of the segment's timestamps")
 
 
 class SegmentRecovery:
     """Reads a segment from its first byte and makes its indexes anew, as an append would have made them.
+
+    The time index comes last, so that a machine that stops before leaves one without the segment's timestamps; see
+    check_has_timestamps. What is durable when is up to `sync`.
 
     has_gaps: offsets are missing between its batches or in them, so it was compacted.
     """
@@ -60,9 +82,14 @@ class SegmentRecovery:
         producers: ProducerState,
         *,
         may_split: bool = True,
+        sync: Callable[[FileHandle], None] = lambda handle: None,
     ) -> None:
-        """may_split: whether an offset that does not fit the indexes raises OffsetOverflowError, or is damage."""
+        """may_split: whether an offset that does not fit the indexes raises OffsetOverflowError, or is damage.
+
+        sync: makes an index durable, for a segment whose indexes the next start would believe.
+        """
         self._may_split = may_split
+        self._sync = sync
         self._segment = segment
         self._config = config
         self._epochs = epochs
@@ -79,15 +106,20 @@ class SegmentRecovery:
     def run(self) -> int:
         """Return the bytes that had to be cut off. Raises OffsetOverflowError, then the indexes are to be made anew."""
         segment = self._segment
-        reset_indexes(segment, self._config)
+        segment.time_index.reset(self._config.segment_index_bytes)
+        self._sync(segment.time_index.handle)
+        segment.offset_index.reset(self._config.segment_index_bytes)
+        segment.txn_index.reset()
         self._read_all()
-        self._write_entries()
+        self._write_offset_entries()
         segment.set_largest(self._largest)
         cut_bytes = self._cut() if self._valid_bytes < segment.size else 0
-        if self._largest.timestamp_ms >= 0:
-            self._if_there_is_room(lambda: segment.time_index.maybe_append(*self._largest[:2], use_last_slot=True))
         segment.offset_index.trim()
-        segment.time_index.trim()
+        self._sync(segment.offset_index.handle)
+        if segment.txn_index.exists:
+            self._sync(segment.txn_index.handle)
+        self._write_time_index()
+        self._sync(segment.time_index.handle)
         segment.bytes_since_index_entry = self._valid_bytes - self._indexed_to
         return cut_bytes
 
@@ -116,7 +148,7 @@ class SegmentRecovery:
                 if not self._take_careful(chunk):
                     return
             length = CHUNK_BYTES
-            self._write_entries()
+            self._write_offset_entries()
 
     def _take_plain(self, chunk: bytes) -> bool:
         """Take batches of magic 2 up to the first that is not plain; return False where one does not hold."""
@@ -240,7 +272,7 @@ class SegmentRecovery:
     # Indexes
 
     def _note_entries(self, last_offset: int, position: int) -> None:
-        """Add index entries for the batch at `position`; they are written a chunk at a time."""
+        """Add index entries for the batch at `position`: written a chunk at a time, the time index's at the end."""
         base_offset = self._segment.base_offset
         self._offset_entries += offset_index.ENTRY.pack(last_offset - base_offset, position)
         largest_ms, largest_offset, _ = self._largest
@@ -249,14 +281,20 @@ class SegmentRecovery:
             self._last_indexed_ms = largest_ms
         self._indexed_to = position
 
-    def _write_entries(self) -> None:
-        segment = self._segment
-        offset_entries, self._offset_entries = self._offset_entries, bytearray()
-        time_entries, self._time_entries = self._time_entries, bytearray()
-        self._if_there_is_room(lambda: segment.offset_index.append_entries(offset_entries))
-        self._if_there_is_room(lambda: segment.time_index.append_entries(time_entries))
+    def _write_offset_entries(self) -> None:
+        entries, self._offset_entries = self._offset_entries, bytearray()
+        self._if_there_is_room(lambda: self._segment.offset_index.append_entries(entries))
 
-    def _if_there_is_room(self, write: Callable[[], object]) -> None:
+    def _write_time_index(self) -> None:
+        index = self._segment.time_index
+        self._if_there_is_room(lambda: index.append_entries(self._time_entries))
+        if self._largest.timestamp_ms >= 0:
+            index.maybe_append(*self._largest[:2], use_last_slot=True)
+        if not self._if_there_is_room(index.trim):
+            index.truncate_to_entries(index.entry_count - 1)  # the one that was kept back until here
+            index.trim()
+
+    def _if_there_is_room(self, write: Callable[[], object]) -> bool:
         """Write index entries, unless the disk is full: an index with fewer entries is slower, not wrong."""
         try:
             write()
@@ -264,3 +302,5 @@ class SegmentRecovery:
             if error.errno not in NO_SPACE:
                 raise
             logger.warning("No room for the indexes of %s: it is read with fewer entries", self._segment.log.path)
+            return False
+        return True

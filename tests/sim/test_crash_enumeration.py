@@ -5,13 +5,14 @@
 
 import pytest
 
+from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.flush import flush_log
 from kafkapy.storage.truncation import truncate_to
 from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
 from tests.sim.disk import SimDisk
 from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, stored_batches
 from tests.sim.storage_script import Script, start
-from tests.support.logs import append, open_small_log
+from tests.support.logs import NOW_MS, append, batch, marker, open_small_log
 
 SEEDS = range(1, 1 + SOAK_FACTOR)
 STRIDE = 2 if SOAK_FACTOR == 1 else 1
@@ -69,3 +70,30 @@ def test_a_crash_at_any_change_of_a_truncation_leaves_no_gap(policy: str) -> Non
         offsets = [batch.base_offset for batch in stored_batches(found)]
         assert offsets == list(range(found.log_end_offset)), str(crash)
         assert 4 <= found.log_end_offset <= 12
+
+
+@pytest.mark.parametrize("lost", [".index", ".timeindex", ".txnindex"])
+def test_a_crash_at_any_change_of_a_rebuild_forgets_no_aborted_transaction(lost: str) -> None:
+    """The segment lies below the recovery point: the next start believes its indexes if they look sound."""
+    disk = SimDisk(1)
+    log = open_small_log(disk, segment_bytes=500, index_interval_bytes=1)
+    data = batch(producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True)
+    verification = log.producer_state.start_verification(8, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS, verification=verification)
+    log.append_as_leader(marker(is_abort=True), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    for count in range(9):
+        append(log, value_bytes=50, timestamp_ms=NOW_MS + count)
+    assert len(log.segments) > 2
+    flush_log(log)
+    (aborted,) = log.aborted_transactions(0, 100)
+    first_segment = log.segments.first.log.path.removesuffix(".log")
+    disk.settle()
+    if lost == ".txnindex":
+        disk.open(first_segment + lost).truncate(5)
+    else:
+        disk.delete(first_segment + lost)
+    recorder = Recorder(disk, lambda: None)
+    open_small_log(disk, was_clean_shutdown=False, recovery_point=log.log_end_offset)
+    for crash in crashes(recorder.finish()):
+        found = open_small_log(crash.disk, was_clean_shutdown=False, recovery_point=log.log_end_offset)
+        assert found.aborted_transactions(0, 100) == [aborted], str(crash)

@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 SMALL: dict[str, Any] = {"segment_bytes": 10_000, "index_interval_bytes": 200, "segment_index_bytes": 4096}
 
 
-def open_small_log(disk: SimDisk, *, was_clean_shutdown: bool = True, **config: Any) -> Log:
+def open_small_log(disk: SimDisk, *, was_clean_shutdown: bool = True, recovery_point: int = 0, **config: Any) -> Log:
     """Open or make the log in DIRECTORY. A clean shutdown takes the recovery point at its end."""
     disk.make_directory("/logs")
     return open_log(
@@ -27,6 +27,7 @@ def open_small_log(disk: SimDisk, *, was_clean_shutdown: bool = True, **config: 
         LogConfig(**{**SMALL, **config}),
         now_ms=NOW_MS,
         was_clean_shutdown=was_clean_shutdown,
+        recovery_point=recovery_point,
     )
 
 

@@ -1,5 +1,6 @@
 """What opening a log does about damage and leftovers; crashes are tests/sim/test_storage_crash.py's."""
 
+import errno
 import logging
 import random
 from typing import Any
@@ -164,6 +165,18 @@ def test_indexes_are_rebuilt_wherever_they_are(damage: str, suffix: str, clean: 
     assert log.log_end_offset == 30
     log.close()
     assert files_of(disk) == files
+
+
+@pytest.mark.parametrize("recovery_point", [0, 30])
+def test_a_full_disk_leaves_a_rebuilt_time_index_without_its_entries(recovery_point: int) -> None:
+    disk, files = written_log()
+    for name in segment_names(files, ".timeindex"):
+        disk.delete(f"{DIRECTORY}/{name}")
+    disk.fail("write", errno.ENOSPC, path=".timeindex", times=1000)
+    log = reopen(disk, recovery_point=recovery_point)
+    assert_serves_a_prefix(log, files)
+    assert log.log_end_offset == 30
+    assert {segment.time_index.entry_count for segment in log.segments} == {0}
 
 
 @pytest.mark.parametrize("clean", [True, False])
