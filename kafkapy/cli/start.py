@@ -5,10 +5,11 @@ one line on stdout when clients may connect; why it cannot start, in one line on
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.config.broker import BrokerConfig
@@ -117,13 +118,25 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
     logs.configure(logging.getLevelName({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(log_level, log_level)))
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)
-    return run_broker(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+    status = run_broker(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+    for stream in (sys.stdout, sys.stderr):
+        _forget_unwritten(stream)
+    return status
 
 
 def _say_ready(server: "BrokerServer") -> None:
+    """Print the line; a file that takes none, on a full disk say, does not keep the broker from serving."""
     address = connectable(server.bootstrap_servers)
-    print(f"kafkapy ready on {address} (cluster {server.cluster_id}, node {server.node_id})")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"kafkapy ready on {address} (cluster {server.cluster_id}, node {server.node_id})", flush=True)
+
+
+def _forget_unwritten(stream: TextIO) -> None:
+    """Drop what a stream cannot get rid of: Python would end with status 120 over it."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def connectable(bound: str) -> str:

@@ -126,6 +126,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns."""
         logger.info("Beginning controlled shutdown")
+        _try_reserve(self._reserve.give_up_if_needed)
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         await self._lifecycle.shut_down()
@@ -170,6 +171,7 @@ class BrokerServer:
         self._check_not_failed()
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         _try_reserve(self._reserve.give_up_if_needed)
+        _try_reserve(self._hold_records_back)
         self.cluster_id = check_identity(self._disk, directories, self.config)
         self._previous_broker_epoch = directories.last_broker_epoch()
 
@@ -490,6 +492,13 @@ class BrokerServer:
         """Records find no room: what is left is for metadata, where that lies on the same disk."""
         if state.path == self.config.metadata_log_dir:
             _try_reserve(self._reserve.give_up)
+
+    def _hold_records_back(self) -> None:
+        """Where the last run gave the reserve up and it cannot be had again, let records wait for room as they did."""
+        directory = self._log_manager.directories.at(self.config.metadata_log_dir)
+        if directory is not None and self._reserve.is_due():
+            logger.warning("The disk of %s is nearly full: records are refused until there is room", directory.path)
+            directory.state.note_full()
 
     def _directory_has_room(self, state: LogDirState) -> None:
         if state.path == self.config.metadata_log_dir:

@@ -63,7 +63,8 @@ class LogDirState:
             if self.on_offline is not None:
                 self.on_offline(self)
 
-    def _note_full(self) -> None:
+    def note_full(self) -> None:
+        """Refuse records until `check_room` finds room."""
         if not self.is_full:
             self.is_full = True
             if self.on_full is not None:
@@ -85,7 +86,7 @@ class LogDirState:
         """
         message = f"{doing}: {error.strerror or error}"
         if error.errno in NO_SPACE:
-            self._note_full()
+            self.note_full()
         if error.errno in NO_SPACE or error.errno in NO_DESCRIPTORS:
             logger.warning("No room in dir %s: %s", self.path, message)
             return ApiError(KAFKA_STORAGE_ERROR, message)

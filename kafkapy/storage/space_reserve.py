@@ -29,7 +29,7 @@ class SpaceReserve:
         self._path = f"{directory}/{RESERVE_FILE}"
 
     def give_up_if_needed(self) -> None:
-        """At a start: make room where there is too little of it to write what a start writes."""
+        """At a start or a stop: make room where there is too little of it to write what that writes."""
         if self._disk.free_bytes(self._directory) < RESERVE_BYTES:
             self.give_up()
 
@@ -39,9 +39,13 @@ class SpaceReserve:
             logger.warning("The disk of %s is full: giving up %s for the metadata", self._directory, self._path)
             self._disk.delete(self._path)
 
+    def is_due(self) -> bool:
+        """Return whether the reserve is missing and there is no room for it either: what is free is for metadata."""
+        return not self._disk.exists(self._path) and self._disk.free_bytes(self._directory) < RESUME_FREE_BYTES
+
     def renew(self) -> None:
         """Write the reserve where it is missing, before records take what there is of room."""
-        if self._disk.exists(self._path) or self._disk.free_bytes(self._directory) < RESUME_FREE_BYTES:
+        if self._disk.exists(self._path) or self.is_due():
             return
         file = self._disk.open(self._path, create=True)
         try:

@@ -12,7 +12,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from tests.sim.broker_world import KafkaClient, Machine, Topic, values_of
+from kafkapy.runtime.log_maintenance import RESERVE_CHECK_MS
+from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic, values_of
 from tests.sim.loop import SimLoop, run
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -109,6 +110,40 @@ async def test_a_disk_without_a_byte_left_refuses_and_takes_up_again(machine: Ma
     machine.disk.heal()
     assert (await client.produce(topic, b"second")).base_offset == 1
     assert (await create(client, "later")).error_code == 0
+
+
+LARGE_VALUE = bytes(range(1, 256)) * 400
+
+
+async def produce_until_refused(client: KafkaClient, topic: Topic) -> None:
+    for _ in range(1000):
+        if (await client.produce(topic, LARGE_VALUE)).error_code:
+            return
+    raise AssertionError("the disk is never full")
+
+
+def test_what_a_stop_writes_finds_room_however_soon_after_a_start_records_fill_the_disk() -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        await asyncio.sleep(2)
+        machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
+        await produce_until_refused(client, topic)
+        await machine.stop()
+        await machine.boot()
+        await asyncio.sleep(RESERVE_CHECK_MS / 2000)
+        client = machine.connect()
+        assert (await client.produce(topic, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        machine.disk.capacity_bytes = machine.disk.used_bytes() + (10 << 20)
+        await produce_until_refused(client, topic)
+        others_bytes = len(LARGE_VALUE)
+        machine.disk.capacity_bytes = max(machine.disk.used_bytes(), machine.disk.capacity_bytes - others_bytes)
+        await machine.stop()
+        assert machine.disk.exists(f"{DATA_DIR}/{CLEAN_SHUTDOWN}")
+
+    run(main)
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])

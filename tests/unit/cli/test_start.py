@@ -1,11 +1,13 @@
 """`kafkapy start` as a process: what it prints, how it ends, what it imports; and what it makes of its arguments."""
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +35,13 @@ def started(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def refused(*arguments: object) -> str:
     """What a command says on stderr that fails with 1 and says nothing else: one line."""
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=30, check=False)
@@ -52,6 +61,21 @@ def test_says_one_line_when_ready_and_stops_cleanly(tmp_path, stop) -> None:
         output, errors = process.communicate(timeout=20)
     assert (process.returncode, output, errors) == (0, "", "")
     assert (tmp_path / "data/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_what_cannot_be_printed_or_logged_ends_nothing(tmp_path) -> None:
+    data_dir = tmp_path / "data"
+    with open("/dev/full", "w") as full:
+        arguments = command("start", "--data-dir", data_dir, "--port", 0, "--log-level", "INFO")
+        with subprocess.Popen(arguments, stdout=full, stderr=full) as process:
+            try:
+                wait_until((data_dir / ".kafkapy-reserve").exists)  # written once it serves
+                process.terminate()
+                assert process.wait(20) == 0
+            finally:
+                process.kill()
+    assert (data_dir / ".kafka_cleanshutdown").exists()
 
 
 def test_formatted_directory_keeps_cluster_and_node(tmp_path) -> None:
