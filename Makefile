@@ -7,7 +7,7 @@ SPARK35 := .venv-spark35
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak check generate bench clean
+.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak check generate bench lock clean
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -52,12 +52,14 @@ $(SPARK35)/.ready: $(VENV)/.ready
 	$(BIN)/python -c "$(SITE)" >"$$($(SPARK35)/bin/python -c "$(SITE)")/base.pth"
 	@touch $@
 
-check: setup     ## format, lint, types, layers, generated code
+check: setup     ## format, lint, types, layers, generated code, the wheel
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m kafkapy.protocol.codegen --check
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python -m zipfile --list dist/kafkapy-*.whl | grep -q kafkapy/py.typed
 
 generate: setup  ## write the codec from protocol_specs/
 	$(BIN)/python -m kafkapy.protocol.codegen
@@ -69,5 +71,5 @@ bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run
 lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
-clean:           ## remove what the targets made
-	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info
+clean:           ## remove what the targets made, but no data
+	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

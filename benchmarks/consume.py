@@ -11,7 +11,7 @@ from benchmarks.servers import Server
 from benchmarks.topics import create_topic
 from benchmarks.wire import fill
 from benchmarks.workload import Cost, Figures, Workload
-from tools.kafka import kcat
+from tools.kafka import KCAT_MISSING, kcat
 
 GIB = 1 << 30
 LEAST = 0.25
@@ -59,7 +59,7 @@ def read_with_librdkafka(server: Server, topic: str, records: int, size_bytes: i
     Its queue holds all, because librdkafka pauses for a second whenever its queue is full: that would be measured.
     """
     program = kcat()
-    assert program is not None, "kcat is missing: run `make tools`"
+    assert program is not None, KCAT_MISSING
     queue = ["-X", "queued.min.messages=10000000", "-X", "queued.max.messages.kbytes=2097151"]
     command = [program, "-b", server.bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "", *queue]
     with Cost(server) as cost:

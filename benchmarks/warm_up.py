@@ -12,7 +12,7 @@ from benchmarks.java_clients import produce
 from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import Pipe, new_batch, produce_frame, run_pipes
-from tools.kafka import kcat
+from tools.kafka import KCAT_MISSING, kcat
 
 TOPIC = "warm-up"
 PARTITIONS = 4
@@ -39,7 +39,7 @@ def warm_up(server: Server, scale: float, *, with_sockets: bool) -> None:
 
 def _read(server: Server) -> None:
     program = kcat()
-    assert program is not None, "kcat is missing: run `make tools`"
+    assert program is not None, KCAT_MISSING
     settings = [part for key, value in server.client_settings.items() for part in ("-X", f"{key}={value}")]
     command = [program, "-b", server.bootstrap, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q", "-f", "", *settings]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -123,7 +123,7 @@ class Feed:
         done = self._resume()
         producer = Producer(self._client(**PRODUCER))
         try:
-            for number, event in enumerate(_chain(first, events)):
+            for number, event in enumerate(chain((first,), events)):
                 if number < self.next_event or number in done:
                     self._acknowledge(number, done.get(number))
                     continue
@@ -341,8 +341,3 @@ def _ends(consumer: Consumer, topic: str) -> Iterator[tuple[tuple[str, int], tup
         raise KafkaException(described.error)
     for partition in described.partitions:
         yield (topic, partition), consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-
-
-def _chain(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
-    yield first
-    yield from rest

@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,7 +42,7 @@ def read_csv(path: Path, symbol: str | None = None) -> Iterator[Event]:
             first = next(rows, None)
         if first is None:
             raise JobError(f"{path} has no rows")
-        numbered = _chain(first, rows)
+        numbered = chain((first,), rows)
         if len(first[1]) == 9:
             yield from _depth_events(path, numbered)
             return
@@ -90,11 +90,6 @@ def open_text(path: Path) -> Iterator[TextIO]:
                 yield text
     except (OSError, EOFError, zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise JobError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _chain(first: tuple[int, list[str]], rest: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-    yield first
-    yield from rest
 
 
 def _is_agg_trades(row: list[str]) -> bool:

@@ -22,6 +22,9 @@ def old_client_libs(version: str) -> Path:
     return JAVA_LIBS.parent.parent / f"kafka-clients-{version}"
 
 
+KCAT_MISSING = "kcat is missing and cannot be installed from here: install it (Debian: kafkacat)"
+
+
 def fetch_old_clients() -> None:
     for version in OLD_CLIENTS:
         target = old_client_libs(version)
@@ -40,8 +43,11 @@ def fetch_kafka(target: Path = JAVA_LIBS) -> None:
 
 
 def fetch_kcat() -> None:
-    """Install kcat where we may (root on Debian); elsewhere the tests that use it say that they are skipped."""
-    if kcat() or shutil.which("apt-get") is None or os.geteuid() != 0:
+    """Install kcat where we may (root on Debian); elsewhere say so, and the tests that use it skip themselves."""
+    if kcat():
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        print(f"{KCAT_MISSING}: its tests will be skipped, and the benchmark needs it", flush=True)
         return
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "kafkacat"]):
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode != 0:

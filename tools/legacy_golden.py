@@ -7,7 +7,6 @@ writes a topic for each format and codec, and packs the topics' directories with
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.servers import free_port
 from tools.maven import maven_copy
 
 VERSION = "2.8.2"
@@ -37,13 +37,6 @@ def topics() -> Iterator[NewTopic]:
         yield NewTopic(f"{magic}-append-time", 1, 1, config={**config, "message.timestamp.type": "LogAppendTime"})
         compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
         yield NewTopic(f"{magic}-compact", 1, 1, config={**config, **compacted})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -471,7 +471,7 @@ interval.ms | INT | 300000 | | MEDIUM | false
 match | LIST | [] | | MEDIUM | false
 metrics | LIST | [] | | MEDIUM | false
 """
-"""Keys of a client metrics subscription (KIP-714); kafkapy.config.resources bounds interval.ms."""
+"""Keys of a client metrics subscription (KIP-714); kafkapy.config.rules bounds interval.ms."""
 
 OWN: Final = """
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false

@@ -17,7 +17,6 @@ from kafkapy.config.definitions import (
     client_metrics_definitions,
     dynamic_only_definitions,
     group_definitions,
-    to_text,
     topic_definitions,
 )
 from kafkapy.config.dynamic import DynamicConfig
@@ -303,8 +302,3 @@ def _validate_match(pattern: str) -> None:
 def _number(value: Value) -> int | float:
     assert isinstance(value, int | float)
     return value
-
-
-def text_of(definition: Definition, value: Value) -> str | None:
-    """Return the text to show for a value: None for a secret."""
-    return None if definition.is_sensitive else to_text(value)

@@ -7,7 +7,8 @@ and what the answer looks like. So a request costs one comparison, one check of 
 `serve` takes requests from the front while each can be answered at once: versions 9 to 13, acks 1 (or -1 where there
 is no other replica), no transactional id, one topic with one partition that is led here, a plain batch
 (storage/gathered_append.py). The first one that is anything else, good or bad, is left with all behind it to
-handlers/produce.py, which has the words for it. Whichever way a request goes, its effects and its answer are the same.
+handlers/produce.py, which has the words for it. Whichever way a request goes, its effects and its answer are the same;
+but what a disk has no room for is refused as it was gathered, all or nothing.
 """
 
 from struct import Struct
@@ -17,11 +18,12 @@ from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
 from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_FROM, VALID_ACKS
-from kafkapy.protocol.connection import Served
+from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kafkapy.protocol.primitives import Writer
+from kafkapy.record.batch import ATTRIBUTES_POSITION
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
@@ -33,10 +35,11 @@ PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
 LAST_VERSION: Final = ProduceRequest.MAX_VERSION
 MAX_PLANS: Final = 1024
-"""Client ids times acks times partitions (0.7 KiB each); with one more, all are made again."""
-MAX_FRAME_BYTES: Final = 16 * 1024
-"""A larger request has more to do than what is saved here, and its batch's length has more than two bytes."""
-
+"""Client ids times acks, time-outs, versions and partitions (0.7 to 2 KiB each); with one more, all are made again."""
+PLANS_PER_SWEEP: Final = 16
+"""So many new plans come before those of partitions that are gone are looked for: they hold on to their logs."""
+MAX_CLIENT_ID_BYTES: Final = 255
+"""Plans hold it three times."""
 _unpack_frame = Struct(">iIi").unpack_from
 """Size; api key and version in one, which is the version where the key is 0; correlation id."""
 _unpack_request = Struct(">iIih").unpack_from
@@ -62,11 +65,14 @@ class SmallProduces:
         self._authorizer = services.authorizer
         self._manager = services.replica_manager
         self._plans: dict[bytes, _Plan] = {}
+        self._new_plans = 0
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """A protocol.connection.Gather, for frames that are Produce requests."""
         plan = self._find(data, position)
         if plan is None:
+            return None
+        if not _is_plain(data, position + _PREFIX_START + len(plan.prefix)):
             return None
         partition, manager = plan.partition, self._manager
         gathered = manager.begin_gathering(partition, plan.acks)
@@ -76,10 +82,11 @@ class SmallProduces:
         if not correlation_ids:
             return None
         try:
-            if not manager.finish_gathering(partition, gathered):
+            if not gathered.write():
                 return None
         except (ApiError, StorageError, AssertionError) as error:
             return Served(len(correlation_ids), end, self._refusals(plan, correlation_ids, error))
+        manager.tell_of_append(partition)
         assert partition.log is not None, "what was appended has a log"
         answers = plan.answers(correlation_ids, gathered.base_offsets, partition.log.log_start_offset)
         return Served(len(correlation_ids), end, answers)
@@ -90,7 +97,11 @@ class SmallProduces:
         if bytes_left < _LEAST_BYTES:
             return None
         size, version, _, client_id_bytes = _unpack_request(data, position)
-        if not 0 < size <= min(MAX_FRAME_BYTES, bytes_left - 4) or not FIRST_VERSION <= version <= LAST_VERSION:
+        if (
+            client_id_bytes > MAX_CLIENT_ID_BYTES
+            or not 0 < size <= min(MAX_GATHERED_FRAME_BYTES, bytes_left - 4)
+            or not FIRST_VERSION <= version <= LAST_VERSION
+        ):
             return None
         end = _prefix_end(data, position + _PREFIX_START + 2 + max(client_id_bytes, 0), version)
         if not 0 < end <= position + size:
@@ -103,10 +114,16 @@ class SmallProduces:
         if plan is None:
             self._plans.pop(key, None)
             return None
+        self._remember(key, plan)
+        return plan
+
+    def _remember(self, key: bytes, plan: "_Plan") -> None:
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[key] = plan
-        return plan
+        self._new_plans += 1
+        if self._new_plans % PLANS_PER_SWEEP == 0:
+            self._plans = {key: each for key, each in self._plans.items() if each.partition.role is not Role.GONE}
 
     def _plan(self, frame: bytes, prefix: bytes) -> "_Plan | None":
         """Return what the prefix of a request means, None where that is nothing for here."""
@@ -197,6 +214,8 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
     """
     if position + 30 > len(data) or data[position] or data[position + 1] or data[position + 8] != 2:
         return 0
+    if not data[position + 3]:
+        return 0  # acks=0, which is not for here
     if api_version >= TOPIC_IDS_FROM:
         end = position + 30
     else:
@@ -205,6 +224,12 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
             return 0
         end = position + 14 + name_bytes
     return end if end < len(data) and data[end - 5] == 2 else 0
+
+
+def _is_plain(data: bytes, position: int) -> bool:
+    """Whether the batch whose length is at `position` may be plain: a compressed one is not."""
+    start = position + (1 if data[position] < 0x80 else 2)
+    return data[start + ATTRIBUTES_POSITION : start + ATTRIBUTES_POSITION + 2] == b"\0\0"
 
 
 def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, most: int) -> tuple[list[int], int]:
@@ -218,7 +243,7 @@ def _gather(plan: _Plan, gathered: GatheredAppend, data: bytes, position: int, m
         end = position + 4 + size
         if key_and_version != api or not data.startswith(prefix, position + _PREFIX_START):
             break
-        if end > limit or size > MAX_FRAME_BYTES:
+        if end > limit or size > MAX_GATHERED_FRAME_BYTES:
             break
         start = position + length_at + 1
         length = data[start - 1]

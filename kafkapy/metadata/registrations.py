@@ -1,7 +1,7 @@
 """What the metadata log says of one partition, one broker, one controller; made from records and turned back to them.
 
 All are immutable and shared between images, deltas and the controller's tables.
-Source: kafkapy/protocol_specs PartitionRecord, PartitionChangeRecord, RegisterBrokerRecord,
+Source: protocol_specs/metadata: PartitionRecord, PartitionChangeRecord, RegisterBrokerRecord,
 BrokerRegistrationChangeRecord, RegisterControllerRecord.
 """
 

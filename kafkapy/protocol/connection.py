@@ -43,6 +43,9 @@ GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
 """What one gathering write takes; Linux allows 1,024 buffers, a socket seldom takes more bytes than this."""
 
+MAX_GATHERED_FRAME_BYTES = 16 * 1024
+"""Larger Produce requests have more to do than what serving them together saves, and batch lengths of three bytes."""
+
 _ZEROS = memoryview(bytes(GROWTH_BYTES))
 _MIN_GROWTH_BYTES = 64 * 1024
 
@@ -263,6 +266,7 @@ class Connection:
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
+            or self._max_frame_bytes < MAX_GATHERED_FRAME_BYTES
         ):
             return None
         return self.input, position

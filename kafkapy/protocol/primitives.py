@@ -40,7 +40,6 @@ class _New(Protocol):
 new = cast(_New, object.__new__)
 """Makes an instance without calling its constructor: the readers set every field themselves, a third faster."""
 
-_unpack_int32 = struct.Struct(">i").unpack_from
 _pack_int16 = struct.Struct(">h").pack
 _pack_int32 = struct.Struct(">i").pack
 

@@ -32,10 +32,10 @@ def _give_way(is_background: bool) -> None:
     """Let the event loop go first. In the background even a niced process is in its way for some milliseconds.
 
     A scheduler lets who wakes up wait for the end of another's time slice, unless that is of SCHED_IDLE. Where there is
-    one processor it would get next to none of it, beside a busy broker.
+    one processor it would get next to none of it, beside a busy broker. Linux alone has SCHED_IDLE.
     """
     os.nice(_NICENESS)
-    if is_background and len(os.sched_getaffinity(0)) > 1:
+    if is_background and hasattr(os, "SCHED_IDLE") and len(os.sched_getaffinity(0)) > 1:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from kafkapy.seams import FileRegion, ReadableBuffer
 
 _NO_FILE = -1
+_MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+"""Linux; elsewhere a packet may leave early."""
 
 
 class SocketChannel:
@@ -43,7 +45,7 @@ class SocketChannel:
             return None
 
     def send(self, buffers: Sequence[ReadableBuffer], more: bool) -> int:
-        flags = socket.MSG_MORE if more else 0
+        flags = _MSG_MORE if more else 0
         try:
             if len(buffers) == 1:
                 return self._socket.send(buffers[0], flags)

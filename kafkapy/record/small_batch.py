@@ -46,7 +46,7 @@ def check_plain(
     if crc != crc32c(data[start + ATTRIBUTES_POSITION : end]):
         return None
     if count == 1 and _is_one_record(data, start + HEADER_BYTES, end):
-        return header if max_ms == base_ms else None
+        return header if max_ms == base_ms >= -1 else None
     try:
         walk = walk_records(data[start + HEADER_BYTES : end], count)
     except InvalidRecordsError:

@@ -200,13 +200,13 @@ class ReplicaManager:
         append.required_offset = end_offset = result.last_offset + 1
         if end_offset - log.recovery_point >= log.flush_messages and origin is AppendOrigin.CLIENT:
             self.owed_flushes.append(append)
-        self._tell_of_append(partition)
+        self.tell_of_append(partition)
         return False
 
     def begin_gathering(self, partition: HostedPartition, required_acks: int) -> GatheredAppend | None:
         """Return what takes plain batches for a partition that is led here; None where each is to be appended alone.
 
-        With acks=-1 only where nobody else is waited for. `finish_gathering` before anything else is done.
+        With acks=-1 only where nobody else is waited for. Write, and `tell_of_append`, before anything else is done.
         """
         log = partition.log
         if partition.role is not Role.LEADER or log is None or (required_acks == ALL_ACKS and not partition.is_alone):
@@ -215,17 +215,8 @@ class ReplicaManager:
             return None
         return GatheredAppend(log, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms())
 
-    def finish_gathering(self, partition: HostedPartition, gathered: GatheredAppend) -> bool:
-        """Append what was gathered and tell who waits; False, with nothing appended, where each is to go alone.
-
-        Raises ApiError, StorageError, AssertionError: nothing is appended, and `refuse_append` answers each.
-        """
-        if not gathered.write():
-            return False
-        self._tell_of_append(partition)
-        return True
-
-    def _tell_of_append(self, partition: HostedPartition) -> None:
+    def tell_of_append(self, partition: HostedPartition) -> None:
+        """Let who waits know that a partition's log has grown."""
         if partition.maybe_advance_high_watermark():
             self.complete_waiting(partition)
         elif self._fetches.waiting_count:

@@ -135,10 +135,8 @@ class _LoopThread:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
+    import uvloop
+
     return uvloop.new_event_loop()
 
 

@@ -46,6 +46,8 @@ MAX_OPEN_FILES: Final = 100_000
 """Segment and index files that are open at a time; beyond it an append to a file that is not costs an open and a close
 (25 us). Kafka's own advice is 100,000 descriptors."""
 
+MACOS_OPEN_MAX: Final = 10_240
+
 
 def open_file_capacity() -> int:
     """Return how many of the descriptors that we may have are for files: two thirds, the rest is for sockets."""
@@ -56,6 +58,14 @@ def open_file_capacity() -> int:
 
 
 def raise_open_file_limit() -> None:
-    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each.
+
+    macOS names no limit and refuses to have none; it grants OPEN_MAX.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, max(soft, MACOS_OPEN_MAX)):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            continue
+        return

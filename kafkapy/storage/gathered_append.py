@@ -6,7 +6,7 @@ producers that simply go on, for a segment that stays, with nothing to flush. Al
 changed, to be appended alone.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.record.append_rules import MAX_INT64
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
@@ -15,6 +15,9 @@ from kafkapy.record.small_batch import check_plain, takes_plain
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log import Log
 from kafkapy.storage.producer_entry import ProducerEntry
+
+MIN_FLUSH_MESSAGES: Final = 100
+"""With a smaller flush.messages, flushes come so often that what is gathered would mostly be appended alone."""
 
 _pack_place = PLACE.pack_into
 
@@ -80,7 +83,9 @@ class GatheredAppend:
             and not log.log_dir.is_full
             and not log.log_dir.is_offline
             and log.leader_epochs.latest_epoch == leader_epoch
+            and log.flush_messages >= MIN_FLUSH_MESSAGES
             and log.segments.active.size > 0
+            and not log.segments.active.is_index_nearly_full
         )
 
     def add(self, data: bytes, start: int, end: int) -> bool:

@@ -60,13 +60,13 @@ def recover(
             was_clean_shutdown=False,
             new_producer_state=lambda: ProducerState(producer_id_expiration_ms=producer_id_expiration_ms),
         )
-        _hand_over(log)
+        hand_over(log)
     except (ApiError, StorageError) as error:
         return str(error.message)
     return None
 
 
-def _hand_over(log: Log) -> None:
+def hand_over(log: Log) -> None:
     """Leave the files as after a clean stop, though not durable, for who opens the log with `is_recovered`."""
     with log.failures("handing over"):
         log.local_log.snapshots.maybe_take(log.producer_state)

@@ -1,14 +1,25 @@
 """Producer state from what is in a log: markers read, batches replayed, snapshots used so that little is read."""
 
+import logging
+from collections.abc import Iterator
+from typing import Final
+
 from kafkapy.record.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, batch_at, increment_sequence
+from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.producer_entry import MAX_BATCHES_KEPT, BatchMetadata
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerBatch, ProducerState, TransactionMarker
 from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_scan import scan_batches
+from kafkapy.storage.segment_scan import ScannedBatch, scan_batches
 from kafkapy.storage.segments import Segments
 from kafkapy.storage.txn_index import AbortedTransaction
+
+TAIL_BYTES: Final = 8 << 20
+"""So much of a log's end is looked at for the last batches of its producers: five of the largest, and some between."""
+
+logger = logging.getLogger("kafkapy.storage")
 
 
 def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch | None:
@@ -129,3 +140,47 @@ def _replay_segment(producers: ProducerState, segment: Segment, start_offset: in
             return
         if scanned.header.producer_id >= 0:
             replay_producer_batch(producers, producer_batch(scanned.header, scanned.chunk))
+
+
+def recall_batches(producers: ProducerState, segments: Segments) -> None:
+    """Give producers back the batches before their last one, as far as the log's tail holds them. Blocks.
+
+    A snapshot holds one batch of each producer. An idempotent client whose broker was killed sends up to five anew that
+    may all be in the log, and only what is known to be there is not appended a second time. A deviation from Apache
+    Kafka, which knows the last batch alone after a recovery: there the client begins a new epoch, and its records are
+    in the log twice.
+    """
+    if not producers.producers:
+        return
+    found: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in producers.producers}
+    try:
+        for header, _, _ in _tail(segments):
+            entry = producers.producers.get(header.producer_id)
+            is_records = header.base_sequence >= 0 and not header.attributes & CONTROL_FLAG
+            if entry is not None and is_records and header.producer_epoch == entry.producer_epoch:
+                delta = header.last_offset - header.base_offset
+                last_sequence = increment_sequence(header.base_sequence, delta)
+                found[header.producer_id].append(
+                    BatchMetadata(last_sequence, header.last_offset, delta, header.max_timestamp)
+                )
+    except CorruptRecordError as error:
+        logger.warning("The end of %s was not looked at for its producers: %s", segments.active, error)
+        return
+    for entry in producers.producers.values():
+        batches = found[entry.producer_id]
+        if batches and entry.batches and batches[-1][:2] == entry.batches[-1][:2]:
+            entry.batches[:-1] = batches[-MAX_BATCHES_KEPT:-1]
+
+
+def _tail(segments: Segments) -> Iterator[ScannedBatch]:
+    """Yield the batches of the log's last TAIL_BYTES or so."""
+    starts = []
+    room = TAIL_BYTES
+    for segment in reversed(segments.all()):
+        start = segment.offset_index.lookup_position(max(segment.size - room, 0), wait=True)
+        starts.append((segment, start))
+        room -= segment.size - start
+        if room <= 0:
+            break
+    for segment, start in reversed(starts):
+        yield from scan_batches(segment, start)

@@ -35,7 +35,7 @@ from kafkapy.storage.file_names import (
 from kafkapy.storage.interrupted_work import finish_interrupted_work
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.open_files import FileHandle, OpenFiles
-from kafkapy.storage.producer_replay import rebuild_producers
+from kafkapy.storage.producer_replay import rebuild_producers, recall_batches
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
@@ -342,6 +342,8 @@ class LogLoader:
             now_ms=self._now_ms,
             was_clean_shutdown=self._was_clean,
         )
+        if not self._is_durable:
+            recall_batches(producers, self._segments)
         return producers
 
 

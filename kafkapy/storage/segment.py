@@ -68,6 +68,7 @@ class Segment:
         "created_ms",
         "index_interval_bytes",
         "is_index_full",
+        "is_index_nearly_full",
         "log",
         "offset_index",
         "roll_jitter_ms",
@@ -96,6 +97,8 @@ class Segment:
         self.size = 0
         self.bytes_since_index_entry = 0
         self.is_index_full = False
+        self.is_index_nearly_full = False
+        """Whether the next entry may be the last, or there is room for none."""
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
 
@@ -186,7 +189,9 @@ class Segment:
             self._first_timestamp = max_timestamp
 
     def _note_full(self) -> None:
-        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+        room = min(self.offset_index.room, self.time_index.room)
+        self.is_index_full = room <= 0
+        self.is_index_nearly_full = room <= 1
 
     @property
     def largest(self) -> TimestampOffset:

@@ -100,8 +100,8 @@ class SparseIndex:
             size = file.size()
             file.truncate(entry_count * self.ENTRY_BYTES)
             file.truncate(size)
+        self._entry_count = entry_count  # first: workers look up, too, and must find what they count
         self._kept_back = (first_kept, kept_back[: max(entry_count - first_kept, 0) * self.ENTRY_BYTES])
-        self._entry_count = entry_count
         self._forget_last()
 
     def read_all(self) -> bytes:

@@ -1,6 +1,8 @@
 """The Disk of production: kafkapy.seams.Disk over the operating system.
 
-With reactor/ the only importer of os. Linux: pwritev, and preadv with RWF_NOWAIT for reads that must not wait.
+Linux has what it is built on: preadv with RWF_NOWAIT for reads that must not wait, sendfile to nowhere for those that
+may. Where these are not (macOS), a read is a read, and a cold page holds up the event loop. There an fsync ends in the
+drive's own cache, and it takes F_FULLFSYNC to get further, which Java's force does, too.
 """
 
 import errno
@@ -15,7 +17,10 @@ from kafkapy.seams import ReadableBuffer, failpoint
 
 IOV_MAX: Final = 1024
 LOCK_FILE_NAME: Final = ".lock"
-_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOTSOCK)
+_RWF_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_THIS_THREAD: Final[int] = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+_F_FULLFSYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 
 _locked_here: set[str] = set()
 """Directories that this process holds: POSIX locks do not keep a process from itself."""
@@ -49,9 +54,11 @@ class SystemFile:
         return b"".join(parts)
 
     def pread_nowait(self, length: int, position: int) -> bytes | None:
+        if _RWF_NOWAIT is None:
+            return os.pread(self._descriptor, length, position)
         buffer = bytearray(length)
         try:
-            count = os.preadv(self._descriptor, (buffer,), position, os.RWF_NOWAIT)
+            count = os.preadv(self._descriptor, (buffer,), position, _RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -111,7 +118,7 @@ class SystemFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        _sync(self._descriptor)
 
     def fileno(self) -> int:
         return self._descriptor
@@ -122,9 +129,16 @@ class SystemFile:
             os.close(descriptor)
 
 
+def _sync(descriptor: int) -> None:
+    if _F_FULLFSYNC is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, _F_FULLFSYNC)
+
+
 def _blocks_read() -> int:
-    """Return how much this thread has had read from disks so far."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+    """Return how much this thread has had read from disks so far; the process, where threads are not told apart."""
+    return resource.getrusage(_THIS_THREAD).ru_inblock
 
 
 @cache
@@ -200,7 +214,7 @@ class SystemDisk:
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            _sync(file.fileno())
         failpoint("disk.replace.before_rename")
         os.replace(temporary, path)
         failpoint("disk.replace.after_rename")

@@ -66,7 +66,10 @@ ODD = [
     Asked(((0, None, b"1", ()), (-90, None, b"2", ()), (5, b"k", b"3", ()))),
     Asked(((0, None, b"1", ()), (3 * HOUR_MS, b"k", b"2", ()))),
     Asked(((0, None, b"1", ()), (-2 * HOUR_MS, b"k", b"2", ()))),
-    *(of(b"v", age_ms=age_ms) for age_ms in (-1, 90, HOUR_MS, 3 * HOUR_MS, -2 * HOUR_MS, START_WALL_MS + 1)),
+    *(
+        of(b"v", age_ms=age_ms)
+        for age_ms in (-1, 90, HOUR_MS, 3 * HOUR_MS, -2 * HOUR_MS, START_WALL_MS + 1, START_WALL_MS + 5)
+    ),
     batch(compression=GZIP),
     batch(base_offset=1),
     batch(is_control=True),
@@ -116,6 +119,7 @@ CONFIGS: list[dict[str, str]] = [
     {"index_interval_bytes": "0"},
     {"index_interval_bytes": "200"},
     {"index_interval_bytes": "100", "segment_index_bytes": "24"},
+    {"index_interval_bytes": "200", "segment_index_bytes": "24"},
     {"message_timestamp_type": "LogAppendTime"},
     {"message_timestamp_before_max_ms": str(2 * HOUR_MS), "index_interval_bytes": "1000"},
     {"compression_type": "uncompressed"},
@@ -123,6 +127,7 @@ CONFIGS: list[dict[str, str]] = [
     {"cleanup_policy": "compact"},
     {"max_message_bytes": "100"},
     {"flush_messages": "4"},
+    {"flush_messages": "100"},
     {"segment_ms": "50"},
     {"min_insync_replicas": "2"},
 ]

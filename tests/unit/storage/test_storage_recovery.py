@@ -1,4 +1,4 @@
-"""What opening a log does about damage and leftovers; crashes are tests/sim/test_storage_crash.py's."""
+"""What opening a log does about damage and leftovers; crashes are tests/sim/test_crash_enumeration.py's."""
 
 import errno
 import logging
@@ -13,10 +13,11 @@ from kafkapy.record.builder import build_batch
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log_recovery import hand_over
 from kafkapy.storage.log_upkeep import delete_due_files
 from kafkapy.storage.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.sim.disk import SimDisk
-from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, open_small_log
+from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log
 
 CONFIG: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
 
@@ -208,6 +209,36 @@ def test_a_damaged_snapshot_makes_way_for_an_older_one() -> None:
     replace(disk, last, b"\0\1" + bytes(20))
     log = reopen(disk, clean=True)
     assert log.producer_state.producers[7].last_sequence == 29
+
+
+@pytest.mark.parametrize("segment_bytes", [400, 2000, 1 << 20])
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_retry_of_the_last_five_batches_is_known_after_a_kill(segment_bytes: int, is_recovered: bool) -> None:
+    """Of every producer, however its batches lie among others; is_recovered: a helper process did the work."""
+    disk = SimDisk()
+    log = open_small_log(disk, segment_bytes=segment_bytes)
+    next_sequences = {(7, 0): 0, (8, 0): 0, (8, 1): 0, (9, 0): 0}
+    for number, producer_id in enumerate([8, 8, *random.Random(5).choices((7, 8, 9), k=60), 7, 8, 9, 9, 9, 9, 9, 9]):
+        producer = producer_id, int(producer_id == 8 and number > 1)
+        count = 1 + number % 3
+        fields = {"producer_id": producer_id, "producer_epoch": producer[1], "base_sequence": next_sequences[producer]}
+        append(log, count, **fields)
+        next_sequences[producer] += count
+    expected = {each.producer_id: (each.producer_epoch, each.batches) for each in log.producer_state.producers.values()}
+    assert {len(batches) for _, batches in expected.values()} == {5}
+    if is_recovered:
+        hand_over(reopen(disk))
+    recovered = reopen(disk, is_recovered=is_recovered)
+    found = recovered.producer_state.producers.values()
+    assert {each.producer_id: (each.producer_epoch, each.batches) for each in found} == expected
+    end_offset = recovered.log_end_offset
+    for producer_id, (epoch, kept) in expected.items():
+        for each in kept:
+            count = each.offset_delta + 1
+            retried = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=each.first_sequence)
+            result = recovered.append_as_leader(retried, leader_epoch=0, now_ms=NOW_MS)
+            assert (result.is_duplicate, result.first_offset) == (True, each.first_offset)
+    assert recovered.log_end_offset == end_offset
 
 
 def test_leader_epochs_are_found_again() -> None:
