@@ -182,7 +182,8 @@ class LogCleaner:
         self.manager.looked_at_ms = self._clock.wall_ms()
         assessed = []
         for count, log in enumerate(self.manager.compacted_logs(self._at_work), 1):
-            to_clean = self._assess(log)
+            is_there = self._log_manager.get_log(log.topic_partition) is log  # others had their turns since
+            to_clean = self._assess(log) if is_there else None
             if to_clean is not None:
                 assessed.append((log, to_clean))
             if count % LOGS_PER_SLICE == 0:

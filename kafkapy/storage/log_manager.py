@@ -379,11 +379,20 @@ class LogManager:
         return log in (self.logs.get(log.topic_partition), self.future_logs.get(log.topic_partition))
 
     def cleanup_steps(self, now_ms: int) -> Iterator[int]:
-        """Apply retention log by log, yielding the segments deleted: run a few steps at a time among other work."""
+        """Apply retention log by log, yielding the segments deleted: run a few steps at a time among other work.
+
+        Compacted logs are left to the cleaner, which does it between its passes: a segment that goes under a pass
+        costs all that the pass has read. As in Apache Kafka, even where log.cleaner.enable is false.
+        """
         for log in self._all_logs():
-            if log.is_offline:
+            if log.is_offline or not self._is_in_service(log):
                 continue
-            deleted = delete_old_segments(log, now_ms)
+            deleted = 0
+            if not log.config.is_compacted:
+                try:
+                    deleted = delete_old_segments(log, now_ms)
+                except (ApiError, StorageError) as error:
+                    logger.warning("Retention of %s was not finished: %s", log.topic_partition, error)
             log.producer_state.remove_expired(now_ms)
             yield deleted
 

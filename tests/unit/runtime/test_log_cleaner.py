@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafkapy.runtime.cleaner import LogCleaner
+from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE
 from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
@@ -15,6 +16,7 @@ from tests.sim.helper import CALL_MS, SimHelper
 from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
+from tests.support.logs import delete_due
 
 T = TypeVar("T")
 BACKOFF_MS = 1000
@@ -113,6 +115,39 @@ def test_what_retention_takes_of_a_compacted_log_goes_between_passes() -> None:
     assert one_round(logs).helpers == []
     assert stored(logs.log) == [(1, "b", "2")]
     assert logs.log.log_start_offset == 1
+
+
+def test_retention_of_all_logs_leaves_a_compacted_one_to_the_cleaner_whose_pass_goes_on() -> None:
+    logs = CompactedLogs(SimDisk(), cleanup_policy=("compact", "delete"), retention_ms=1000)
+    make_dirty(logs.log)
+    deleted: list[int] = []
+
+    def retain(name: str) -> None:
+        if name == "advance":
+            deleted.extend(logs.logs.cleanup_steps(NOW_MS + 2000))
+
+    world = one_round(logs, retain)
+    assert deleted == [0] * world.calls("advance")
+    assert world.calls("begin") == 1
+    assert stored(logs.log) == [(1, "a", "2")]
+
+
+def test_a_log_deleted_while_the_others_were_looked_at_is_passed_over() -> None:
+    logs = CompactedLogs(SimDisk(), cleanup_policy=("compact", "delete"), retention_ms=1000)
+    for number in range(LOGS_PER_SLICE + 1):
+        append(log_of(logs, number), ("a", "1"), now_ms=NOW_MS - 2000)
+
+    async def main(world: World) -> None:
+        await asyncio.sleep(0)
+        first, last = log_of(logs, 0), log_of(logs, LOGS_PER_SLICE)
+        assert (first.log_start_offset, last.log_start_offset) == (1, 0), "the last one's turn is still to come"
+        logs.logs.delete_log(last.topic_partition, NOW_MS)
+        assert delete_due(logs.logs, NOW_MS + last.config.file_delete_delay_ms) == 1
+        await asyncio.sleep(0.1)
+
+    at_work(logs, main)
+    assert logs.logs.directories.offline_paths == []
+    assert not logs.cleaner.uncleanable
 
 
 def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:

@@ -314,6 +314,37 @@ def test_retention_runs_log_by_log() -> None:
     assert sum(manager.cleanup_steps(NOW_MS + 5000)) == 0
 
 
+def logs_past_retention(manager: LogManager, *partitions: TopicPartition) -> list[Log]:
+    logs = create(manager, *partitions)
+    for log in logs:
+        log.update_config(LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=1000))
+        for _ in range(9):
+            append(log, value_bytes=100)
+    return logs
+
+
+def test_a_log_whose_retention_finds_no_room_leaves_the_others_theirs() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    full, other = logs_past_retention(manager, A0, B0)
+    disk.fail("create", errno.ENOSPC, path="/d/a-0/")
+    assert [bool(deleted) for deleted in manager.cleanup_steps(NOW_MS + 5000)] == [False, True]
+    assert (full.is_empty, other.is_empty) == (False, True)
+    assert sum(manager.cleanup_steps(NOW_MS + 5000)) > 0
+    assert full.is_empty
+
+
+def test_retention_passes_over_a_log_that_was_deleted_since_it_began() -> None:
+    manager = started(SimDisk())
+    logs_past_retention(manager, A0, B0)
+    steps = manager.cleanup_steps(NOW_MS + 5000)
+    assert next(steps) > 0
+    manager.delete_log(B0, NOW_MS)
+    delete_due(manager, NOW_MS + 60_000)
+    assert list(steps) == []
+    assert manager.directories.offline_paths == []
+
+
 def test_a_failing_directory_goes_offline_with_its_logs() -> None:
     disk = SimDisk()
     failed: list[str] = []
