@@ -99,6 +99,7 @@ class Quorum:
         random: Random,
         io_pool: IoPool,
         on_fatal: Callable[[BaseException], None],
+        make_room: Callable[[], None] = lambda: None,
         transport: RaftTransport | None = None,
         bootstrap_ids: tuple[int, ...] = (),
         can_become_voter: bool = True,
@@ -107,6 +108,7 @@ class Quorum:
         """directory: the path of __cluster_metadata-0. static_voters: of controller.quorum.voters, empty if unset.
 
         bootstrap_ids: of whom a node without voters asks for the leader; the transport knows where they are.
+        make_room: see MetadataLog.
         was_clean_shutdown: the log directory says so (.kafka_cleanshutdown): then the log need not be recovered.
         """
         self.node_id = node_id
@@ -120,6 +122,7 @@ class Quorum:
         self._random = random
         self._io_pool = io_pool
         self._on_fatal = on_fatal
+        self._make_room = make_room
         self._transport = transport
         self._bootstrap_ids = bootstrap_ids
         self._can_become_voter = can_become_voter
@@ -254,6 +257,7 @@ class Quorum:
             now_ms=wall_ms,
             static_voters=self._static_voters,
             was_clean_shutdown=self._was_clean_shutdown,
+            make_room=self._make_room,
         )
         election, file_voter_ids = log.state_file.read() or (ElectionState(), ())
         if not log.voters.current and file_voter_ids:

@@ -126,7 +126,7 @@ class BrokerServer:
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns."""
         logger.info("Beginning controlled shutdown")
-        _try_reserve(self._reserve.give_up_if_needed)
+        self._keep_room_for_metadata()
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
         await self._lifecycle.shut_down()
@@ -170,8 +170,7 @@ class BrokerServer:
         undo.callback(directories.unlock)
         self._check_not_failed()
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
-        _try_reserve(self._reserve.give_up_if_needed)
-        _try_reserve(self._hold_records_back)
+        self._keep_room_for_metadata()
         self.cluster_id = check_identity(self._disk, directories, self.config)
         self._previous_broker_epoch = directories.last_broker_epoch()
 
@@ -267,6 +266,7 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             on_fatal=self._quorum_failed,
+            make_room=self._keep_room_for_metadata,
             was_clean_shutdown=self._log_manager.directories.take_clean_shutdown(config.metadata_log_dir),
         )
 
@@ -492,17 +492,14 @@ class BrokerServer:
         """Records find no room: what is left is for metadata, where that lies on the same disk."""
         if state.path == self.config.metadata_log_dir:
             _try_reserve(self._reserve.give_up)
+        self._keep_room_for_metadata()
 
-    def _hold_records_back(self) -> None:
-        """Where the last run gave the reserve up and it cannot be had again, let records wait for room as they did."""
-        directory = self._log_manager.directories.at(self.config.metadata_log_dir)
-        if directory is not None and self._reserve.is_due():
-            logger.warning("The disk of %s is nearly full: records are refused until there is room", directory.path)
-            directory.state.note_full()
+    def _directory_has_room(self, _state: LogDirState) -> None:
+        _try_reserve(self._reserve.renew)
 
-    def _directory_has_room(self, state: LogDirState) -> None:
-        if state.path == self.config.metadata_log_dir:
-            _try_reserve(self._reserve.renew)
+    def _keep_room_for_metadata(self) -> None:
+        states = [directory.state for directory in self._log_manager.directories.live]
+        _try_reserve(lambda: self._reserve.keep_for_metadata(states))
 
     def _tell_of_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:

@@ -8,7 +8,7 @@ broker are short (page cache), syncs go to a worker.
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Final
 
@@ -81,9 +81,11 @@ class MetadataLog:
         now_ms: int,
         static_voters: VoterSet,
         was_clean_shutdown: bool = False,
+        make_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open and recover. Raises StorageError."""
+        """Open and recover. Raises StorageError. make_room is called where there is none for an append."""
         self.directory = directory
+        self._make_room = make_room
         self._disk = disk
         self.state_file = QuorumStateFile(disk, directory)
         self.snapshots = SnapshotStore(disk, directory)
@@ -174,6 +176,9 @@ class MetadataLog:
 
     def check_room(self, size_bytes: int) -> None:
         """Raise ApiError KAFKA_STORAGE_ERROR where an append would not fit: one that breaks off ends the node."""
+        if self._disk.free_bytes(self.directory) >= size_bytes + RESERVED_BYTES:
+            return
+        self._make_room()
         free_bytes = self._disk.free_bytes(self.directory)
         if free_bytes < size_bytes + RESERVED_BYTES:
             raise ApiError(KAFKA_STORAGE_ERROR, f"{free_bytes} bytes are free where the metadata lies")

@@ -146,6 +146,57 @@ def test_what_a_stop_writes_finds_room_however_soon_after_a_start_records_fill_t
     run(main)
 
 
+RESERVE = ".kafkapy-reserve"
+DIRECTORIES = {
+    "several-with-the-metadata-in-one": {"log_dirs": f"{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": FIRST_DIR},
+    "several-and-the-metadata-beside": {"log_dirs": f"{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": METADATA_DIR},
+}
+
+
+@pytest.mark.parametrize("properties", DIRECTORIES.values(), ids=DIRECTORIES)
+def test_what_is_given_up_on_a_disk_of_several_directories_is_for_metadata(properties: dict[str, str]) -> None:
+    reserve = f"{properties['metadata_log_dir']}/{RESERVE}"
+
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop, **properties)
+        await machine.boot()
+        client = machine.connect()
+        topics = [await client.create_topic(f"t{number}") for number in range(2)]
+        await asyncio.sleep(2)
+        machine.disk.capacity_bytes = machine.disk.used_bytes() + (1 << 20)
+        (filling,) = (topic for topic in topics if is_in(machine, topic, FIRST_DIR))
+        await produce_until_refused(client, filling)
+        assert not machine.disk.exists(reserve)
+        await refuse_all(client, topics)
+        assert (await create(client, "later")).error_code == 0
+        await machine.stop()
+        await machine.boot()
+        client = machine.connect()
+        await refuse_all(client, topics)
+        await client.delete_topic(filling)
+        machine.disk.heal()
+        (other,) = (topic for topic in topics if topic is not filling)
+        assert (await client.produce(other, b"v")).base_offset == 0
+        assert machine.disk.exists(reserve)
+        await machine.stop()
+
+    run(main)
+
+
+async def refuse_all(client: KafkaClient, topics: list[Topic]) -> None:
+    for topic in topics:
+        assert (await client.produce(topic, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@on_machine
+async def test_a_topic_can_be_deleted_where_others_filled_the_disk_and_no_record_came_since(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await asyncio.sleep(2)
+    machine.disk.capacity_bytes = machine.disk.used_bytes()
+    await client.delete_topic(topic)
+
+
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_a_failing_directory_takes_its_partitions_offline_and_no_others(operation: str) -> None:
     @on_machine
