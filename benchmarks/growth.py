@@ -16,7 +16,7 @@ DEPTH = 5
 
 
 def partitions(server: Server, topic: str, scale: float) -> Figures:
-    """Requests of one record, each to the next of 10 to 10,000 partitions (small runs: 1,000)."""
+    """Requests of one record, each to another of 10 to 10,000 partitions than the last one (small runs: 1,000)."""
     requests = int(100_000 * scale)
     figures = {}
     batch = new_batch(1, 100)
@@ -24,11 +24,21 @@ def partitions(server: Server, topic: str, scale: float) -> Figures:
         name = f"{topic}-{count}"
         create_topic(server, name, count)
         frames = [produce_frame(name, partition, batch) for partition in range(count)]
-        pipes = [Pipe(server, frames[number::CONNECTIONS], DEPTH) for number in range(CONNECTIONS)]
+        turns = [_turn(frames, number) for number in range(CONNECTIONS)]
+        pipes = [Pipe(server, turn, DEPTH) for turn in turns]
         figures[f"cpu_us_per_request_{count}"] = _cpu_us(server, pipes, requests)
-        assert end_offsets(server, name, count) == requests + count + CONNECTIONS, "not all that was sent is there"
+        assert end_offsets(server, name, count) == requests + sum(map(len, turns)) + CONNECTIONS, (
+            "not all that was sent is there"
+        )
         delete_topic(server, name)
     return _with_growth(figures)
+
+
+def _turn(frames: list[bytes], number: int) -> list[bytes]:
+    """Return the requests of connection `number`: a tenth of them, but ten at least, so that each is for another."""
+    count = max(len(frames) // CONNECTIONS, 10)
+    start = number * len(frames) // CONNECTIONS
+    return (frames + frames)[start : start + count]
 
 
 def connections(server: Server, topic: str, scale: float) -> Figures:

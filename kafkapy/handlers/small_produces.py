@@ -34,10 +34,10 @@ from kafkapy.storage.gathered_append import GatheredAppend
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
 LAST_VERSION: Final = ProduceRequest.MAX_VERSION
-MAX_PLANS: Final = 1024
+MAX_PLANS: Final = 16_384
 """Client ids times acks, time-outs, versions and partitions (0.7 to 2 KiB each); with one more, all are made again."""
-PLANS_PER_SWEEP: Final = 16
-"""So many new plans come before those of partitions that are gone are looked for: they hold on to their logs."""
+MIN_SWEEP: Final = 16
+"""With so many more plans, and twice as many, those of partitions that are gone are looked for: they hold logs."""
 MAX_CLIENT_ID_BYTES: Final = 255
 """Plans hold it three times."""
 _unpack_frame = Struct(">iIi").unpack_from
@@ -65,7 +65,7 @@ class SmallProduces:
         self._authorizer = services.authorizer
         self._manager = services.replica_manager
         self._plans: dict[bytes, _Plan] = {}
-        self._new_plans = 0
+        self._sweep_at = MIN_SWEEP
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """A protocol.connection.Gather, for frames that are Produce requests."""
@@ -121,9 +121,9 @@ class SmallProduces:
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[key] = plan
-        self._new_plans += 1
-        if self._new_plans % PLANS_PER_SWEEP == 0:
+        if len(self._plans) >= self._sweep_at:
             self._plans = {key: each for key, each in self._plans.items() if each.partition.role is not Role.GONE}
+            self._sweep_at = 2 * len(self._plans) + MIN_SWEEP
 
     def _plan(self, frame: bytes, prefix: bytes) -> "_Plan | None":
         """Return what the prefix of a request means, None where that is nothing for here."""

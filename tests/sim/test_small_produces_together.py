@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.handlers.small_produces import MAX_PLANS, SmallProduces
+from kafkapy.handlers.small_produces import MAX_PLANS, MIN_SWEEP, SmallProduces
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -110,14 +110,17 @@ class Asking:
     """SmallProduces over partitions on a simulated disk; `orders` holds a record already."""
 
     def __init__(self, loop: SimLoop, authorizer: Any = None, **topic: Any) -> None:
-        hosting = Hosting(loop, broker_count=2)
-        partition = hosting.create_topic(**topic)
-        partition.log.append_as_leader(bytearray(batch(b"first")), leader_epoch=0, now_ms=NOW_MS)
-        self.served = SmallProduces(hosting.services(authorizer))
+        self.hosting = Hosting(loop, broker_count=2)
+        self.create(**topic)
+        self.served = SmallProduces(self.hosting.services(authorizer))
 
-    def serve(self, count: int = 1, client_id: str | None = "c", most: int = 32) -> int:
+    def create(self, **topic: Any) -> None:
+        partition = self.hosting.create_topic(**topic)
+        partition.log.append_as_leader(bytearray(batch(b"first")), leader_epoch=0, now_ms=NOW_MS)
+
+    def serve(self, count: int = 1, client_id: str | None = "c", most: int = 32, topic: str = "orders") -> int:
         """Return how many of `count` requests are served."""
-        request = produce(Topic("", topic_id("orders")), batch(b"v"))
+        request = produce(Topic("", topic_id(topic)), batch(b"v"))
         frame = request_frame(request, PRODUCE_VERSION, client_id=client_id)
         info = ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1)
         found = self.served.serve(info, (len(frame).to_bytes(4, "big") + frame) * count, 0, most)
@@ -152,5 +155,32 @@ def test_clients_with_ever_new_names_are_served_and_not_all_remembered() -> None
         asking = Asking(loop)
         assert all(asking.serve(client_id=f"client-{number}") for number in range(MAX_PLANS + 10))
         assert len(asking.served._plans) <= MAX_PLANS
+
+    run(main)
+
+
+def test_deleted_topics_are_not_remembered() -> None:
+    async def main(loop: SimLoop) -> None:
+        asking = Asking(loop)
+        for number in range(100):
+            asking.create(name=f"topic-{number}")
+            assert asking.serve(topic=f"topic-{number}") == 1
+            asking.hosting.delete_topic(f"topic-{number}")
+        assert len(asking.served._plans) <= 2 * MIN_SWEEP
+
+    run(main)
+
+
+def test_a_frame_larger_than_what_is_allowed_is_refused_however_it_arrives() -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop, socket_request_max_bytes="2000")
+        await machine.boot()
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        await client.produce(topic, b"first")
+        assert {answer.error_code for answer in await send_together(client, topic)} == {0}
+        with pytest.raises(EOFError):
+            await client.produce(topic, b"v" * 3000)
+        await machine.stop()
 
     run(main)
