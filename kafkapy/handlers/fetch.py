@@ -108,7 +108,7 @@ def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *
     partitions = services.replica_manager.partitions
     topic = asked.topic
     if uses_topic_ids:
-        image = partitions.image.topics.by_id.get(asked.topic_id)
+        image = partitions.newest_image.topics.by_id.get(asked.topic_id)
         if image is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         topic = image.name

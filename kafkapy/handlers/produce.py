@@ -150,7 +150,7 @@ class _Plan:
             partition = partitions.find(topic.name, data.index)
         name = topic.name if partition is None else partition.topic_partition.topic
         if partition is None and self._version >= TOPIC_IDS_FROM:
-            image = partitions.image.topics.by_id.get(topic.topic_id)
+            image = partitions.newest_image.topics.by_id.get(topic.topic_id)
             if image is None:
                 return _refused(answer, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             name = image.name

@@ -1,4 +1,9 @@
-"""The partitions that have a replica on this broker, found by name or by topic id, and how metadata changes them."""
+"""The partitions that have a replica on this broker, found by name or by topic id, and how metadata changes them.
+
+Changes take time, and clients are told of the metadata that comes: so it is announced before it is followed. From then
+on a partition whose topic is deleted by it is not found any more, though it still is in the table: what it acknowledged
+would be lost with it, and its name may be another topic's by now.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +32,14 @@ NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
 
 
 class HostedPartitions:
-    """The table, and its changes. `image` is the metadata that it follows."""
+    """The table, and its changes. `image` is the metadata that it follows, `newest_image` what was announced last."""
 
     def __init__(self, node_id: int, log_manager: LogManager, log_config: LogConfigs) -> None:
         """`log_config(overrides)` gives the configuration of a topic with these overrides."""
         self.image: MetadataImage = EMPTY_IMAGE
+        self.newest_image: MetadataImage = EMPTY_IMAGE
+        self.is_behind = False
+        """Whether there is metadata that is not followed yet: only then `is_deleted` need be asked."""
         self._is_starting = True
         """While the first image is taken over: its partitions may have had a log here for long."""
         self._node_id = node_id
@@ -45,14 +53,29 @@ class HostedPartitions:
     # -- finding --------------------------------------------------------------------------------------------------
 
     def find(self, topic: str, partition_id: int) -> HostedPartition | None:
-        return self._by_name.get(topic, NO_PARTITIONS).get(partition_id)
+        partition = self._by_name.get(topic, NO_PARTITIONS).get(partition_id)
+        if self.is_behind and partition is not None and self.is_deleted(partition):
+            return None
+        return partition
 
     def find_by_id(self, topic_id: Uuid, partition_id: int) -> HostedPartition | None:
-        return self._by_id.get(topic_id, NO_PARTITIONS).get(partition_id)
+        partition = self._by_id.get(topic_id, NO_PARTITIONS).get(partition_id)
+        if self.is_behind and partition is not None and self.is_deleted(partition):
+            return None
+        return partition
+
+    def is_deleted(self, partition: HostedPartition) -> bool:
+        """Whether the newest metadata has the partition's topic no more."""
+        return partition.topic_id not in self.newest_image.topics.by_id
 
     def missing_code(self, topic: str, partition_id: int) -> int:
-        """Return the error code of a partition that is not hosted here: does it exist elsewhere, or not at all?"""
-        is_elsewhere = self.image.topics.partition(topic, partition_id) is not None
+        """Return the error code of a partition that is not hosted here: does it exist elsewhere, or not at all?
+
+        Where another topic took the name, and that is not followed yet, Apache Kafka answers a Produce with
+        UNKNOWN_TOPIC_ID, in versions without ids too, and serves other requests from the old log. Here all are to ask
+        again (a deviation), as they are a moment later while the new partition is made.
+        """
+        is_elsewhere = self.newest_image.topics.partition(topic, partition_id) is not None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -64,8 +87,14 @@ class HostedPartitions:
 
     # -- changing -------------------------------------------------------------------------------------------------
 
+    def announce(self, image: MetadataImage) -> None:
+        """Take note of metadata that clients are told of from now on, and that `apply` is to follow."""
+        self.newest_image = image
+        self.is_behind = True
+
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> Iterator[list[HostedPartition]]:
         """Follow the metadata, a partition a step; yield the partitions whose waiting requests have to look again."""
+        assert self.is_behind, "metadata is announced before it is followed"
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         if delta.topics_changed is not None:
@@ -79,6 +108,7 @@ class HostedPartitions:
         for topic in self._with_changed_config(delta):
             for _ in self._update_config(topic):
                 yield []
+        self.is_behind = image is not self.newest_image
 
     def take_directory_offline(self, path: str) -> list[HostedPartition]:
         """Take the partitions of a failed log directory out of service; return them."""
@@ -95,7 +125,7 @@ class HostedPartitions:
         return [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
 
     def _delete(self, topic_partition: TopicPartition, topic_id: Uuid, now_ms: int) -> list[HostedPartition]:
-        partition = self.find_by_id(topic_id, topic_partition.partition)
+        partition = self._by_id.get(topic_id, NO_PARTITIONS).get(topic_partition.partition)
         if partition is None:
             return []
         self._forget(partition)
@@ -125,7 +155,7 @@ class HostedPartitions:
         return [partition]
 
     def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
-        partition = self.find_by_id(local.topic_id, topic_partition.partition)
+        partition = self._by_id.get(local.topic_id, NO_PARTITIONS).get(topic_partition.partition)
         if partition is not None:
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)

@@ -98,6 +98,10 @@ class ReplicaManager:
 
     # -- following the metadata -----------------------------------------------------------------------------------
 
+    def announce(self, image: "MetadataImage") -> None:
+        """Take note of metadata that `apply_delta` is to follow: what it deletes is not served from now on."""
+        self.partitions.announce(image)
+
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
         """Create, lead, follow and delete partitions and take over configs, as the metadata now says; in steps."""
         for touched in self.partitions.apply(delta, image, now_ms):
@@ -210,6 +214,8 @@ class ReplicaManager:
         """
         log = partition.log
         if partition.role is not Role.LEADER or log is None or (required_acks == ALL_ACKS and not partition.is_alone):
+            return None
+        if self.partitions.is_behind and self.partitions.is_deleted(partition):
             return None
         if not GatheredAppend.is_possible(log, partition.leader_epoch):
             return None

@@ -4,7 +4,7 @@ A change may mean thousands of logs to make. It is carried out in steps, a parti
 them; one change is done before the next begins, small ones by the time that the controller's write returns. Meanwhile
 the metadata is ahead of the broker: clients are told of a partition that is answered NOT_LEADER_OR_FOLLOWER or
 UNKNOWN_TOPIC_OR_PARTITION for the moment, and ask again, as with Apache Kafka, whose BrokerMetadataPublisher publishes
-the image before the replicas follow it.
+the image before the replicas follow it. What the metadata deletes is not served from then on (replication/hosted.py).
 
 A stop or a crash in between loses nothing: the next start follows the whole image. How much may wait is bounded by
 those who cause it: `change` answers once all is done.

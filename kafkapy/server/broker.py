@@ -353,10 +353,14 @@ class BrokerServer:
     async def _follow_metadata(self) -> None:
         """Act on the image as it is, then on each change of it."""
         image = self._controller.image
-        self._follower.on_image(difference(EMPTY_IMAGE, image), image)
-        self._controller.add_image_listener(self._follower.on_image)
+        self._on_image(difference(EMPTY_IMAGE, image), image)
+        self._controller.add_image_listener(self._on_image)
         await self._follower.caught_up()
         self._check_not_failed()
+
+    def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._replica_manager.announce(image)
+        self._follower.on_image(delta, image)
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.runtime.coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.metadata_follower import TURN_MS
 from kafkapy.types import TopicPartition
@@ -130,6 +137,61 @@ def test_a_topic_that_is_deleted_while_it_is_made_is_gone() -> None:
         await machine.stop()
 
     life(SimDisk(), work, file_delete_delay_ms="1000")
+
+
+BY_NAME_ALONE, BY_NAME_TOGETHER, BY_ID = 8, 12, 13
+"""Versions of Produce: by the handler; such as are gathered; with topic ids."""
+
+
+async def produce_at(client: KafkaClient, topic: Topic, version: int, value: bytes) -> Any:
+    data = PartitionProduceData(0, client.batch([value]))
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(topic.name, topic.topic_id, [data])]
+    )
+    return (await client.call(request, version)).responses[0].partition_responses[0]
+
+
+async def other_codes(client: KafkaClient, topic: Topic) -> set[int]:
+    """Return what requests by name, but for Produce, are answered."""
+    delete = DeleteRecordsRequest([DeleteRecordsTopic(topic.name, [DeleteRecordsPartition(0, -1)])], 1000)
+    fetch = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic.name, partitions=[FetchPartition(0)])])
+    return {
+        (await client.call(fetch, 12)).responses[0].partitions[0].error_code,
+        (await client.list_offset(topic, -1)).error_code,
+        (await client.call(delete, 2)).topics[0].partitions[0].error_code,
+    }
+
+
+@pytest.mark.parametrize("version", [BY_NAME_ALONE, BY_NAME_TOGETHER, BY_ID])
+def test_a_topic_that_clients_are_told_is_gone_takes_no_records_though_the_broker_has_it_still(version: int) -> None:
+    async def work(machine: Machine) -> None:
+        client, other = machine.connect(), machine.connect()
+        old = await client.create_topic("orders")
+        assert (await produce_at(client, old, version, b"old")).error_code == ErrorCode.NONE
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        while (await told_of(client, "large")).error_code:
+            pass
+        deleting = asyncio.ensure_future(other.delete_topic(old))
+        while not (await told_of(client, "orders")).error_code:
+            pass
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if version == BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await produce_at(client, old, version, b"lost")).error_code == unknown
+        assert await other_codes(client, old) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+        recreating = asyncio.ensure_future(machine.connect().create_topic("orders"))
+        while (told := await told_of(client, "orders")).error_code:
+            pass
+        new = Topic("orders", told.topic_id)
+        assert (await produce_at(client, new, version, b"lost")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await other_codes(client, new) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert not any(change.done() for change in (creating, deleting, recreating))
+        await asyncio.gather(creating, deleting, recreating)
+        answer = await produce_at(client, new, version, b"new")
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        assert await other_codes(client, new) == {ErrorCode.NONE}
+        await machine.stop()
+
+    life(SimDisk(), work)
 
 
 @pytest.mark.parametrize("is_stop", [True, False])

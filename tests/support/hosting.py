@@ -105,6 +105,7 @@ class Hosting:
 
     def _publish(self, before: MetadataImage) -> None:
         image = self.cluster.image
+        self.manager.announce(image)
         for _ in self.manager.apply_delta(difference(before, image), image, self.clock.wall_ms()):
             pass
 
