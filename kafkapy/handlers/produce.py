@@ -110,12 +110,20 @@ async def _flush_all(services: Services, appends: list[PartitionAppend]) -> None
 
 
 async def _flush(services: Services, append: PartitionAppend) -> None:
-    """Make an append durable before it is answered, as flush.messages asks for."""
-    log = append.partition.log
-    assert log is not None, "what was appended has a log"
-    try:
-        await services.log_flusher.flush(log)
-    except (ApiError, StorageError, AssertionError) as error:
+    """Make an append durable before it is answered, as flush.messages asks for.
+
+    A replica that meanwhile moved to another directory has it in another log, which may not have it durable.
+    """
+    error: Exception | None = None
+    log = None
+    while log is not append.partition.log:
+        error, log = None, append.partition.log
+        assert log is not None, "what was appended has a log"
+        try:
+            await services.log_flusher.flush(log)
+        except (ApiError, StorageError, AssertionError) as failure:
+            error = failure
+    if error is not None:
         services.replica_manager.refuse_append(append, error)
 
 

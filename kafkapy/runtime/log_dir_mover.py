@@ -287,7 +287,7 @@ class LogDirMover:
         rounds = 0
         while await self._catch_up(move):
             rounds += 1
-            if rounds > MAX_ROUNDS:
+            if rounds > MAX_ROUNDS and move.future.flush_under_way is None:
                 flush_log(move.future)
             try:
                 if move.try_finish(self._clock.wall_ms()):

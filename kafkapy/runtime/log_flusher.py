@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.storage.flush import prepare_flush
+from kafkapy.storage.flush import Flush, prepare_flush
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
@@ -41,7 +41,10 @@ class LogFlusher:
 
     async def _work(self, log: "Log") -> None:
         try:
-            while waiting := self._waiting.pop(log, None):
+            while log in self._waiting:
+                while (other := log.flush_under_way) is not None:
+                    await _end_of(other)
+                waiting = self._waiting.pop(log)
                 try:
                     await self._flush(log)
                 except (ApiError, StorageError, AssertionError) as error:
@@ -57,6 +60,13 @@ class LogFlusher:
             await run_in_pool(self._io_pool, flush.run)
         finally:
             flush.complete(self._clock.wall_ms())
+
+
+async def _end_of(flush: Flush) -> None:
+    """Return once a flush of somebody else's (the periodic one) is completed."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flush.on_complete.append(lambda: None if future.done() else future.set_result(None))
+    await future
 
 
 def _settle(waiting: "list[asyncio.Future[None]]", error: Exception | None) -> None:

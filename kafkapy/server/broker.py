@@ -194,6 +194,7 @@ class BrokerServer:
         self._groups = self._new_group_coordinator()
         undo.push_async_callback(self._groups.close)
         self._flusher = LogFlusher(self._io_pool, self._clock)
+        undo.push_async_callback(self._flusher.close)
         self._mover = self._new_mover()
         undo.push_async_callback(self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())

@@ -45,7 +45,8 @@ class LocalLog:
         self._disk = files.disk
         self._doomed = DoomedFiles(files.disk, loaded.doomed)
         self._jitter = jitter
-        self._postponed: list[Callable[[], None]] = []
+        self._syncing: list[int] = []
+        """The offsets of the snapshots that other_syncs last returned calls for."""
         self._closed: list[Segment] = []
         """Segments that were rolled since the last flush: their indexes changed, even where all else was durable."""
         self._give_jitter(self.segments.active)
@@ -196,15 +197,15 @@ class LocalLog:
     def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
         """Return the calls that make epochs, snapshots and names durable, to be run behind the files."""
         disk, directory = self._disk, self.directory
-        calls, self._postponed = self._postponed, []
+        calls: list[Callable[[], None]] = []
         if epochs.is_dirty:
             path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"
             data = checkpoint.encode_epochs(epochs.entries)
             calls.append(lambda: disk.write_file_atomically(path, data))
             epochs.is_dirty = False
-        unsynced, self.snapshots.unsynced = self.snapshots.unsynced, []
-        calls.extend(_sync_call(disk, path) for path in unsynced)
-        if self.has_new_names or unsynced:
+        self._syncing, self.snapshots.unsynced = self.snapshots.unsynced, []
+        calls.extend(_sync_call(disk, self.snapshots.path(offset)) for offset in self._syncing)
+        if self.has_new_names or self._syncing:
             calls.append(_sync_call(disk, f"{directory}/{checkpoint.PARTITION_METADATA_FILE}"))
             calls.append(lambda: disk.sync_directory(directory))
             calls.append(lambda: disk.sync_directory(directory.rpartition("/")[0] or "."))
@@ -243,13 +244,10 @@ class LocalLog:
             self._disk.write_file_atomically(path, checkpoint.encode_epochs(epochs.entries))
             epochs.is_dirty = False
 
-    def postpone(self, calls: list[Callable[[], None]]) -> None:
-        """Leave calls of other_syncs, which may be made twice, to the next flush."""
-        self._postponed = [*calls, *self._postponed]
-
     def forget_syncs(self, epochs: LeaderEpochs) -> None:
-        """What other_syncs last returned was not done: have it returned again."""
+        """What other_syncs last returned was not done, or not all of it: have it returned again."""
         epochs.is_dirty = self.has_new_names = True
+        self.snapshots.unsynced = [*self._syncing, *self.snapshots.unsynced]
 
     def close_files(self) -> None:
         """Close the files as they are."""
@@ -276,11 +274,16 @@ class LocalLog:
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
     def sync() -> None:
-        if disk.exists(path):
+        """Sync a file; one that was deleted since is fine. Raises FileNotFoundError where its directory is missing."""
+        try:
             file = disk.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+        except FileNotFoundError:
+            if not disk.is_directory(path.rpartition("/")[0]):
+                raise
+            return
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     return sync

@@ -81,6 +81,9 @@ class Log:
         self.last_flush_ms = now_ms
         self.clean_to: int | None = None
         """Up to here the cleaner has compacted the log; None where it has not, or that is not known."""
+        self.flush_under_way: Flush | None = None
+        self.is_doomed = False
+        """Whether it was taken out of service for good: deleted, or left for a copy in another directory."""
         self.truncation_count = 0
         """What was read before a truncation may no longer be what the log holds: a flush, a pass of the cleaner."""
         self.local_log = LocalLog(loaded, files, directory, config, jitter)

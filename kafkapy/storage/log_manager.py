@@ -306,7 +306,8 @@ class LogManager:
         return True
 
     def doom(self, log: Log, now_ms: int) -> None:
-        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError."""
+        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError, ApiError."""
+        log.is_doomed = True
         self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
         self.doomed.add(log.log_dir, log.directory, log, now_ms + log.config.file_delete_delay_ms)
 
@@ -368,7 +369,7 @@ class LogManager:
         """
         for log in self._all_logs():
             end_offset = _flush_end_offset(log, now_ms)
-            if end_offset is None or not self._is_in_service(log):
+            if end_offset is None or log.flush_under_way is not None or not self._is_in_service(log):
                 continue
             try:
                 yield prepare_flush(log, end_offset)

@@ -10,7 +10,7 @@ from kafkapy.storage.producer_state import ProducerEntry, ProducerState, decode_
 
 
 class ProducerSnapshots:
-    """Which snapshots there are. `unsynced` are paths that the next flush makes durable."""
+    """Which snapshots there are. `unsynced` are those that the next flush makes durable."""
 
     __slots__ = ("_disk", "directory", "last_offset", "offsets", "unsynced")
 
@@ -19,7 +19,7 @@ class ProducerSnapshots:
         self.directory = directory
         self.offsets: list[int] = []
         self.last_offset = 0
-        self.unsynced: list[str] = []
+        self.unsynced: list[int] = []
 
     def find(self, names: Iterable[str]) -> None:
         """Take the snapshots among the names in the directory."""
@@ -63,7 +63,7 @@ class ProducerSnapshots:
             self.offsets.append(offset)
             self.offsets.sort()
         self.last_offset = offset
-        self.unsynced.append(path)
+        self.unsynced.append(offset)
         return True
 
     def read_latest(self) -> tuple[int, list[ProducerEntry]] | None:
@@ -80,19 +80,18 @@ class ProducerSnapshots:
         """Delete a snapshot; one that is not there is fine."""
         if offset in self.offsets:
             self.offsets.remove(offset)
-            path = self.path(offset)
-            if path in self.unsynced:
-                self.unsynced.remove(path)
-            self._disk.delete(path)
+            if offset in self.unsynced:
+                self.unsynced.remove(offset)
+            self._disk.delete(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
         """Rename a snapshot to .deleted, as the files of its segment are; return the path, None where there is none."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)
+        if offset in self.unsynced:
+            self.unsynced.remove(offset)
         path = self.path(offset)
-        if path in self.unsynced:
-            self.unsynced.remove(path)
         self._disk.rename(path, path + DELETED_SUFFIX)
         return path + DELETED_SUFFIX
 
