@@ -168,6 +168,8 @@ class HostedPartitions:
         self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
     ) -> Log | None:
         """Return the partition's log, None where its directory is offline: the partition is then, too."""
+        if self._high_watermarks is None:  # first, as a directory in which they cannot be read goes offline
+            self._high_watermarks = self._log_manager.checkpoints.read_high_watermarks()
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic_partition.topic))
         directory_id = registration.directory_of(self._node_id)
         try:
@@ -184,13 +186,8 @@ class HostedPartitions:
             return None
         if log.config != config:
             log.update_config(config)
-        log.update_high_watermark(self._checkpointed_high_watermark(log))
+        log.update_high_watermark(self._high_watermarks.get(log.log_dir.path, {}).pop(topic_partition, 0))
         return log
-
-    def _checkpointed_high_watermark(self, log: Log) -> int:
-        if self._high_watermarks is None:
-            self._high_watermarks = self._log_manager.checkpoints.read_high_watermarks()
-        return self._high_watermarks.get(log.log_dir.path, {}).pop(log.topic_partition, 0)
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition

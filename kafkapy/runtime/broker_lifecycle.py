@@ -196,8 +196,9 @@ class BrokerLifecycle:
     async def _send_heartbeats(self) -> None:
         interval_s = self._config.quorum.broker_heartbeat_interval_ms / 1000
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_due.wait(), interval_s)
+            with contextlib.suppress(TimeoutError):  # wait_for would swallow a stop that comes as the event is set
+                async with asyncio.timeout(interval_s):
+                    await self._is_due.wait()
             self._is_due.clear()
             try:
                 response = await self._heartbeat()

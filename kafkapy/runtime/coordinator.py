@@ -113,6 +113,8 @@ class GroupCoordinator:
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Load and unload shards as the partitions are led now; in steps, after the replica manager's own."""
+        if self._is_closed:
+            return
         topic = image.topics.by_name.get(OFFSETS_TOPIC)
         if topic is not self._topic:
             self._topic = topic

@@ -6,6 +6,7 @@ left undone it does itself, then the checkpoints, and last the clean-shutdown fi
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log import Log
     from kafkapy.storage.log_manager import LogManager
+
+logger = logging.getLogger("kafkapy.storage")
 
 
 async def close_logs(
@@ -39,3 +42,5 @@ async def _flush_all(queue: Iterator["Log"], io_pool: "IoPool", clock: "Clock") 
                 flush.complete(clock.wall_ms())
         except (ApiError, StorageError):
             continue  # told when the directory went offline, or tried again by LogManager.close
+        except Exception:  # tried again, too: the others are not to go without
+            logger.exception("%s was not closed", log)

@@ -55,7 +55,7 @@ class MetadataFollower:
         """What is to be done behind the change at work."""
         self._steps: Iterator[None] | None = None
         self._begun_count = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
         """(how many changes have to be done, future), in that order."""
         self._turn: asyncio.TimerHandle | None = None
         self._is_at_work = False
@@ -80,13 +80,22 @@ class MetadataFollower:
         await self.caught_up()
         return response
 
-    async def caught_up(self) -> None:
-        """Return once the broker follows all metadata that is committed by now; at once, where it does already."""
+    async def caught_up(self, timeout_ms: int | None = None) -> bool:
+        """Return once the broker follows all metadata that is committed by now; at once, where it does already.
+
+        Returns False where it does not after timeout_ms.
+        """
         if not self.is_behind:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return True
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((self._begun_count + len(self._changes), future))
-        await future
+        timer = loop.call_later(timeout_ms / 1000, _settle, future, False) if timeout_ms is not None else None
+        try:
+            return await future
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def close(self, failure: Exception | None = None) -> None:
         """Leave what is not done to the next start; who waits for it is told of the failure, if it is one."""
@@ -139,5 +148,9 @@ class MetadataFollower:
         done_count = self._begun_count - (self._steps is not None)
         while self._waiting and self._waiting[0][0] <= done_count:
             _, future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(None)
+            _settle(future, True)
+
+
+def _settle(future: "asyncio.Future[bool]", is_caught_up: bool) -> None:
+    if not future.done():
+        future.set_result(is_caught_up)

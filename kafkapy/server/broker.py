@@ -51,6 +51,7 @@ from kafkapy.security.authorizer import AllowAll
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import open_file_capacity, reactor_limits
+from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.cleaner_metrics import Gauge, cleaner_gauges
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
     from kafkapy.server.metrics import MetricsEndpoint
 
 GRACE_MS: Final = 2000
-"""How long requests that wait (long polls, acks=-1) may still be answered at a stop, before their connections close."""
+"""How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
+and how long what the metadata says may still be carried out."""
 MAX_SESSION_ID: Final = 2**31
 
 logger = logging.getLogger("kafkapy.server")
@@ -124,35 +126,66 @@ class BrokerServer:
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
     async def stop(self) -> None:
-        """Stop in order; every acknowledged record is on disk when this returns."""
+        """Stop in order; every acknowledged record is on disk when this returns.
+
+        Where a part cannot be stopped the others are, and what it failed with is raised at the end.
+        """
         logger.info("Beginning controlled shutdown")
-        self._keep_room_for_metadata()
+        await take_steps(
+            (
+                self._keep_room_for_metadata,
+                self._close_metrics,
+                self._lifecycle.shut_down,
+                self._follow_on,
+                self._reactor.stop_accepting,
+                self._groups.close,
+                self._replica_manager.shutdown,
+                self._shut_reactor_down,
+                self._producer_ids.close,
+                self._follow_on,
+                self._follower.close,  # before the moves end, as it would begin them again
+                self._mover.stop,
+                self._flusher.close,
+                self._maintenance.stop,
+                self._cleaner.stop,
+                self._expirer.stop,
+                self._controller.close,
+                self._close_quorum,
+                self._close_logs,
+                self._log_manager.directories.unlock,
+                self._io_pool.close,
+            )
+        )
+        logger.info("Shut down completed")
+
+    async def _close_metrics(self) -> None:
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.close)
-        await self._lifecycle.shut_down()
-        await self._follower.caught_up()
-        self._reactor.stop_accepting()
-        await self._groups.close()
-        self._replica_manager.shutdown()
+
+    async def _follow_on(self) -> None:
+        """Follow what is committed, as far as that goes before whoever supervises us loses patience."""
+        if not await self._follower.caught_up(GRACE_MS):
+            logger.info("What the metadata says beyond this is left to the next start")
+
+    async def _shut_reactor_down(self) -> None:
         await self._reactor.shut_down(GRACE_MS)
-        await self._producer_ids.close()
-        await self._mover.stop()
-        await self._flusher.close()
-        await self._maintenance.stop()
-        await self._cleaner.stop()
-        self._expirer.stop()
-        self._follower.close()
-        await self._controller.close()
-        await self._quorum.close()
+
+    async def _close_quorum(self) -> None:
+        """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
+        try:
+            await self._quorum.close()
+        except Exception:
+            self._log_manager.directories.forget_clean_stop(self.config.metadata_log_dir)
+            raise
+
+    async def _close_logs(self) -> None:
         await close_logs(
             self._log_manager,
             io_pool=self._io_pool,
             clock=self._clock,
-            threads_per_directory=self.config.log.num_recovery_threads_per_data_dir,
+            threads_per_directory=self._dynamic_config.current.log.num_recovery_threads_per_data_dir,
             broker_epoch=self._lifecycle.broker_epoch,
         )
-        self._io_pool.close()
-        logger.info("Shut down completed")
 
     async def _start(self, undo: AsyncExitStack) -> None:
         """Each part that holds something registers how it is let go, should a later one fail."""
@@ -180,14 +213,14 @@ class BrokerServer:
         self._controller = self._new_controller()
         undo.push_async_callback(self._quorum.close)
         await self._quorum.start()
+        undo.push_async_callback(self._controller.close)
         self._controller.start()
         await self._register_controller()
-        undo.push_async_callback(self._controller.close)
 
     async def _start_replicas(self, undo: AsyncExitStack) -> None:
         """Load the logs, then lead and follow what the metadata says."""
-        await self._load_logs()
         undo.callback(self._log_manager.close)
+        await self._load_logs()
         self._check_not_failed()
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
@@ -202,6 +235,7 @@ class BrokerServer:
         undo.callback(self._follower.close)
         await self._follow_metadata()
         self._cleaner = self._new_cleaner()
+        undo.push_async_callback(self._cleaner.stop)
 
     async def _start_serving(self, undo: AsyncExitStack) -> None:
         """Bind the listeners, register, begin with what happens in periods, accept."""
@@ -218,15 +252,18 @@ class BrokerServer:
         await self._lifecycle.register()
         await self._lifecycle.unfence()
         await self._follower.caught_up()
+        undo.callback(self._expirer.stop)
         self._expirer.start()
         self._mover.start()
         self._groups.start()
         self._maintenance = LogMaintenance(
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
+        undo.push_async_callback(self._maintenance.stop)
         self._maintenance.start()
         self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
+        self._check_not_failed()
         self._reactor.start()
 
     # -- the parts ------------------------------------------------------------------------------------------------

@@ -44,7 +44,11 @@ async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None])
     await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
     if server.failed.done():
         logger.critical("Stopping: %s", server.failed.result())
-    await server.stop()
+    try:
+        await server.stop()
+    except Exception as error:
+        logger.critical("The stop was not clean: %s", error)
+        return 1
     return 1 if server.failed.done() else 0
 
 

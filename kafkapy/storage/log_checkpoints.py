@@ -80,16 +80,24 @@ class LogCheckpoints:
 
     def read_high_watermarks(self) -> dict[str, dict[TopicPartition, int]]:
         """Return the high watermarks as they were last written, by directory: of partitions about to be taken up."""
-        return {each.path: each.read_offsets(checkpoint.HIGH_WATERMARK_FILE) for each in self._directories.live}
+        return {each.path: self._read(each, checkpoint.HIGH_WATERMARK_FILE) for each in self._directories.live}
 
     def read_cleaner_offsets(self) -> None:
         """Tell each log up to where it is clean, as it was last written."""
         logs = {(log.log_dir.path, log.topic_partition): log for log in self._all_logs()}
         for directory in self._directories.live:
-            for partition, offset in directory.read_offsets(checkpoint.CLEANER_OFFSET_FILE).items():
+            for partition, offset in self._read(directory, checkpoint.CLEANER_OFFSET_FILE).items():
                 log = logs.get((directory.path, partition))
                 if log is not None:
                     log.clean_to = offset
+
+    def _read(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+        """Read a checkpoint; a directory in which that fails goes offline."""
+        try:
+            return directory.read_offsets(name)
+        except OSError as error:
+            directory.state.go_offline(f"Error while reading {directory.file(name)}: {error}")
+            return {}
 
 
 def _log_start_offset_to_keep(log: Log) -> int | None:

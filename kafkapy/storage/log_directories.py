@@ -131,6 +131,12 @@ class LogDirectories:
                 directory.state.go_offline(f"reading the clean-shutdown file: {error}")
         return taken.get(path, False)
 
+    def forget_clean_stop(self, path: str) -> None:
+        """Have the next start recover the directory `path`, however well its logs are closed."""
+        directory = self.at(path)
+        if directory is not None:
+            directory.needs_recovery = True
+
     def cordon(self, paths: Iterable[str]) -> None:
         """Take over cordoned.log.dirs."""
         paths = frozenset(paths)

@@ -24,6 +24,8 @@ class LogDirectory:
         self.meta: MetaProperties | None = None
         self.was_clean_shutdown = False
         self.is_loaded = False
+        self.needs_recovery = False
+        """Whether something in it could not be closed: then the stop is no clean one."""
         self._disk = disk
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
@@ -89,6 +91,9 @@ class LogDirectory:
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """Say that the stop was clean: all is durable and every index trimmed. Raises OSError."""
+        if self.needs_recovery:
+            logger.warning("The next start recovers what is in %s", self.path)
+            return
         data = checkpoint.encode_clean_shutdown(broker_epoch)
         self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
 

@@ -439,6 +439,9 @@ class LogManager:
                     self._close_directory(directory, broker_epoch)
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
+                except Exception as error:  # our mistake costs no more than the directory that it is found in
+                    logger.exception("Closing %s failed", directory.path)
+                    directory.state.go_offline(f"closing: {error!r}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
         self.doomed.close_files()
