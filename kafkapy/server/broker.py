@@ -28,6 +28,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.raft.voters import VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
+from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.replication.fetch_session import FetchSessionCache
@@ -50,7 +51,7 @@ from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import AllowAll
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records, check_identity
-from kafkapy.server.limits import open_file_capacity, reactor_limits
+from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
 from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
@@ -109,6 +110,7 @@ class BrokerServer:
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
         self._on_directory_failed: list[Callable[[str], None]] = []
+        self._limits: ReactorLimits
 
     @property
     def bootstrap_servers(self) -> str:
@@ -221,6 +223,7 @@ class BrokerServer:
         """Load the logs, then lead and follow what the metadata says."""
         undo.callback(self._log_manager.close)
         await self._load_logs()
+        self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._check_not_failed()
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
@@ -413,15 +416,13 @@ class BrokerServer:
         for warning in self._dynamic_config.update(cluster=cluster, broker=broker):
             logger.warning("%s", warning)
 
-    def _apply_config(self, _before: BrokerConfig, config: BrokerConfig) -> None:
+    def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.
 
         num.network.threads is taken but changes nothing: processors share one thread, so their number is of no weight.
         """
-        try:
-            self._reactor.update_connection_limits(reactor_limits(config))
-        except OSError as error:  # a name in max.connections.per.ip.overrides
-            logger.error("The bounds on connections stay as they are: %s", error)
+        self._limits = changed_limits(self._limits, before, config)
+        self._reactor.update_connection_limits(self._limits)
         self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
@@ -455,10 +456,15 @@ class BrokerServer:
             producer_ids=self._producer_ids,
             groups=self._groups,
         )
-        limits = reactor_limits(self.config)
+        self._limits = limits_at_start(self.config, self._dynamic_config.current)
         router = Router(services)
         return Reactor(
-            self._loop, limits, route=router.route, gather=router.gather, io_pool=self._io_pool, listen=self._listen
+            self._loop,
+            self._limits,
+            route=router.route,
+            gather=router.gather,
+            io_pool=self._io_pool,
+            listen=self._listen,
         )
 
     def _new_mover(self) -> LogDirMover:

@@ -1,6 +1,8 @@
 """The bounds that the configuration sets: on connections and buffers, on open files."""
 
+import logging
 import resource
+from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -8,12 +10,45 @@ from kafkapy.protocol.connection import ConnectionLimits
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.socket_channel import resolve_overrides
 
+logger = logging.getLogger("kafkapy.server")
 
-def reactor_limits(config: BrokerConfig) -> ReactorLimits:
-    """Return what the configuration says about connections, requests and buffers."""
+
+def limits_at_start(static: BrokerConfig, current: BrokerConfig) -> ReactorLimits:
+    """Return what counts at the start: what was set at run time, over the static configuration.
+
+    Raises OSError for a name that is not known in the static one; in one that was set at run time it is told.
+    """
+    try:
+        return _limits(current, _resolved_overrides(current))
+    except OSError as error:
+        logger.error("max.connections.per.ip.overrides are those of the configuration file: %s", error)
+        return _limits(current, _resolved_overrides(static))
+
+
+def changed_limits(limits: ReactorLimits, before: BrokerConfig, config: BrokerConfig) -> ReactorLimits:
+    """Return what takes the place of `limits`, which were those of `before`.
+
+    Names in max.connections.per.ip.overrides are resolved only where that key changed, as the loop waits for it.
+    """
+    overrides = limits.max_connections_per_ip_overrides
+    if config.network.max_connections_per_ip_overrides != before.network.max_connections_per_ip_overrides:
+        try:
+            overrides = _resolved_overrides(config)
+        except OSError as error:
+            logger.error("max.connections.per.ip.overrides stay as they are: %s", error)
+    return _limits(config, overrides)
+
+
+def _resolved_overrides(config: BrokerConfig) -> dict[str, int]:
+    """Return max.connections.per.ip.overrides by address. Raises OSError."""
+    entries = config.network.max_connections_per_ip_overrides.split(",")
+    pairs = (entry.strip().rsplit(":", 1) for entry in entries if entry)
+    return resolve_overrides({host: int(count) for host, count in pairs})
+
+
+def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits:
+    """Return what the configuration says about connections, requests and buffers; `overrides` by address."""
     network = config.network
-    pairs = (entry.strip().rsplit(":", 1) for entry in network.max_connections_per_ip_overrides.split(",") if entry)
-    overrides = {host: int(count) for host, count in pairs}
 
     def by_listener(key: str) -> dict[str, int]:
         """A listener's own bound; without one it has only the broker's."""
@@ -30,7 +65,7 @@ def reactor_limits(config: BrokerConfig) -> ReactorLimits:
         connections_max_idle_ms=network.connections_max_idle_ms,
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
-        max_connections_per_ip_overrides=resolve_overrides(overrides),
+        max_connections_per_ip_overrides=overrides,
         listener_max_connections=by_listener("max.connections"),
         max_connection_creation_rate=network.max_connection_creation_rate,
         listener_max_connection_creation_rate=by_listener("max.connection.creation.rate"),

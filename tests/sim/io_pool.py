@@ -16,7 +16,7 @@ class SimIoPool:
 
     def __init__(self, loop: SimLoop, *, worker_count: int = 8, call_ms: float = 0.05) -> None:
         self._loop = loop
-        self._worker_count = worker_count
+        self.worker_count = worker_count
         self._idle_count = worker_count
         self._call_ms = call_ms
         self._queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
@@ -33,8 +33,8 @@ class SimIoPool:
             self._loop.call_soon(on_done, *_outcome(call))
 
     def resize(self, worker_count: int) -> None:
-        self._idle_count += worker_count - self._worker_count
-        self._worker_count = worker_count
+        self._idle_count += worker_count - self.worker_count
+        self.worker_count = worker_count
 
     @property
     def unfinished_count(self) -> int:

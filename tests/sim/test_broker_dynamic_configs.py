@@ -1,0 +1,82 @@
+"""Keys of the broker that change at run time: in force at once, and after the next start from its beginning."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from tests.sim.broker_world import Machine
+from tests.sim.loop import SimLoop, run
+from tests.sim.test_broker_stops import set_broker_configs
+
+OVERRIDES = "max.connections.per.ip.overrides"
+
+
+async def served_count(machine: Machine, connection_count: int) -> int:
+    """Open so many connections more; return how many of them are served."""
+    asking = [asyncio.ensure_future(machine.connect().init_producer_id()) for _ in range(connection_count)]
+    done, waiting = await asyncio.wait(asking, timeout=5)
+    for each in waiting:
+        each.cancel()
+    return len(done)
+
+
+def test_bounds_that_were_set_at_run_time_hold_after_a_restart() -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        await set_broker_configs(machine.connect(), {"max.connections": "3", "num.io.threads": "5"})
+        for beside in (1, 0):
+            assert await served_count(machine, 8) == 3 - beside
+            assert machine.io_pool.worker_count == 5
+            await machine.stop()
+            await machine.boot()
+        await machine.stop()
+
+    run(main)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are asked for; "gone" is not known, all others are 10.0.0.7."""
+    names: list[str] = []
+
+    def resolve(host: str, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        names.append(host)
+        if host == "gone":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return names
+
+
+def test_names_are_resolved_only_where_their_key_changes(asked: list[str]) -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        client = machine.connect()
+        await set_broker_configs(client, {OVERRIDES: "host:7"})
+        await set_broker_configs(client, {"log.retention.ms": "1000"})
+        await set_broker_configs(client, {"max.connections": "9"})
+        assert asked == ["host"]
+        await machine.stop()
+
+    run(main)
+
+
+def test_a_name_that_is_not_known_any_more_does_not_keep_a_broker_from_starting(asked: list[str]) -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop)
+        await machine.boot()
+        client = machine.connect()
+        await set_broker_configs(client, {OVERRIDES: "gone:7"})
+        await set_broker_configs(client, {"max.connections": "3"})
+        assert await served_count(machine, 8) == 2
+        await machine.stop()
+        await machine.boot()
+        assert asked == ["gone", "gone"]
+        await machine.stop()
+
+    run(main)
