@@ -130,11 +130,13 @@ class HostedPartitions:
             return []
         self._forget(partition)
         partition.leave()
-        if partition.log is not None and not partition.log.is_offline:
-            try:
+        try:
+            if partition.log is not None:
                 self._log_manager.delete_log(topic_partition, now_ms)
-            except StorageError as error:
-                logger.error("Could not delete the log of %s: %s", topic_partition, error)
+            else:
+                self._log_manager.delete_future_log(topic_partition, now_ms)
+        except (ApiError, StorageError) as error:
+            logger.error("Could not delete the log of %s: %s", topic_partition, error)
         return [partition]
 
     def _lead(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:

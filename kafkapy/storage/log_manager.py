@@ -105,6 +105,7 @@ class LogManager:
         self._on_directory_offline = on_directory_offline
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
+        """Whose directory failed, and that nobody asks for any more: their files are closed at the end."""
         self._renamed_in: list[LogDirState] = []
 
     def _all_logs(self) -> list[Log]:
@@ -292,23 +293,39 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Take a log out of service and rename its directory to -delete, its future log's too.
 
-        Returns whether there was one. The files go after file.delete.delay.ms, by `due_deletions`. Raises StorageError.
+        Returns whether there was one. The files go after file.delete.delay.ms, by `due_deletions`. One in a directory
+        that is offline is forgotten, so that the name is free; the next start that finds it moves it aside as a stray.
+        Raises as `doom`.
         """
         self._preferred_paths.pop(topic_partition, None)
-        self.delete_future_log(topic_partition, now_ms)
+        offline = self.offline_logs.pop(topic_partition, None)
+        if offline is not None:
+            self._lost_logs.append(offline)
         log = self.logs.take(topic_partition)
-        if log is None:
-            return False
-        self.doom(log, now_ms)
-        logger.info(
-            "Log for partition %s is renamed to %s and is scheduled for deletion", topic_partition, log.directory
-        )
-        return True
+        try:
+            self.delete_future_log(topic_partition, now_ms)
+        finally:
+            if log is not None:
+                self.doom(log, now_ms)
+                message = "Log for partition %s is renamed to %s and is scheduled for deletion"
+                logger.info(message, topic_partition, log.directory)
+        return log is not None
 
     def doom(self, log: Log, now_ms: int) -> None:
-        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError, ApiError."""
+        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError; ApiError for room.
+
+        A longer name may need a block more. Where there is none, what is set aside for metadata has been given up then,
+        so it is tried once more. A log that keeps its name is a stray to the next start.
+        """
         log.is_doomed = True
-        self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
+        try:
+            try:
+                self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
+            except ApiError:
+                self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
+        except (ApiError, StorageError):
+            self._lost_logs.append(log)
+            raise
         self.doomed.add(log.log_dir, log.directory, log, now_ms + log.config.file_delete_delay_ms)
 
     def move_aside(self, log: Log, marker: str) -> None:

@@ -277,6 +277,50 @@ async def test_a_failed_directory_leaves_its_partitions_without_leader_until_the
     assert (await client.produce(failing, b"v")).base_offset >= 1
 
 
+@on_machine
+async def test_a_topic_in_a_failed_directory_can_be_made_anew_at_once(machine: Machine) -> None:
+    client = machine.connect()
+    topics = [await client.create_topic(f"t{number}") for number in range(6)]
+    await asyncio.sleep(1)  # the controller knows where they lie
+    old = next(topic for topic in topics if is_in(machine, topic, SECOND_DIR))
+    await client.produce(old, b"old")
+    machine.disk.fail("write", errno.EIO, path=f"{SECOND_DIR}/{old.name}-0", times=1000)
+    await client.produce(old, b"refused")
+    await client.delete_topic(old)
+    new = await client.create_topic(old.name)
+    assert (await client.produce(new, b"new")).base_offset == 0
+    assert (await leaders(client))[new.name] == 1
+    machine.disk.heal()
+    await machine.stop()
+    await machine.boot()
+    assert values_of(await machine.connect().fetch(new, 0)) == [b"new"]
+    (stray,) = [name for name in machine.disk.list_directory(SECOND_DIR) if name.startswith(f"{old.name}-0")]
+    assert stray.endswith("-stray")
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(times: int) -> None:
+    """On the second try, in what was set aside; where that is too little, the next start moves its log aside."""
+
+    @on_machine
+    async def test(machine: Machine) -> None:
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        await client.produce(topic, b"v")
+        machine.disk.fail("rename", errno.ENOSPC, path="orders-0", times=times)
+        await client.delete_topic(topic)
+        assert not machine.has_failed
+        assert await offline_paths(client) == []
+        machine.disk.heal()
+        await machine.stop()
+        await machine.boot()
+        names = [name for path in (METADATA_DIR, FIRST_DIR, SECOND_DIR) for name in machine.disk.list_directory(path)]
+        (left,) = [name for name in names if name.startswith("orders-0")]
+        assert left.endswith("-delete" if times == 1 else "-stray")
+
+    test()
+
+
 async def leaders(client: KafkaClient) -> dict[str, int]:
     response = await client.call(MetadataRequest(topics=None), 12)
     return {topic.name: topic.partitions[0].leader_id for topic in response.topics}

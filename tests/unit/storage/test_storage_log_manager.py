@@ -364,6 +364,20 @@ def test_a_failing_directory_goes_offline_with_its_logs() -> None:
     assert disk.exists("/d2/.kafka_cleanshutdown")
 
 
+def test_a_log_whose_directory_is_offline_leaves_its_name_when_it_is_deleted_and_its_copy_goes() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    [log] = create(manager, A0)
+    assert log.log_dir.path == "/d1"
+    manager.create_future_log(A0, manager.directories[1], TOPIC_A, NOW_MS)
+    manager.directories[0].state.go_offline("test")
+    manager.delete_log(A0, NOW_MS)
+    assert [name.rpartition("-")[2] for name in disk.list_directory("/d2") if name.startswith("a-")] == ["delete"]
+    again = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS, is_new=True)
+    assert again.directory == "/d2/a-0"
+    assert manager.future_logs == {}
+
+
 def test_a_stop_that_fails_is_not_clean() -> None:
     disk = SimDisk()
     manager = started(disk)
