@@ -77,6 +77,8 @@ class _Lookup:
         searched: Searched = {}
         while True:
             partition = find_partition(self._services, topic, asked.partition_index, asked.current_leader_epoch)
+            log = partition.log
+            assert log is not None, "a partition that is led has a log"
             try:
                 return find_offset(
                     partition,
@@ -93,8 +95,7 @@ class _Lookup:
             try:
                 await warm(self._services, needed)
             except OSError as error:
-                assert partition.log is not None
-                raise partition.log.log_dir.failure(error, f"reading {partition.topic_partition}") from error
+                raise log.log_dir.failure(error, f"reading {partition.topic_partition}") from error
 
     def _known_code(self, code: int) -> int:
         if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < OFFSET_NOT_AVAILABLE_FROM:

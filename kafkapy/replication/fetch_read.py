@@ -66,6 +66,7 @@ class FetchRead:
 
     __slots__ = (
         "_bytes_left",
+        "_cold_log",
         "_isolation",
         "_partitions",
         "_refuses_zstd",
@@ -73,6 +74,9 @@ class FetchRead:
         "bytes_read",
         "must_answer",
     )
+
+    _cold_log: "Log | None"
+    """The log that has to be warmed, once there is one: by the end of that its partition may have another."""
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class FetchRead:
             try:
                 answer = self._read_partition(asked, partition)
             except NeedsWarming as cold:
+                self._cold_log = partition.log
                 return cold
             except ApiError as error:
                 answer = failed_partition(asked.request.partition, error.code)
@@ -115,8 +120,8 @@ class FetchRead:
     def fail_next(self, error: OSError) -> None:
         """The partition that had to be warmed cannot be read: it is answered with that, and its directory told."""
         asked, partition = self._partitions[len(self.answers)]
-        if partition.log is not None:
-            partition.log.log_dir.failure(error, f"reading {partition.topic_partition}")
+        if self._cold_log is not None:
+            self._cold_log.log_dir.failure(error, f"reading {partition.topic_partition}")
         self.answers.append(failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR))
         self.must_answer = True
 

@@ -65,7 +65,8 @@ class LogMove:
     def copy(self, now_ms: int, max_bytes: int = CHUNK_BYTES) -> int:
         """Copy some batches; return their bytes, 0 where the copy has all.
 
-        Raises NeedsWarming where a read would wait for the disk, ApiError, StorageError, RecordsError.
+        Raises NeedsWarming where a read of the current log would wait for the disk, ApiError, StorageError,
+        RecordsError.
         """
         current, future = self.current, self.future
         if current.truncation_count != self._truncation_count or future.log_end_offset > current.log_end_offset:
@@ -82,7 +83,8 @@ class LogMove:
         if region is None:
             return 0
         try:
-            data = region.file.pread_nowait(region.length, region.position)
+            with current.failures("copying to another directory"):
+                data = region.file.pread_nowait(region.length, region.position)
             if data is None:
                 raise NeedsWarming(region.file, region.position, region.length)
         finally:

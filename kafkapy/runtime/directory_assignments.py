@@ -43,27 +43,40 @@ class Assignment:
 
 
 class DirectoryAssignments:
-    """See the module. The newest assignment of a replica is the one that counts."""
+    """See the module. The newest assignment of a replica is the one that counts.
+
+    Whoever waits for an assignment to be accepted sees to it that none takes its place: see `is_pending`.
+    """
 
     def __init__(self, controller: "ControllerRuntime", node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._ready: dict[tuple[Uuid, int], Assignment] = {}
+        self._sent: dict[tuple[Uuid, int], Assignment] = {}
+        self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
 
     @property
     def pending_count(self) -> int:
         return len(self._ready)
 
+    def is_pending(self, topic_id: Uuid, partition_id: int) -> bool:
+        """Whether the controller is about to be told of a replica's directory."""
+        key = (topic_id, partition_id)
+        return key in self._ready or key in self._sent
+
     def assign(self, assignment: Assignment) -> None:
-        """Have the controller take note of a replica's directory, soon."""
+        """Have the controller take note of a replica's directory, soon; after `stop` not any more."""
+        if self._is_stopped:
+            return
         self._ready[assignment.topic_id, assignment.partition_id] = assignment
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     async def stop(self) -> None:
         """Send no more; the next start finds what is missing."""
+        self._is_stopped = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -73,7 +86,7 @@ class DirectoryAssignments:
         backoff_ms = FIRST_BACKOFF_MS
         while self._ready:
             await asyncio.sleep(0)  # what is assigned in the same turn of the loop goes together
-            sent = self._take_valid()
+            sent = self._sent = self._take_valid()
             if not sent:
                 continue
             logger.info("Sending %d assignments of replicas to log directories", len(sent))
@@ -84,6 +97,8 @@ class DirectoryAssignments:
                 failed = list(sent)
             else:
                 failed = self._note(response, sent)
+            finally:
+                self._sent = {}
             for key in failed:
                 self._ready.setdefault(key, sent[key])
             if failed:

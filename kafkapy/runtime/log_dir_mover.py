@@ -12,8 +12,9 @@ offset over with the next chunk (a deviation).
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.definitions import dynamic_only_definitions
@@ -171,21 +172,32 @@ class LogDirMover:
             changes = delta.topics_changed.local_changes(self._node_id)
             for changed in (changes.leaders, changes.followers):
                 for topic_partition, local in changed.items():
-                    directory_id = local.registration.directory_of(self._node_id)
-                    self._correct(topic_partition, local.topic_id, directory_id)
+                    self._correct(topic_partition, local.topic_id)
                     yield
         if self._slots is not None:
             self._resume()
 
-    def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid", assigned_id: "Uuid") -> None:
+    def _correct(self, topic_partition: "TopicPartition", topic_id: "Uuid") -> None:
+        """Tell the controller where a replica lies, unless it knows by now, or is being told where it will lie."""
         log = self._log_manager.get_log(topic_partition)
-        if log is None or log.topic_id != topic_id:
+        assigned_id = self._assigned_id(topic_id, topic_partition.partition)
+        if log is None or log.topic_id != topic_id or assigned_id is None:
+            return
+        if self._assignments.is_pending(topic_id, topic_partition.partition):
             return
         future = self._log_manager.future_logs.get(topic_partition)
         actual_id = self._log_manager.directory_of(log).directory_id
         is_move = topic_partition in self._tasks and future is not None and self._id_of(future) == assigned_id
         if actual_id is not None and assigned_id != actual_id and not is_move:
             self._assignments.assign(Assignment(topic_id, topic_partition.partition, actual_id))
+
+    def _assigned_id(self, topic_id: "Uuid", partition_id: int) -> "Uuid | None":
+        """Return the replica's directory in the newest metadata; None where that has no replica here."""
+        topic = self._replica_manager.partitions.newest_image.topics.by_id.get(topic_id)
+        registration = topic.partitions.get(partition_id) if topic is not None else None
+        if registration is None or self._node_id not in registration.replicas:
+            return None
+        return registration.directory_of(self._node_id)
 
     def _id_of(self, log: "Log") -> "Uuid | None":
         return self._log_manager.directory_of(log).directory_id
@@ -199,6 +211,8 @@ class LogDirMover:
     # The moves
 
     def _begin(self, partition: "HostedPartition") -> None:
+        if self._is_stopping:  # the metadata may go on for a while: the next start goes on with the move
+            return
         move = LogMove(partition, self._log_manager)
         topic_partition = partition.topic_partition
         task = asyncio.get_running_loop().create_task(self._run(move))
@@ -221,9 +235,8 @@ class LogDirMover:
                     move.future.log_end_offset,
                 )
                 move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
-                if not await self._catch_up(move):
+                if not (await self._catch_up(move) and await self._make_durable(move)):
                     return
-                await self._flusher.flush(move.future)
                 is_told = True
                 await self._tell(move)
                 is_told = not await self._finish(move)
@@ -247,23 +260,44 @@ class LogDirMover:
         await self._throttle()
         if not move.is_wanted:
             return 0
-        try:
+        copied = 1
+        async with self._patience(move):
             copied = move.copy(self._clock.wall_ms())
-        except NeedsWarming as cold:
-            await run_in_pool(self._io_pool, cold.warm)
-            return 1
+            self._charge(copied)
+        return copied
+
+    async def _make_durable(self, move: LogMove) -> bool:
+        """Flush the copy; return whether the move is still wanted."""
+        is_durable = False
+        while move.is_wanted and not is_durable:
+            async with self._patience(move):
+                await self._flusher.flush(move.future)
+                is_durable = True
+        return move.is_wanted
+
+    @contextlib.asynccontextmanager
+    async def _patience(self, move: LogMove) -> AsyncIterator[None]:
+        """Leave the block where it has to wait, and return once it may be tried again.
+
+        A cold page is read by a worker; a full disk may have room later.
+        """
+        try:
+            try:
+                yield
+            except NeedsWarming as cold:
+                await self._warm(move, cold)
         except ApiError as error:
             if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            await self._back_off(move, error)
-            return 1
-        self._charge(copied)
-        return copied
+            logger.warning("The move of %s waits: %s", move.partition.topic_partition, error.message)
+            await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
 
-    async def _back_off(self, move: LogMove, error: ApiError) -> None:
-        """The other directory is full: it may have room later."""
-        logger.warning("The move of %s waits: %s", move.partition.topic_partition, error.message)
-        await asyncio.sleep(self._settings().replication.replica_fetch_backoff_ms / 1000)
+    async def _warm(self, move: LogMove, cold: NeedsWarming) -> None:
+        """Have a worker read what is not in the page cache. Raises StorageError, ApiError."""
+        try:
+            await run_in_pool(self._io_pool, cold.warm)
+        except OSError as error:
+            raise move.current.log_dir.failure(error, f"reading {move.partition.topic_partition}") from error
 
     async def _tell(self, move: LogMove) -> None:
         """Have the controller take note of the new directory; returns once it has."""
@@ -287,22 +321,17 @@ class LogDirMover:
         rounds = 0
         while await self._catch_up(move):
             rounds += 1
-            if rounds > MAX_ROUNDS and move.future.flush_under_way is None:
-                flush_log(move.future)
-            try:
-                if move.try_finish(self._clock.wall_ms()):
-                    self._replica_manager.complete_waiting(move.partition)
-                    await self._write_checkpoints()
-                    return True
-            except NeedsWarming as cold:
-                await run_in_pool(self._io_pool, cold.warm)
-                continue
-            except ApiError as error:
-                if error.code != ErrorCode.KAFKA_STORAGE_ERROR:
-                    raise
-                await self._back_off(move, error)
-                continue
-            await self._flusher.flush(move.future)
+            is_swapped = False
+            async with self._patience(move):
+                if rounds > MAX_ROUNDS and move.future.flush_under_way is None:
+                    flush_log(move.future)
+                is_swapped = move.try_finish(self._clock.wall_ms())
+                if not is_swapped:
+                    await self._flusher.flush(move.future)
+            if is_swapped:
+                self._replica_manager.complete_waiting(move.partition)
+                await self._write_checkpoints()
+                return True
         return False
 
     async def _write_checkpoints(self) -> None:
@@ -311,6 +340,8 @@ class LogDirMover:
         for write in (*checkpoints.recovery_points(), *checkpoints.log_start_offsets(), *checkpoints.cleaner_offsets()):
             try:
                 await run_in_pool(self._io_pool, write.run)
+            except ApiError as error:
+                logger.warning("%s", error.message)
             except StorageError as error:
                 write.directory.state.go_offline(error.message)
 

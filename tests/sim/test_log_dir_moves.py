@@ -2,11 +2,14 @@
 
 import asyncio
 import errno
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from kafkapy.metadata.delta import difference
+from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -68,8 +71,9 @@ async def replicas(client: KafkaClient, topic: str) -> dict[tuple[str, int], tup
     }
 
 
-async def large_topic(client: KafkaClient, count: int) -> Topic:
-    """Create the topic "orders" with so many batches of 100 kB."""
+async def large_topic(client: KafkaClient, count: int, path: str = METADATA_DIR) -> Topic:
+    """Create the topic "orders" with so many batches of 100 kB, in a directory."""
+    await alter(client, path, "orders", 0)
     topic = await client.create_topic("orders")
     for _ in range(count):
         await client.produce(topic, bytes(100_000))
@@ -96,6 +100,17 @@ async def moved(machine: Machine) -> None:
     mover = machine.server._mover
     while mover.moving_count or mover._assignments.pending_count:
         await asyncio.sleep(0.05)
+
+
+def slow_disk(machine: Machine, **durations_ms: dict[str, int]) -> Callable[[str, str], None]:
+    """Return a hook: operations on the files of logs take so long, by operation and directory."""
+
+    def stall(operation: str, path: str) -> None:
+        for directory, duration_ms in durations_ms.get(operation, {}).items():
+            if path.startswith(f"{directory}/") and path.endswith(".log"):
+                machine.loop.block(duration_ms)
+
+    return stall
 
 
 async def values(client: KafkaClient, topic: Topic) -> list[bytes | None]:
@@ -328,3 +343,119 @@ async def test_a_stop_in_the_middle_of_a_moves_flush_is_clean(machine: Machine) 
     await machine.boot()
     await moved(machine)
     assert directory_of(machine, topic) == target
+
+
+@on_machine()
+async def test_a_source_that_cannot_be_read_any_more_is_offline_and_the_move_ends(machine: Machine) -> None:
+    client = machine.connect()
+    await large_topic(client, 10, FIRST_DIR)
+    machine.disk.chill()
+    machine.disk.fail("read", errno.EIO, path=f"{FIRST_DIR}/orders-0/")
+    assert await alter(client, SECOND_DIR, "orders", 0) == [0]
+    await moved(machine)
+    assert machine.server._log_manager.directories.offline_paths == [FIRST_DIR]
+    machine.disk.heal()
+
+
+@on_machine()
+async def test_a_copy_that_cannot_be_flushed_for_want_of_room_waits_for_it(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await large_topic(client, 10)
+    target = other_directory(machine, topic)
+    machine.disk.fail("write", errno.ENOSPC, path="-future/leader-epoch-checkpoint", times=3)
+    created = [0]
+    machine.disk.hook = lambda operation, path: created.append(
+        operation == "create" and path.startswith(f"{target}/orders-0.") and path.endswith("0.log")
+    )
+    await alter(client, target, "orders", 0)
+    await moved(machine)
+    machine.disk.hook = None
+    assert directory_of(machine, topic) == target
+    assert sum(created) == 1
+
+
+@on_machine(**{THROTTLE: "100000"})
+async def test_a_mover_that_was_stopped_begins_nothing_that_the_metadata_asks_for_then(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await large_topic(client, 20)
+    await alter(client, other_directory(machine, topic), "orders", 0)
+    await asyncio.sleep(3)
+    mover, future = machine.server._mover, machine.server._log_manager.future_logs[TopicPartition("orders", 0)]
+    await mover.stop()
+    copied = future.log_end_offset
+    assert 0 < copied < 20
+    await client.create_topic("later")
+    await asyncio.sleep(3)
+    assert (mover.moving_count, mover._assignments.pending_count, future.log_end_offset) == (0, 0, copied)
+
+
+@on_machine()
+async def test_old_metadata_does_not_undo_what_the_controller_is_told_of_a_move(machine: Machine) -> None:
+    """A delta is carried out in steps: by the last of them the replica may be on its way to another directory."""
+    client, mover = machine.connect(), machine.server._mover
+    images: list[MetadataImage] = []
+    machine.server._controller.add_image_listener(lambda _delta, image: images.append(image))
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"0")
+    await moved(machine)
+    source, target = directory_of(machine, topic), other_directory(machine, topic)
+    old = next(image for image in images if topic.topic_id in image.topics.by_id)
+    machine.disk.hook = slow_disk(machine, sync={METADATA_DIR: 1000})
+    await client.create_topic("other")
+    await alter(client, target, "orders", 0)
+    await asyncio.sleep(0.5)
+    assert mover._assignments.is_pending(topic.topic_id, 0)
+    for _ in mover.apply_delta(difference(EMPTY_IMAGE, old), old):
+        pass
+    await moved(machine)
+    await asyncio.sleep(3)
+    machine.disk.hook = None
+    registered = [image.topics.by_id[topic.topic_id].partitions[0].directories[0] for image in images]
+    ids = [machine.server._log_manager.directories.at(path).directory_id for path in (source, target)]
+    assert [each for each, _ in itertools.groupby(registered)][1:] == ids
+    assert directory_of(machine, topic) == target
+
+
+@on_machine()
+async def test_a_producer_waits_until_what_it_wrote_during_a_move_is_durable_where_it_is_now(machine: Machine) -> None:
+    client = machine.connect()
+    await alter(client, FIRST_DIR, "orders", 0)
+    topic = await client.create_topic("orders", flush_messages="1")
+    await moved(machine)
+    machine.disk.hook = slow_disk(machine, sync={FIRST_DIR: 5000, METADATA_DIR: 1000})
+    first = asyncio.create_task(machine.connect().produce(topic, b"0"))
+    await asyncio.sleep(0.1)
+    await alter(client, SECOND_DIR, "orders", 0)
+    await asyncio.sleep(0.5)
+    second = asyncio.create_task(machine.connect().produce(topic, b"1"))
+    await asyncio.sleep(1)
+    assert directory_of(machine, topic) == SECOND_DIR
+    assert not second.done()
+    assert [(await answer).error_code for answer in (first, second)] == [0, 0]
+    assert machine.logs()[TopicPartition("orders", 0)].recovery_point == 2
+    machine.disk.hook = None
+
+
+@pytest.mark.parametrize("api", ["fetch", "list_offset"])
+def test_a_disk_that_fails_under_a_read_is_blamed_though_the_replica_has_left_it(api: str) -> None:
+    @on_machine()
+    async def test(machine: Machine) -> None:
+        client = machine.connect()
+        topic = await large_topic(client, 3, FIRST_DIR)
+        await client.produce(topic, b"3", b"4", b"5")
+        await moved(machine)
+        machine.disk.hook = slow_disk(machine, sync={METADATA_DIR: 1000}, read={FIRST_DIR: 3000})
+        await alter(client, SECOND_DIR, "orders", 0)
+        await asyncio.sleep(0.5)
+        machine.disk.chill()
+        machine.disk.fail("read", errno.EIO, path=f"{FIRST_DIR}/orders-0/")
+        call = client.fetch(topic, 4) if api == "fetch" else client.list_offset(topic, 1)
+        answer = asyncio.create_task(call)
+        await asyncio.sleep(1)
+        assert (directory_of(machine, topic), answer.done()) == (SECOND_DIR, False)
+        assert (await answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert machine.server._log_manager.directories.offline_paths == [FIRST_DIR]
+        machine.disk.hook = None
+        machine.disk.heal()
+
+    test()
