@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.doomed_files import FileDeletion
-    from kafkapy.storage.doomed_logs import Deletion
+    from kafkapy.storage.doomed_logs import Deletion, DirectorySync
     from kafkapy.storage.flush import Flush
     from kafkapy.storage.log_checkpoints import CheckpointWrite
-    from kafkapy.storage.log_manager import DirectorySync, LogManager
+    from kafkapy.storage.log_manager import LogManager
     from kafkapy.storage.space_reserve import SpaceReserve
 
 FLUSH_CHECK_MS: Final = 1000

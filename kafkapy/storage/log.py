@@ -424,11 +424,6 @@ class Log:
                 run_flush(self.prepare_close())
         self.local_log.close_files()
 
-    def rename_directory(self, directory: str) -> None:
-        """Move the log's directory, as when it waits for deletion; open files stay open."""
-        with self.failures("renaming the directory"):
-            self.local_log.rename_directory(directory)
-
     def take_over_from(self, other: "Log") -> None:
         """Go on where another log of the partition ends, which this one is a copy of: with its offsets and epochs."""
         assert self.log_end_offset == other.log_end_offset, f"{self} does not end where {other} does"

@@ -193,7 +193,7 @@ class LogLoading:
         if item.marker == DELETE_DIRECTORY_SUFFIX:
             # The last run began to delete it. What is in there was not made durable, so it is not read.
             due_ms = self._now_ms + manager.default_config.file_delete_delay_ms
-            manager.doomed.add(item.directory.state, item.path, None, due_ms)
+            manager.doomed.add(item.directory.state, item.path, due_ms)
             return None
         log = manager.open_log(
             item.directory,
@@ -213,9 +213,7 @@ class LogLoading:
         manager, partition = self._manager, log.topic_partition
         table = manager.future_logs if is_future else manager.logs
         if self._is_stray is not None and self._is_stray(log):
-            manager.move_aside(log, STRAY_DIRECTORY_SUFFIX)
-            log.local_log.close_files()
-            logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
+            manager.doomed.set_aside(log)
             return
         other = table.get(partition)
         if other is None:

@@ -13,16 +13,15 @@ start (lost+found of a file system's root is such a one).
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random, failpoint
 from kafkapy.storage.doomed_files import FileDeletion
-from kafkapy.storage.doomed_logs import Deletion, DoomedLogs
+from kafkapy.storage.doomed_logs import Deletion, DirectorySync, DoomedLogs
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
-from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, marked_directory
+from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.flush import Flush, prepare_flush
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_checkpoints import LogCheckpoints
@@ -51,16 +50,6 @@ class LogDirFacts:
     is_cordoned: bool = False
     logs: list[Log] = field(default_factory=list)
     future_logs: list[Log] = field(default_factory=list)
-
-
-class DirectorySync(NamedTuple):
-    """The names in a log directory, to be made durable. `run` is for a worker; it raises OSError."""
-
-    disk: Disk
-    log_dir: LogDirState
-
-    def run(self) -> None:
-        self.disk.sync_directory(self.log_dir.path)
 
 
 class LogManager:
@@ -98,7 +87,7 @@ class LogManager:
             on_room=on_directory_room,
         )
         self.checkpoints = LogCheckpoints(self.directories, self._all_logs)
-        self.doomed = DoomedLogs(disk)
+        self.doomed = DoomedLogs(disk, random)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._random = random
         self._is_verification_enabled = is_verification_enabled
@@ -106,7 +95,6 @@ class LogManager:
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
         """Whose directory failed, and that nobody asks for any more: their files are closed at the end."""
-        self._renamed_in: list[LogDirState] = []
 
     def _all_logs(self) -> list[Log]:
         return [*self.logs.values(), *self.future_logs.values()]
@@ -152,9 +140,11 @@ class LogManager:
         is_recovered: bool = False,
     ) -> Log:
         """Open or make the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
+        path = directory.file(name)
+        self.doomed.make_way(path)
         return open_log(
             self.disk,
-            directory.file(name),
+            path,
             topic_partition,
             config,
             now_ms=now_ms,
@@ -270,7 +260,9 @@ class LogManager:
         current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
         failpoint("log_manager.move.before_rename")
-        self._rename(future, str(topic_partition))
+        self.doomed.make_way(future.log_dir.path + f"/{topic_partition}")
+        with future.failures("renaming the directory"):
+            self.doomed.rename(future, str(topic_partition))
         failpoint("log_manager.move.after_rename")
         if current is not None:
             future.take_over_from(current)
@@ -291,7 +283,7 @@ class LogManager:
     # Deleting
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Take a log out of service and rename its directory to -delete, its future log's too.
+        """Take a log out of service and rename its directory to -delete, its future log's too, as `doom` does.
 
         Returns whether there was one. The files go after file.delete.delay.ms, by `due_deletions`. One in a directory
         that is offline is forgotten, so that the name is free; the next start that finds it moves it aside as a stray.
@@ -307,39 +299,19 @@ class LogManager:
         finally:
             if log is not None:
                 self.doom(log, now_ms)
-                message = "Log for partition %s is renamed to %s and is scheduled for deletion"
-                logger.info(message, topic_partition, log.directory)
         return log is not None
 
     def doom(self, log: Log, now_ms: int) -> None:
-        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError; ApiError for room.
+        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError.
 
-        A longer name may need a block more. Where there is none, what is set aside for metadata has been given up then,
-        so it is tried once more. A log that keeps its name is a stray to the next start.
+        Without room for the longer name it keeps its own until `due_deletions` finds some.
         """
         log.is_doomed = True
-        try:
-            try:
-                self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
-            except ApiError:
-                self.move_aside(log, DELETE_DIRECTORY_SUFFIX)
-        except (ApiError, StorageError):
-            self._lost_logs.append(log)
-            raise
-        self.doomed.add(log.log_dir, log.directory, log, now_ms + log.config.file_delete_delay_ms)
-
-    def move_aside(self, log: Log, marker: str) -> None:
-        self._rename(log, marked_directory(log.topic_partition, self._random.uuid(), marker))
-
-    def _rename(self, log: Log, name: str) -> None:
-        log.rename_directory(f"{log.log_dir.path}/{name}")
-        if log.log_dir not in self._renamed_in:
-            self._renamed_in.append(log.log_dir)
+        self.doomed.doom(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
         """Return the directories in which logs were renamed, in that order, to be synced by a worker."""
-        renamed_in, self._renamed_in = self._renamed_in, []
-        return [DirectorySync(self.disk, state) for state in renamed_in if not state.is_offline]
+        return self.doomed.due_syncs()
 
     def due_deletions(self, now_ms: int) -> list[Deletion]:
         """Return the directories whose delay has passed, to be deleted by a worker."""
@@ -461,7 +433,7 @@ class LogManager:
                     directory.state.go_offline(f"closing: {error!r}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
             log.local_log.close_files()
-        self.doomed.close_files()
+        self.doomed.close()
         self.directories.unlock()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:

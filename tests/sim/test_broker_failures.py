@@ -146,6 +146,26 @@ def test_what_a_stop_writes_finds_room_however_soon_after_a_start_records_fill_t
     run(main)
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_deletion_that_finds_no_room_is_made_up_for(code: int) -> None:
+    @on_machine
+    async def test(machine: Machine) -> None:
+        client = machine.connect()
+        orders, beside = [await client.create_topic(name, file_delete_delay_ms="0") for name in ("orders", "beside")]
+        (directory,) = (path for path in (METADATA_DIR, FIRST_DIR, SECOND_DIR) if is_in(machine, orders, path))
+        machine.disk.fail("rename", code, path=f"{directory}/orders-0", times=2)
+        await client.delete_topic(orders)
+        assert machine.disk.exists(f"{directory}/orders-0")
+        assert (await client.produce(beside, b"v")).base_offset == 0
+        await asyncio.sleep(5)
+        assert not any("orders" in name for name in machine.disk.list_directory(directory))
+        again = await client.create_topic("orders")
+        assert (await client.produce(again, b"v")).base_offset == 0
+        assert not machine.has_failed
+
+    test()
+
+
 RESERVE = ".kafkapy-reserve"
 DIRECTORIES = {
     "several-with-the-metadata-in-one": {"log_dirs": f"{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": FIRST_DIR},
@@ -298,27 +318,21 @@ async def test_a_topic_in_a_failed_directory_can_be_made_anew_at_once(machine: M
     assert stray.endswith("-stray")
 
 
-@pytest.mark.parametrize("times", [1, 1000])
-def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(times: int) -> None:
-    """On the second try, in what was set aside; where that is too little, the next start moves its log aside."""
-
-    @on_machine
-    async def test(machine: Machine) -> None:
-        client = machine.connect()
-        topic = await client.create_topic("orders")
-        await client.produce(topic, b"v")
-        machine.disk.fail("rename", errno.ENOSPC, path="orders-0", times=times)
-        await client.delete_topic(topic)
-        assert not machine.has_failed
-        assert await offline_paths(client) == []
-        machine.disk.heal()
-        await machine.stop()
-        await machine.boot()
-        names = [name for path in (METADATA_DIR, FIRST_DIR, SECOND_DIR) for name in machine.disk.list_directory(path)]
-        (left,) = [name for name in names if name.startswith("orders-0")]
-        assert left.endswith("-delete" if times == 1 else "-stray")
-
-    test()
+@on_machine
+async def test_a_deleted_log_without_room_for_another_name_gets_that_at_a_stop(machine: Machine) -> None:
+    client = machine.connect()
+    topic = await client.create_topic("orders")
+    await client.produce(topic, b"v")
+    machine.disk.fail("rename", errno.ENOSPC, path="orders-0", times=1000)
+    await client.delete_topic(topic)
+    assert not machine.has_failed
+    assert await offline_paths(client) == []
+    machine.disk.heal()
+    await machine.stop()
+    await machine.boot()
+    names = [name for path in (METADATA_DIR, FIRST_DIR, SECOND_DIR) for name in machine.disk.list_directory(path)]
+    (left,) = [name for name in names if name.startswith("orders-0")]
+    assert left.endswith("-delete")
 
 
 async def leaders(client: KafkaClient) -> dict[str, int]:

@@ -91,7 +91,7 @@ def test_what_a_flush_left_undone_is_done_under_the_directorys_new_name(disk: Si
         disk.fail("write", errno.ENOSPC, path="leader-epoch-checkpoint")
         with pytest.raises(ApiError, match="No space"):
             flush_log(log)
-    log.rename_directory("/logs/other-0")
+    log.local_log.rename_directory("/logs/other-0")
     assert not log.is_offline
     disk.settle()
     synced = []
