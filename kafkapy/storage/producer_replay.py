@@ -147,8 +147,8 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
 
     A snapshot holds one batch of each producer. An idempotent client whose broker was killed sends up to five anew that
     may all be in the log, and only what is known to be there is not appended a second time. A deviation from Apache
-    Kafka, which knows the last batch alone after a recovery: there the client begins a new epoch, and its records are
-    in the log twice.
+    Kafka, which knows the last batch alone after a recovery, and takes a connection's next request only once the one
+    before is answered. Here several of a connection may be in the log before the first answer has left.
     """
     if not producers.producers:
         return
