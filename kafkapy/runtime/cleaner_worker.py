@@ -137,6 +137,8 @@ class CleanerWorker:
             if answer["cleaned"] is not None and not await self._swap_in(cleaning, answer["cleaned"]):
                 break
             if answer["is_done"]:
+                if not self._manager.is_current(cleaning):
+                    break
                 facts: dict[str, Any] = answer["facts"]
                 return facts
             await self._pause(cleaning, self._throttle.end_ms(answer["io_bytes"], started_ms), pass_id)

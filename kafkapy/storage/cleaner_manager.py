@@ -28,7 +28,7 @@ from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_upkeep import swap_in_cleaned
 from kafkapy.storage.segment import Segment
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage.cleaner")
 
@@ -77,16 +77,24 @@ class CleaningReport:
         )
 
 
+@dataclass(slots=True)
+class _Trouble:
+    """What passes over a partition came to, until one is finished; another topic of that name has none of it."""
+
+    topic_id: Uuid | None
+    lost_passes: int = 0
+    reason: str | None = None
+    """Why it is set aside, if it is."""
+
+
 class CleanerManager:
     """See the module. Plain calls on the event loop's thread."""
 
     def __init__(self, log_manager: LogManager, disk: Disk) -> None:
         self._log_manager = log_manager
         self._disk = disk
-        self._lost_passes: dict[TopicPartition, int] = {}
-        self._set_aside: dict[TopicPartition, tuple[Log, str]] = {}
-        self._unfinished: set[TopicPartition] = set()
-        """The logs of which the last pass failed, but not through them: others go first."""
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        """The partitions of which the last pass failed: others go first."""
         self.reports: dict[int, CleaningReport] = {}
         """Of the last pass of each worker, the last of all at the end."""
         self.overdue_ms: dict[int, int] = {}
@@ -98,23 +106,47 @@ class CleanerManager:
 
     @property
     def logs_set_aside(self) -> list[Log]:
-        return [log for each, log in self._log_manager.logs.items() if each in self._set_aside and self._is_aside(log)]
+        logs = [self._log_manager.get_log(each) for each in self._troubles]
+        return [log for log in logs if log is not None and self._reason(log) is not None]
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The partitions that are set aside, and why."""
-        return {log.topic_partition: self._set_aside[log.topic_partition][1] for log in self.logs_set_aside}
+        return {log.topic_partition: self._reason(log) or "" for log in self.logs_set_aside}
 
-    def _is_aside(self, log: Log) -> bool:
-        """Return whether this is the log that was set aside, or the same partition in another directory."""
-        aside, _ = self._set_aside[log.topic_partition]
-        return log is aside or (log.topic_id is not None and log.topic_id == aside.topic_id)
+    def _reason(self, log: Log) -> str | None:
+        trouble = self._trouble_of(log)
+        return trouble.reason if trouble is not None else None
+
+    def _trouble_of(self, log: Log) -> _Trouble | None:
+        """Return what the log's partition has, in whichever directory it was."""
+        trouble = self._troubles.get(log.topic_partition)
+        return trouble if trouble is not None and trouble.topic_id == log.topic_id else None
+
+    def _note_trouble(self, log: Log) -> _Trouble:
+        trouble = self._trouble_of(log)
+        if trouble is None:
+            trouble = _Trouble(log.topic_id)
+            if self._is_hosted(log.topic_partition, log.topic_id):
+                self._troubles[log.topic_partition] = trouble
+        return trouble
+
+    def _is_hosted(self, topic_partition: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Whether a partition is still here, and not another of its name."""
+        log = self._log_manager.get_log(topic_partition)
+        return log is not None and log.topic_id == topic_id
+
+    def _forget_deleted(self) -> None:
+        gone = [each for each, trouble in self._troubles.items() if not self._is_hosted(each, trouble.topic_id)]
+        for topic_partition in gone:
+            del self._troubles[topic_partition]
 
     def compacted_logs(self, at_work: Container[TopicPartition] = ()) -> list[Log]:
         """Return the logs that are to be looked at, without those at work.
 
         One that moves to another directory waits until it is there.
         """
+        self._forget_deleted()
         aside = self.uncleanable
         moving = self._log_manager.future_logs
         return [
@@ -167,9 +199,7 @@ class CleanerManager:
         due = [each for each in assessed if each[1].is_due(each[0].config.min_cleanable_dirty_ratio)]
         if due:
             self.overdue_ms[worker_id] = max(to_clean.overdue_ms for _, to_clean in assessed)
-        return max(
-            due, key=lambda each: (each[0].topic_partition not in self._unfinished, each[1].dirty_ratio), default=None
-        )
+        return max(due, key=lambda each: (self._trouble_of(each[0]) is None, each[1].dirty_ratio), default=None)
 
     # A pass
 
@@ -228,8 +258,7 @@ class CleanerManager:
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
         """Take note of a pass that was done to its end; its checkpoint is the caller's to write."""
         cleaning.log.clean_to = facts["clean_to"]
-        self._lost_passes.pop(cleaning.log.topic_partition, None)
-        self._unfinished.discard(cleaning.log.topic_partition)
+        self._troubles.pop(cleaning.log.topic_partition, None)
         self.reports.pop(cleaning.worker_id, None)
         self.reports[cleaning.worker_id] = report = CleaningReport(
             topic_partition=cleaning.log.topic_partition,
@@ -262,7 +291,7 @@ class CleanerManager:
         if error_number == errno.ENOENT and not self._has_all_segments(cleaning):
             return  # retention took a segment away under the pass
         if error_number and error_number != errno.ENOENT:
-            self._unfinished.add(log.topic_partition)
+            self._note_trouble(log)
             log.log_dir.failure(OSError(error_number, message), f"cleaning {log.topic_partition}")
             return
         self.set_aside(log, message)
@@ -275,15 +304,17 @@ class CleanerManager:
         """Take note that the helper process died over a pass: tried again, but not for ever."""
         self.drop_leftovers(cleaning)
         log = cleaning.log
-        self._unfinished.add(log.topic_partition)
-        lost = self._lost_passes[log.topic_partition] = self._lost_passes.get(log.topic_partition, 0) + 1
-        logger.warning("The cleaning of %s was lost with its process, %d times now: %s", log, lost, message)
-        if lost >= MAX_LOST_PASSES:
+        trouble = self._note_trouble(log)
+        trouble.lost_passes += 1
+        logger.warning(
+            "The cleaning of %s was lost with its process, %d times now: %s", log, trouble.lost_passes, message
+        )
+        if trouble.lost_passes >= MAX_LOST_PASSES:
             self.set_aside(log, message)
 
     def set_aside(self, log: Log, reason: str) -> None:
         """Clean this log no more until the next start."""
-        self._set_aside[log.topic_partition] = (log, reason)
+        self._note_trouble(log).reason = reason
         logger.error(
             "Cleaning of %s in dir %s failed; marking its partition as uncleanable: %s",
             log.topic_partition,
@@ -292,9 +323,12 @@ class CleanerManager:
         )
 
     def drop_leftovers(self, cleaning: Cleaning) -> None:
-        """Delete the .cleaned files of a pass that does not go on; those of a deleted log go with its directory."""
-        log = cleaning.log
-        if self._log_manager.get_log(log.topic_partition) is not log or log.is_offline:
+        """Delete the .cleaned files of a pass that does not go on; those of a deleted log go with its directory.
+
+        Where another topic has the name by now, the last step may have written into its directory.
+        """
+        log = self._log_manager.get_log(cleaning.log.topic_partition)
+        if log is None or log.directory != cleaning.plan.directory or log.is_offline:
             return
         try:
             for name in self._disk.list_directory(log.directory):

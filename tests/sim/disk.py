@@ -444,6 +444,8 @@ class SimDisk:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
         assert isinstance(node, _Inode), f"{path} is no file"
         node.modified_ms = modified_ms
 

@@ -4,10 +4,15 @@ import asyncio
 import errno
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from itertools import count
 from typing import Any, TypeVar
+
+import pytest
 
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE
+from kafkapy.storage.cleaner_manager import MAX_LOST_PASSES
+from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
@@ -20,6 +25,7 @@ from tests.support.logs import delete_due
 
 T = TypeVar("T")
 BACKOFF_MS = 1000
+SEGMENT_CLEANED = f"/logs/t-0/{0:020d}.log{CLEANED_SUFFIX}"
 COMMON = replace(SETTINGS, log_cleaner_backoff_ms=BACKOFF_MS)
 
 
@@ -179,6 +185,61 @@ def test_a_log_truncated_between_two_steps_is_left_as_it_is() -> None:
     assert one_round(logs, truncate).calls("begin") == 1
     assert stored(logs.log) == [(0, "a", "1")]
     assert not logs.cleaner.uncleanable
+
+
+def test_a_log_truncated_in_the_last_step_of_a_pass_is_not_taken_to_be_clean() -> None:
+    logs = dirty_logs()
+    steps = count(1)
+
+    def truncate(name: str) -> None:
+        if name == "advance" and next(steps) == 2:
+            logs.logs.truncate_to({PARTITION: 0})
+
+    assert one_round(logs, truncate).calls("advance") == 2
+    assert not logs.cleaner.reports
+    make_dirty(logs.log)
+    one_round(logs)
+    assert stored(logs.log) == [(1, "a", "2")]
+
+
+@pytest.mark.parametrize("step", range(1, 5))
+def test_what_a_step_of_a_pass_writes_where_another_topic_has_the_name_is_deleted(step: int) -> None:
+    logs = dirty_logs()
+    steps, made = count(1), []
+    logs.disk.hook = lambda operation, path: made.append(path) if operation == "create" else None
+
+    def remake(name: str) -> None:
+        if name == "advance" and next(steps) == step:
+            made.clear()
+            logs.logs.delete_log(PARTITION, NOW_MS)
+            assert logs.log.log_end_offset == 0
+
+    async def main(world: World) -> None:
+        await asyncio.sleep(5 * BACKOFF_MS / 1000)
+
+    at_work(logs, main, remake, log_cleaner_io_max_bytes_per_second=100.0)
+    assert (SEGMENT_CLEANED in made) == (step == 2), "the second begins the new segment"
+    assert not [name for name in logs.disk.list_directory(logs.log.directory) if name.endswith(CLEANED_SUFFIX)]
+
+
+def test_a_topic_does_not_inherit_the_troubles_of_one_that_had_its_name() -> None:
+    logs = CompactedLogs(SimDisk())
+    deaths = []
+
+    def die(name: str) -> None:
+        deaths.append(name)
+        raise RuntimeError("killed")
+
+    async def main(world: World) -> None:
+        for number in range(1, 3):
+            before = len(deaths)
+            make_dirty(logs.logs.get_or_create_log(PARTITION, bytes([number] * 16), logs.config, NOW_MS))
+            await asyncio.sleep((MAX_LOST_PASSES - 1) * BACKOFF_MS / 1000)
+            assert len(deaths) == before + MAX_LOST_PASSES - 1
+            assert not logs.cleaner.uncleanable
+            logs.logs.delete_log(PARTITION, NOW_MS)
+
+    at_work(logs, main, die)
 
 
 def test_a_log_truncated_after_it_was_chosen_is_left_as_it_is(monkeypatch: Any) -> None:
