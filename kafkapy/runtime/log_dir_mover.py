@@ -234,7 +234,6 @@ class LogDirMover:
                     move.partition.topic_partition,
                     move.future.log_end_offset,
                 )
-                move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
                 if not (await self._catch_up(move) and await self._make_durable(move)):
                     return
                 is_told = True
@@ -262,6 +261,7 @@ class LogDirMover:
             return 0
         copied = 1
         async with self._patience(move):
+            move.future.assign_topic_id(move.partition.topic_id)  # a crash may have cut that short
             copied = move.copy(self._clock.wall_ms())
             self._charge(copied)
         return copied

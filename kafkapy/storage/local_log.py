@@ -191,12 +191,15 @@ class LocalLog:
         if self._closed:
             present = self.segments.all()
             segments += [segment for segment in self._closed if segment in present and segment not in segments]
-            self._closed.clear()
         return [handle for segment in segments for handle in segment.handles()]
 
     def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
-        """Return the calls that make epochs, snapshots and names durable, to be run behind the files."""
+        """Return the calls that make epochs, snapshots and names durable, to be run behind the files, which are open.
+
+        What is returned is taken as done, see forget_syncs.
+        """
         disk, directory = self._disk, self.directory
+        self._closed.clear()
         calls: list[Callable[[], None]] = []
         if epochs.is_dirty:
             path = f"{directory}/{checkpoint.LEADER_EPOCH_FILE}"

@@ -10,7 +10,7 @@ import fcntl
 import os
 import resource
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from kafkapy.seams import ReadableBuffer, failpoint
@@ -210,15 +210,20 @@ class SystemDisk:
             return file.read()
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
-        temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            _sync(file.fileno())
-        failpoint("disk.replace.before_rename")
-        os.replace(temporary, path)
-        failpoint("disk.replace.after_rename")
-        self.sync_directory(os.path.dirname(path) or ".")
+        """See Disk. A directory that is renamed meanwhile keeps the file: another one may have its name by then."""
+        name = os.path.basename(path)
+        directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with open(f"{name}.tmp", "wb", opener=partial(os.open, mode=0o666, dir_fd=directory)) as file:
+                file.write(data)
+                file.flush()
+                _sync(file.fileno())
+            failpoint("disk.replace.before_rename")
+            os.replace(f"{name}.tmp", name, src_dir_fd=directory, dst_dir_fd=directory)
+            failpoint("disk.replace.after_rename")
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -100,3 +100,18 @@ def test_what_a_flush_left_undone_is_done_under_the_directorys_new_name(disk: Si
     assert disk.read_file("/logs/other-0/leader-epoch-checkpoint") == b"0\n1\n7 0\n"
     assert f"/logs/other-0/{SNAPSHOT}" in synced
     assert (log.is_offline, log.recovery_point) == (False, 1)
+
+
+def test_an_index_that_was_closed_is_synced_by_the_flush_behind_one_that_could_not_begin(disk: SimDisk) -> None:
+    log = open_small_log(disk)
+    append(log)
+    flush_log(log)
+    log.roll(NOW_MS)  # which trims the index, of a segment that is durable
+    log.local_log.close_files()
+    disk.fail("open", errno.EMFILE)
+    with pytest.raises(ApiError):
+        flush_log(log)
+    synced = []
+    disk.hook = lambda operation, path: synced.append(path) if operation == "sync" else None
+    flush_log(log)
+    assert f"{DIRECTORY}/00000000000000000000.index" in synced

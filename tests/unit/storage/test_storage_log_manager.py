@@ -507,3 +507,19 @@ def test_directories_are_described() -> None:
     assert first.total_bytes == 1 << 30
     assert 0 < first.usable_bytes < 1 << 30
     assert (second.path, second.error_code, second.logs) == ("/d2", KAFKA_STORAGE_ERROR, [])
+
+
+def test_a_copy_whose_directory_fails_does_not_keep_its_topic_from_being_deleted() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    first, second = manager.directories
+    [log] = create(manager, A0)
+    here, there = (first, second) if log.log_dir is first.state else (second, first)
+    manager.create_future_log(A0, there, TOPIC_A, NOW_MS)
+    disk.fail("rename", errno.EIO, path=there.path)
+    with pytest.raises(StorageError):
+        manager.delete_log(A0, NOW_MS)
+    assert manager.directories.offline_paths == [there.path]
+    assert (manager.logs, manager.future_logs) == ({}, {})
+    made = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS, is_new=True)
+    assert (made.log_dir, made.topic_id) == (here.state, TOPIC_B)

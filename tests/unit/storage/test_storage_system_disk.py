@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.seams import Disk
+from kafkapy.seams import Disk, set_failpoint_hook
 from kafkapy.storage.open_files import FileHandle, OpenFiles, PinnedRegion
 from kafkapy.storage.system_disk import SystemDisk
 from tests.sim.disk import SimDisk
@@ -68,6 +68,25 @@ def test_directories(place: tuple[Disk, str]) -> None:
     disk.delete_tree(f"{path}/c")
     assert disk.list_directory(path) == []
     assert 0 < disk.free_bytes(path) <= disk.total_bytes(path)
+
+
+def test_a_file_that_is_replaced_while_its_directory_is_renamed_goes_with_it(tmp_path: Path) -> None:
+    """A topic is deleted and created again while a worker writes a file of the old log."""
+
+    def rename(name: str) -> None:
+        if name == "disk.replace.before_rename":
+            (tmp_path / "t-0").rename(tmp_path / "deleted")
+            (tmp_path / "t-0").mkdir()
+            (tmp_path / "t-0" / "f.tmp").write_bytes(b"another's")
+
+    (tmp_path / "t-0").mkdir()
+    set_failpoint_hook(rename)
+    try:
+        SystemDisk().write_file_atomically(f"{tmp_path}/t-0/f", b"1")
+    finally:
+        set_failpoint_hook(None)
+    found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.glob("*/*")}
+    assert found == {"deleted/f": b"1", "t-0/f.tmp": b"another's"}
 
 
 @pytest.mark.parametrize("call", ["open", "list_directory", "read_file", "sync_directory"])
