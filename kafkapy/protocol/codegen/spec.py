@@ -97,11 +97,14 @@ class StructSpec:
 
 @dataclass(frozen=True)
 class MessageSpec:
-    """A message; `structs` holds those it nests by name, in the order in which they can be defined."""
+    """A message; `structs` holds those it nests by name, in the order in which they can be defined.
+
+    `path`: of its file, below protocol_specs.
+    """
 
     name: str
     type: str
-    group: str
+    path: str
     api_key: int
     valid: Versions
     flexible: Versions
@@ -109,6 +112,11 @@ class MessageSpec:
     latest_version_unstable: bool
     root: StructSpec
     structs: dict[str, StructSpec] = field(compare=False)
+
+    @property
+    def group(self) -> str:
+        """The directory of its file: what kind of messages it is among."""
+        return self.path.partition("/")[0]
 
     @property
     def module(self) -> str:
@@ -152,12 +160,12 @@ def load_specs(root: Path) -> list[MessageSpec]:
 
 def load_spec(path: Path) -> MessageSpec:
     try:
-        return parse_spec(json.loads(path.read_text("utf-8")), group=path.parent.name)
+        return parse_spec(json.loads(path.read_text("utf-8")), path=f"{path.parent.name}/{path.name}")
     except (ValueError, KeyError, SpecError) as error:
         raise SpecError(f"{path}: {error!r}") from error
 
 
-def parse_spec(source: dict[str, Any], group: str = "") -> MessageSpec:
+def parse_spec(source: dict[str, Any], path: str = "") -> MessageSpec:
     """Check one schema and return it. Raises SpecError."""
     _refuse_unknown_keys(source, MESSAGE_KEYS, source["name"])
     if source["type"] not in MESSAGE_TYPES:
@@ -171,7 +179,7 @@ def parse_spec(source: dict[str, Any], group: str = "") -> MessageSpec:
     return MessageSpec(
         name=source["name"],
         type=source["type"],
-        group=group,
+        path=path,
         api_key=source.get("apiKey", -1),
         valid=valid,
         flexible=parse_versions(source.get("flexibleVersions")),

@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import re
 import sys
 
 import pytest
@@ -234,3 +235,9 @@ def test_check_names_the_file_that_differs(capsys, monkeypatch, tmp_path):
 def test_every_message_has_its_module():
     modules = {path.stem for path in (PROTOCOL / "messages").glob("*.py")} - {"__init__"}
     assert len(modules) == len(list(SPECS.rglob("*.json"))) == 272 + 10
+
+
+def test_every_message_names_the_file_that_it_is_made_from():
+    modules = {path for path in (PROTOCOL / "messages").glob("*.py") if path.stem != "__init__"}
+    named = [re.search(r"from (protocol_specs/\S+\.json);", path.read_text("utf-8")) for path in modules]
+    assert {SPECS.parent / found[1] for found in named if found} == set(SPECS.rglob("*.json"))
