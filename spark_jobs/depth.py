@@ -9,13 +9,9 @@ Prices and quantities are integers of 10^-8 here: exact, and cheap to add, compa
 DECIMAL(18,8) is refused, never rounded.
 """
 
-import csv
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from spark_jobs.schemas import DEPTH
@@ -171,31 +167,3 @@ def decimal_of(number: int) -> Decimal:
 
 def _texts(levels: list[Level]) -> list[list[str]]:
     return [[f"{decimal_of(price):f}", f"{decimal_of(quantity):f}"] for price, quantity in levels]
-
-
-def read_depth_file(path: Path) -> Iterator[DepthMessage]:
-    """Yield the messages of a CSV file of Binance's futures depth data, rows of one update together.
-
-    Columns: symbol, timestamp (ms), first_update_id, last_update_id, side (b, a), update_type (snap, set), price, qty,
-    pu. Raises BadDepth naming the line.
-    """
-    with open(path, newline="") as lines:
-        rows = [(f"{path}:{number}", row) for number, row in enumerate(csv.reader(lines), 1)]
-    if rows and rows[0][1][:1] == ["symbol"]:
-        del rows[0]
-    for _, group in groupby(rows, key=lambda row: (row[1][:4], row[1][5:6])):
-        yield _message(list(group))
-
-
-def _message(rows: list[tuple[str, list[str]]]) -> DepthMessage:
-    sides: dict[str, list[Level]] = {"b": [], "a": []}
-    for where, row in rows:
-        try:
-            symbol, time_ms, first, last, side, kind, price, quantity, previous = row
-            sides[side].append((units(price), units(quantity)))
-            ids = int(time_ms), int(first), int(last), int(previous)
-        except (ValueError, KeyError, BadDepth):
-            raise BadDepth(f"{where}: not a row of depth data: {','.join(row)[:100]!r}") from None
-    if kind == "snap":
-        return Snapshot(symbol, ids[0], ids[2], sides["b"], sides["a"])
-    return Delta(symbol, *ids, sides["b"], sides["a"])

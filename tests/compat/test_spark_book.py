@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from spark_jobs import book
 from spark_jobs.book import BookConfig, book_rows
 from spark_jobs.config import JobConfig
-from spark_jobs.depth import read_depth_file
 from spark_jobs.errors import JobError
 from spark_jobs.order_book import OrderBook
 from spark_jobs.schemas import BOOK
 from spark_jobs.source import read_topics_once
 from spark_jobs.topics import create_topic
 from tests.support.exchange import Exchange, deliver
+from tests.support.market import recorded_depth
 
 pytestmark = [
     pytest.mark.spark,
@@ -102,7 +102,7 @@ def last_by_key(bootstrap: str, topic: str) -> dict[str, int]:
 def test_gap_of_the_real_files_is_found_and_bad_records_are_told(spark, bootstrap, topic, tmp_path) -> None:
     create_topic(bootstrap, topic, 1)
     for name in ("snap", "update"):
-        put(bootstrap, topic, list(read_depth_file(DATA / f"btcusdt-depth-{name}.csv")))
+        put(bootstrap, topic, recorded_depth(DATA / f"btcusdt-depth-{name}.csv"))
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"{", "BTCUSDT")
     producer.produce(topic, b"{}")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
+from spark_jobs import depth
 from spark_jobs.events import Trade
 from spark_jobs.oracle import Bar, parse
+from spark_jobs.recordings import read_csv
 
 BAR_TYPES = Bar.__annotations__
 
@@ -23,6 +25,11 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+def recorded_depth(path: Path) -> list[depth.DepthMessage]:
+    """Return the order-book messages of a recording, as the book reads them from a topic."""
+    return [depth.parse(event.value, event.key) for event in read_csv(path)]
 
 
 def consume(bootstrap: str, *topics: str) -> list[Record]:

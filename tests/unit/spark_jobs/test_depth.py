@@ -2,11 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from spark_jobs.depth import BadDepth, Delta, Snapshot, parse, read_depth_file, units
+from spark_jobs.depth import BadDepth, Delta, Snapshot, parse, units
 
 SPOT = (  # as in Binance's documentation of the diff depth stream
     b'{"e":"depthUpdate","E":1672515782136,"s":"BNBBTC","U":157,"u":160,"b":[["0.0024","10"]],"a":[["0.0026","100"]]}'
@@ -87,12 +86,3 @@ def test_refuses_with_the_reason(value: bytes, key: str | None, reason: str) -> 
 )
 def test_units_are_exact(text: str, expected: int) -> None:
     assert units(text) == expected
-
-
-def test_depth_file_that_is_none_is_refused_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "depth.csv"
-    path.write_text(
-        "symbol,timestamp,first_update_id,last_update_id,side,update_type,price,qty,pu\nX,1,2,3,q,set,1,1,1\n"
-    )
-    with pytest.raises(BadDepth, match=r"depth\.csv:2: not a row of depth data"):
-        list(read_depth_file(path))

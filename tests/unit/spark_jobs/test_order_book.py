@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.depth import Delta, Snapshot, decimal_of, read_depth_file
+from spark_jobs.depth import Delta, Snapshot, decimal_of
 from spark_jobs.order_book import BookRow, OrderBook, Status
 from tests.support.exchange import Exchange, deliver
+from tests.support.market import recorded_depth
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 NO_CHANGE: tuple[list, list] = ([], [])
@@ -132,8 +133,8 @@ def test_empty_side_has_no_quote() -> None:
 @pytest.mark.skipif(not DATA.is_dir(), reason="shared/data is not beside the project")
 def test_finds_the_gap_between_the_real_files() -> None:
     """100 bids of a snapshot; ten minutes later one event that follows an update which is not there."""
-    (snapshot,) = read_depth_file(DATA / "btcusdt-depth-snap.csv")
-    (delta,) = read_depth_file(DATA / "btcusdt-depth-update.csv")
+    (snapshot,) = recorded_depth(DATA / "btcusdt-depth-snap.csv")
+    (delta,) = recorded_depth(DATA / "btcusdt-depth-update.csv")
     assert isinstance(snapshot, Snapshot)
     assert isinstance(delta, Delta)
     assert (len(snapshot.bids), len(delta.bids), len(delta.asks)) == (100, 23, 77)
