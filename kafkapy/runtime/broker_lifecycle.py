@@ -205,6 +205,9 @@ class BrokerLifecycle:
             except ApiError as error:
                 log.warning("The controller did not take a heartbeat: %s", error)
                 continue
+            except Exception:
+                log.exception("Heartbeats go on after an unexpected error")
+                continue
             if response.is_fenced and self.state is LifecycleState.RUNNING:
                 log.warning("Broker %d is fenced; asking to be unfenced", self._config.node_id)
 

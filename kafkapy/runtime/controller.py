@@ -329,6 +329,8 @@ class ControllerRuntime:
                 await step()
             except ApiError as error:
                 log.info("Periodic work of the controller was not done: %s", error)
+            except Exception:
+                log.exception("Periodic work of the controller goes on after an unexpected error")
 
     async def _write_no_op(self) -> None:
         """Write a NoOpRecord, unless the log has grown since the last time: then all have seen a sign of life.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkapy.errors import ApiError, KafkapyError
+from kafkapy.errors import ApiError
 from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
@@ -174,27 +174,32 @@ class GroupCoordinator:
     # -- loading --------------------------------------------------------------------------------------------------
 
     async def _load_all(self) -> None:
-        while self._to_load:
-            host = self._to_load.popleft()
-            started_ms = self._clock.monotonic_ms()
-            try:
-                await self._load(host)
-            except (KafkapyError, OSError, AssertionError) as error:
-                host.fail()
-                logger.error("Could not load the groups of %s", host.partition.topic_partition, exc_info=error)
-                continue
-            if host.is_loading():
-                host.activate()
-                logger.info(
-                    "Loaded %d groups of %s up to offset %d in %d ms",
-                    len(host.shard.groups),
-                    host.partition.topic_partition,
-                    host.replayed_offset,
-                    self._clock.monotonic_ms() - started_ms,
-                )
-        self._loader = None
+        """Load what is to be loaded. Whatever one partition fails with, it alone has no coordinator then."""
+        try:
+            while self._to_load:
+                host = self._to_load.popleft()
+                try:
+                    await self._load(host)
+                except Exception:
+                    host.fail()
+                    logger.exception("Could not load the groups of %s", host.partition.topic_partition)
+        finally:
+            self._loader = None
 
     async def _load(self, host: "ShardHost") -> None:
+        started_ms = self._clock.monotonic_ms()
+        await self._replay_log(host)
+        if host.is_loading():
+            host.activate()
+            logger.info(
+                "Loaded %d groups of %s up to offset %d in %d ms",
+                len(host.shard.groups),
+                host.partition.topic_partition,
+                host.replayed_offset,
+                self._clock.monotonic_ms() - started_ms,
+            )
+
+    async def _replay_log(self, host: "ShardHost") -> None:
         """Replay the log into the shard, up to its end: nobody but the shard appends to it."""
         unknown_count = 0
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
@@ -268,7 +273,10 @@ class GroupCoordinator:
     async def _expire_regularly(self) -> None:
         while True:
             await asyncio.sleep(self.settings.config.offsets_retention_check_interval_ms / 1000)
-            await self.expire_offsets()
+            try:
+                await self.expire_offsets()
+            except Exception:
+                logger.exception("Expired offsets stay until they are looked for again")
 
     async def expire_offsets(self) -> None:
         """Remove the offsets and groups that have expired in all shards that live here."""

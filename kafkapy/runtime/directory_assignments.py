@@ -91,12 +91,13 @@ class DirectoryAssignments:
                 continue
             logger.info("Sending %d assignments of replicas to log directories", len(sent))
             try:
-                response = await self._send(sent)
+                failed = self._note(await self._send(sent), sent)
             except ApiError as error:
                 logger.error("%d assignments failed: %s. Retrying.", len(sent), error)
                 failed = list(sent)
-            else:
-                failed = self._note(response, sent)
+            except Exception:
+                logger.exception("%d assignments failed unexpectedly. Retrying.", len(sent))
+                failed = list(sent)
             finally:
                 self._sent = {}
             for key in failed:

@@ -154,3 +154,5 @@ class LogMaintenance:
                 await step()
             except (ApiError, StorageError) as error:
                 logger.warning("Periodic work on the logs was not finished: %s", error)
+            except Exception:
+                logger.exception("Periodic work on the logs goes on after an unexpected error")

@@ -349,6 +349,27 @@ async def test_damaged_records_fail_the_load_and_unknown_ones_do_not(loop: SimLo
     assert states == {0: HostState.ACTIVE, 1: HostState.FAILED}
 
 
+@on_loop
+async def test_a_load_that_fails_unexpectedly_fails_no_other(loop: SimLoop):
+    hosting = GroupHosting(loop)
+    for partition in (hosting.create_offsets_topic(3), hosting.manager.partitions.find(OFFSETS_TOPIC, 2)):
+        append(partition, encode_record(offset_record(GROUP, "orders", 0, OffsetCommitValue(1)), NOW_MS))
+
+    def run_out_of_memory(operation: str, path: str) -> None:
+        if operation == "read" and path.startswith("/data/__consumer_offsets-0/"):
+            raise MemoryError("of this test")
+
+    hosting.restart()
+    hosting.disk.hook = run_out_of_memory
+    await loaded(hosting)
+    states = [hosting.groups._hosts[number].state for number in range(3)]
+    assert states == [HostState.FAILED, HostState.ACTIVE, HostState.ACTIVE]
+    hosting.disk.hook = None
+    hosting.restart()
+    await loaded(hosting)
+    assert hosting.groups._hosts[0].state is HostState.ACTIVE
+
+
 def append(partition, record) -> None:
     batch = bytearray(build_batch([record]))
     partition.log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
