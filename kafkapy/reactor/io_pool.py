@@ -26,6 +26,8 @@ class ThreadIoPool:
         self._loop = loop
         self._max_threads = thread_count
         self._threads: list[threading.Thread] = []
+        self._leaving: list[threading.Thread] = []
+        """One of all threads ends for each of these, not always it: at the end all are waited for."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._done: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
         self._wake_lock = threading.Lock()
@@ -52,8 +54,9 @@ class ThreadIoPool:
         """Have at most so many workers from now on; those too many end after what they are at."""
         assert worker_count > 0
         self._max_threads = worker_count
+        self._leaving = [thread for thread in self._leaving if thread.is_alive()]
         while len(self._threads) > worker_count:
-            self._threads.pop()
+            self._leaving.append(self._threads.pop())
             self._calls.put(None)
 
     def close(self) -> None:
@@ -61,9 +64,10 @@ class ThreadIoPool:
         self._is_closed = True
         for _ in self._threads:
             self._calls.put(None)
-        for thread in self._threads:
+        for thread in (*self._threads, *self._leaving):
             thread.join()
         self._threads.clear()
+        self._leaving.clear()
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._work, name=f"kafkapy-io-{len(self._threads)}", daemon=True)

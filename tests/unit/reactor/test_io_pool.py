@@ -79,6 +79,30 @@ def test_a_new_size_holds_for_the_work_to_come(worker_count: int):
     with_pool(4, use)
 
 
+def test_close_waits_for_workers_that_a_smaller_size_let_go_of():
+    async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
+        all_at_work = threading.Barrier(5)
+        is_closing = threading.Event()
+        finished: list[str] = []
+
+        def work() -> None:
+            all_at_work.wait()
+            is_closing.wait()
+            if threading.current_thread().name != "kafkapy-io-0":
+                time.sleep(0.1)
+            finished.append(threading.current_thread().name)
+
+        for _ in range(4):
+            pool.submit(work, lambda result, error: None)
+        all_at_work.wait()
+        pool.resize(1)
+        is_closing.set()
+        pool.close()
+        assert len(finished) == 4
+
+    with_pool(4, use)
+
+
 def test_completions_that_pile_up_wake_the_loop_once():
     async def use(loop: asyncio.AbstractEventLoop, pool: ThreadIoPool) -> None:
         wakes = []
