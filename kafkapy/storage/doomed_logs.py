@@ -8,6 +8,7 @@ for it: a crash leaves a log as retention leaves it, of a topic that is gone. St
 """
 
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkapy.errors import ApiError, StorageError
@@ -69,7 +70,8 @@ class DoomedLogs:
     def __init__(self, disk: Disk, random: Random) -> None:
         self._disk = disk
         self._random = random
-        self._waiting: list[_DoomedLog] = []
+        self._waiting: dict[str, _DoomedLog] = {}
+        """By path."""
         self._nameless: list[_Nameless] = []
         self._renamed_in: list[LogDirState] = []
 
@@ -106,7 +108,7 @@ class DoomedLogs:
             logger.warning("Log for partition %s is marked as stray and renamed to %s", partition, log.directory)
             return
         logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", partition, log.directory)
-        self._waiting.append(_DoomedLog(log.log_dir, log.directory, log, nameless.due_ms))
+        self._waiting[log.directory] = _DoomedLog(log.log_dir, log.directory, log, nameless.due_ms)
 
     def rename(self, log: Log, name: str) -> None:
         """Give the log's directory a name, to be made durable by `due_syncs`. Raises OSError."""
@@ -140,22 +142,22 @@ class DoomedLogs:
 
     def add(self, log_dir: LogDirState, path: str, due_ms: int) -> None:
         """Take a directory that was called -delete at the start."""
-        self._waiting.append(_DoomedLog(log_dir, path, None, due_ms))
+        self._waiting[path] = _DoomedLog(log_dir, path, None, due_ms)
 
-    def take_due(self, now_ms: int) -> list[Deletion]:
-        """Return what is due and let go of its files; what is being sent stays readable until it is released."""
+    def take_due(self, now_ms: int) -> Iterator[Deletion]:
+        """Yield what is due, its files let go of; what is being sent stays readable until it is released.
+
+        A log at a time: of a topic that was deleted thousands fall due at once, and each has files to close.
+        """
         for nameless in list(self._nameless):
             if self._finds_name(nameless, now_ms):
                 self._nameless.remove(nameless)
-        due: list[_DoomedLog] = []
-        waiting: list[_DoomedLog] = []
-        for doomed in self._waiting:
-            (due if doomed.due_ms <= now_ms and not doomed.log_dir.is_offline else waiting).append(doomed)
-        self._waiting = waiting
-        for doomed in due:
+        for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:
+            if doomed.log_dir.is_offline or self._waiting.pop(doomed.path, None) is None:
+                continue
             if doomed.log is not None:
                 doomed.log.local_log.let_go_of_files()
-        return [Deletion(self._disk, doomed.log_dir, doomed.path) for doomed in due]
+            yield Deletion(self._disk, doomed.log_dir, doomed.path)
 
     def _finds_name(self, nameless: _Nameless, now_ms: int) -> bool:
         log = nameless.log
@@ -187,6 +189,6 @@ class DoomedLogs:
             if not nameless.log.is_offline:
                 self._try_again(nameless)
             nameless.log.local_log.close_files()
-        for doomed in self._waiting:
+        for doomed in self._waiting.values():
             if doomed.log is not None:
                 doomed.log.local_log.close_files()

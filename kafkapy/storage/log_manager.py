@@ -313,8 +313,8 @@ class LogManager:
         """Return the directories in which logs were renamed, in that order, to be synced by a worker."""
         return self.doomed.due_syncs()
 
-    def due_deletions(self, now_ms: int) -> list[Deletion]:
-        """Return the directories whose delay has passed, to be deleted by a worker."""
+    def due_deletions(self, now_ms: int) -> Iterator[Deletion]:
+        """Yield the directories whose delay has passed, one at a time, each to be deleted by a worker."""
         return self.doomed.take_due(now_ms)
 
     # Truncating

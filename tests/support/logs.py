@@ -67,7 +67,8 @@ def load_logs(manager: LogManager, now_ms: int = NOW_MS, **options: Any) -> None
 
 def delete_due(manager: LogManager, now_ms: int) -> int:
     """Delete the directories that are due, as a worker does; return how many that were."""
-    due = manager.due_deletions(now_ms)
-    for deletion in due:
+    count = 0
+    for deletion in manager.due_deletions(now_ms):
         deletion.run()
-    return len(due)
+        count += 1
+    return count

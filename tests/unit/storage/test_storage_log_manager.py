@@ -161,6 +161,15 @@ def test_a_deleted_log_goes_aside_and_later_away() -> None:
     region.release()
 
 
+def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
+    manager = started(SimDisk())
+    create(manager, A0, A1, B0)
+    for partition in (A0, A1, B0):
+        manager.delete_log(partition, NOW_MS)
+    waiting_counts = [len(manager.doomed) for _ in manager.due_deletions(NOW_MS + 60_000)]
+    assert waiting_counts == [2, 1, 0]
+
+
 def test_a_deletion_that_was_cut_short_is_finished() -> None:
     disk = SimDisk()
     manager = started(disk)
@@ -199,10 +208,10 @@ def test_a_log_that_finds_no_room_for_its_longer_name_gets_it_later_and_goes() -
     disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=1000)
     assert manager.delete_log(A0, NOW_MS)
     assert manager.logs == {}
-    assert manager.due_deletions(NOW_MS + 59_999) == []
+    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
     assert (directories_of(disk, "a"), log.size_bytes > 0) == ([""], True)
     disk.heal()
-    assert manager.due_deletions(NOW_MS + 59_999) == []
+    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
     assert directories_of(disk, "a") == ["-delete"]
     assert [sync.log_dir.path for sync in manager.due_syncs()] == ["/d"]
     assert delete_due(manager, NOW_MS + 60_000) == 1
@@ -219,7 +228,7 @@ def test_a_log_that_is_due_makes_room_for_its_longer_name_itself() -> None:
     first, second = log.segments.all()[:2]
     disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=3)
     manager.delete_log(A0, NOW_MS)
-    assert manager.due_deletions(NOW_MS + 60_000) == []
+    assert list(manager.due_deletions(NOW_MS + 60_000)) == []
     assert [disk.exists(segment.log.path) for segment in (first, second)] == [False, True]
     assert len(region.read()) == region.length
     region.release()
@@ -264,7 +273,7 @@ def test_a_stray_for_whose_name_there_is_no_room_is_called_so_later() -> None:
     load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
     assert (list(manager.logs), manager.directories.offline_paths) == ([B0], [])
     assert directories_of(disk, "a") == [""]
-    assert manager.due_deletions(NOW_MS) == []
+    assert list(manager.due_deletions(NOW_MS)) == []
     assert directories_of(disk, "a") == ["-stray"]
 
 
