@@ -6,7 +6,7 @@ touch the world.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
@@ -149,6 +149,10 @@ class IoPool(Protocol):
     def close(self) -> None:
         """Wait for what was submitted; the workers end."""
         ...
+
+
+HELPER_NOT_STARTED: Final = "the helper process could not be started"
+"""So an error text begins where a call has not even begun: it is not to blame."""
 
 
 class HelperProcess(Protocol):

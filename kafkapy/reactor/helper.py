@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from kafkapy.dataclass import dataclass
+from kafkapy.seams import HELPER_NOT_STARTED
 
 OnDone: TypeAlias = Callable[[Any, str | None], None]
 
@@ -75,22 +76,25 @@ class SubprocessHelper:
         call = self._current = self._waiting.popleft()
         try:
             line = json.dumps({"id": 1, "call": call.function_path, "arguments": call.arguments}).encode() + b"\n"
+        except (TypeError, ValueError) as error:
+            self._finish(None, f"the call could not be made: {error}")
+            return
+        try:
             if self._process is None:
                 self._start()
-        except (OSError, TypeError, ValueError) as error:
-            self._finish(None, f"the call could not be made: {error}")
+        except OSError as error:
+            self._stop(f"{HELPER_NOT_STARTED}: {error}")
             return
         self._unsent = line
         self._send()
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "kafkapy.reactor.helper_main", *self._options]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        process = self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert process.stdin is not None
         assert process.stdout is not None
         os.set_blocking(process.stdin.fileno(), False)
         os.set_blocking(process.stdout.fileno(), False)
-        self._process = process
         self._received.clear()
         self._loop.add_reader(process.stdout.fileno(), self._on_readable)
 

@@ -195,8 +195,8 @@ class LogCleaner:
         try:
             delete_old_segments(log, now_ms)  # between two passes, as Kafka's cleaner does; not in the midst of one
             return self.manager.assess(log, now_ms)
-        except (ApiError, StorageError):
-            return None  # offline by now, or without room
+        except (ApiError, StorageError, MemoryError):
+            return None  # offline by now, or short of something
         except Exception as error:
             logger.exception("Looking at %s for the cleaner failed", log)
             self.manager.set_aside(log, repr(error))
@@ -208,8 +208,9 @@ class LogCleaner:
         try:
             cleaning = self._begin(log, worker.worker_id)
             report = await worker.clean(cleaning) if cleaning is not None else None
-        except (ApiError, StorageError) as error:
-            logger.warning("A pass of the log cleaner was not finished: %s", error)
+        except (ApiError, StorageError, MemoryError) as error:
+            logger.warning("A pass of the log cleaner was not finished: %s", str(error) or repr(error))
+            self.manager.postpone(log)
         except Exception as error:
             logger.exception("The log cleaner goes on after an unexpected error")
             self.manager.set_aside(log, repr(error))

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.seams import HELPER_NOT_STARTED
 from kafkapy.storage.cleaner_plan import CleanedSegment
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class CleanerWorker:
             helper.close()
 
     async def clean(self, cleaning: "Cleaning") -> "CleaningReport | None":
-        """Take a pass through; None where it did not come to its end. Raises StorageError."""
+        """Take a pass through; None where it did not come to its end. Raises ApiError, StorageError."""
         started_ms = self._clock.monotonic_ms()
         self._pass_count = pass_id = self._pass_count + 1
         is_over = False
@@ -114,7 +115,7 @@ class CleanerWorker:
             is_over = True
         except HelperError as error:
             is_over = True
-            self._manager.helper_lost(cleaning, str(error))
+            self._helper_failed(cleaning, str(error))
             return None
         finally:
             if not is_over:  # the broker stops, or the directory failed
@@ -123,6 +124,14 @@ class CleanerWorker:
         if facts is None:
             return None
         return self._manager.finish(cleaning, facts, self._clock.monotonic_ms() - started_ms)
+
+    def _helper_failed(self, cleaning: "Cleaning", message: str) -> None:
+        if message.startswith(HELPER_NOT_STARTED):
+            logger.warning("The cleaning of %s waits: %s", cleaning.log.topic_partition, message)
+            self._manager.drop_leftovers(cleaning)
+            self._manager.postpone(cleaning.log)
+        else:
+            self._manager.helper_lost(cleaning, message)
 
     async def _steps(self, cleaning: "Cleaning", pass_id: int) -> dict[str, Any] | None:
         while self._goes_on(cleaning):

@@ -204,18 +204,25 @@ class CleanerManager:
     # A pass
 
     def begin(self, log: Log, to_clean: LogToClean, settings: LogDefaults, now_ms: int, worker_id: int = 0) -> Cleaning:
-        """Return the pass to be done over a log, with a worker's share of the buffers."""
+        """Return the pass to be done over a log, with a worker's share of the buffers.
+
+        Raises CorruptIndexError; ApiError, StorageError where the aborted transactions cannot be read.
+        """
         worker_count = settings.log_cleaner_threads
         segments = [segment for segment in log.segments if segment.base_offset < to_clean.first_uncleanable_offset]
         start_offset, end_offset = segments[0].base_offset, to_clean.first_uncleanable_offset
         config = log.config
+        try:
+            aborted = log.aborted_transactions(start_offset, end_offset)
+        except OSError as error:
+            raise log.log_dir.failure(error, f"cleaning {log.topic_partition}") from error
         plan = CleaningPlan(
             directory=log.directory,
             segments=[(segment.base_offset, segment.size) for segment in segments],
             first_dirty_offset=to_clean.first_dirty_offset,
             end_offset=end_offset,
             now_ms=now_ms,
-            aborted=log.aborted_transactions(start_offset, end_offset),
+            aborted=aborted,
             last_records=[
                 (entry.producer_id, entry.last_offset if entry.batches else None, entry.producer_epoch)
                 for entry in log.producer_state.producers.values()
@@ -245,7 +252,7 @@ class CleanerManager:
         )
 
     def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment, now_ms: int) -> bool:
-        """Replace a group by what became of it; return whether its segments were still there. Raises StorageError."""
+        """Replace a group by what became of it; return whether its segments were still there. Raises as that does."""
         log = cleaning.log
         replaced = [cleaning.segments[base_offset] for base_offset in cleaned.replaced]
         present = {segment.base_offset: segment for segment in log.segments}
@@ -299,6 +306,10 @@ class CleanerManager:
     def _has_all_segments(self, cleaning: Cleaning) -> bool:
         present = {id(segment) for segment in cleaning.log.segments}
         return all(id(old) in present for old in cleaning.segments.values())
+
+    def postpone(self, log: Log) -> None:
+        """Take note of a pass that could not be begun, or not go on, for want of something: others go first."""
+        self._note_trouble(log)
 
     def helper_lost(self, cleaning: Cleaning, message: str) -> None:
         """Take note that the helper process died over a pass: tried again, but not for ever."""

@@ -5,6 +5,7 @@ what is ready. One pass at a time; a new one, or the end of the process, ends it
 can carry. A failure of the pass comes back as data: an error of the call itself means that the helper is at fault.
 """
 
+import errno
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,9 +20,20 @@ from kafkapy.storage.system_disk import SystemDisk
 
 @dataclass(slots=True)
 class _Running:
+    """A pass; it begins with its first step, where its memory may be too much."""
+
     pass_id: int
-    cleaning: CleaningPass
-    steps: Iterator[Progress]
+    plan: CleaningPlan
+    cleaning: CleaningPass | None = None
+    steps: Iterator[Progress] = iter(())
+
+    def advance(self, disk: Disk, max_bytes: int, max_ms: int) -> dict[str, Any]:
+        if self.cleaning is None:
+            self.cleaning = CleaningPass(disk, self.plan)
+            self.steps = self.cleaning.run()
+        answer = _advance(self.steps, max_bytes, max_ms)
+        answer["facts"] = self.cleaning.facts()
+        return answer
 
 
 class Steps:
@@ -33,9 +45,7 @@ class Steps:
 
     def begin(self, pass_id: int, plan: dict[str, Any]) -> None:
         """Make ready for a pass; one that was under way is forgotten."""
-        self._running = None
-        cleaning = CleaningPass(self._disk, CleaningPlan(**plan))
-        self._running = _Running(pass_id, cleaning, cleaning.run())
+        self._running = _Running(pass_id, CleaningPlan(**plan))
 
     def advance(self, pass_id: int, max_bytes: int, max_ms: int) -> dict[str, Any]:
         """Go on until max_bytes were moved, max_ms have passed, a group is ready, or the pass is done.
@@ -47,11 +57,10 @@ class Steps:
         if running is None or running.pass_id != pass_id:
             return {"is_lost": True}
         try:
-            answer = _advance(running.steps, max_bytes, max_ms)
-        except (OSError, ApiError, CorruptIndexError) as error:
+            answer = running.advance(self._disk, max_bytes, max_ms)
+        except (OSError, MemoryError, ApiError, CorruptIndexError) as error:
             self._running = None
-            return {"failure": {"message": str(error), "errno": _errno_of(error)}}
-        answer["facts"] = running.cleaning.facts()
+            return {"failure": {"message": str(error) or repr(error), "errno": _errno_of(error)}}
         if answer["is_done"]:
             self._running = None
         return answer
@@ -76,6 +85,8 @@ def _advance(steps: Iterator[Progress], max_bytes: int, max_ms: int) -> dict[str
 
 
 def _errno_of(error: Exception) -> int:
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
     return (error.errno or 0) if isinstance(error, OSError) else 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
-from kafkapy.storage.log_dir import NO_SPACE
+from kafkapy.storage.log_dir import NO_DESCRIPTORS, NO_SPACE
 from kafkapy.storage.open_files import FileHandle
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Flush:
         except OSError as error:
             self.failure = f": {error}"
             self.has_lost_names = isinstance(error, FileNotFoundError)
-            self.has_no_room = error.errno in NO_SPACE
+            self.has_no_room = error.errno in (*NO_SPACE, *NO_DESCRIPTORS)
             if self.has_no_room or self.has_lost_names:
                 raise ApiError(KAFKA_STORAGE_ERROR, f"{doing}: {error}") from error
             raise StorageError(self.log.log_dir.path, f"{doing}: {error}") from error

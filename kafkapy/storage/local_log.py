@@ -125,25 +125,26 @@ class LocalLog:
         failpoint("log.delete.after_rename")
         self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
-    def swap_in_cleaned(
-        self, base_offset: int, replaced: list[Segment], *, has_txn_index: bool, now_ms: int
-    ) -> Segment:
-        """Let the .cleaned files at `base_offset` take the place of `replaced`, the first of which begins there.
-
-        A crash before the log's own file is called .swap leaves the old segments, one behind it the new one; recovery
-        finishes either. The snapshot at base_offset stays, those of the other segments go with them.
-        """
-        cleaned = Segment.load(
+    def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
+        """Return the segment that the .cleaned files at `base_offset` are; it is not part of the log yet."""
+        return Segment.load(
             self._files, self.directory, base_offset, self.config, now_ms=now_ms, has_txn_index=has_txn_index,
             suffix=CLEANED_SUFFIX,
         )  # fmt: skip
+
+    def swap_in_cleaned(self, cleaned: Segment, replaced: list[Segment]) -> None:
+        """Let `cleaned`, of load_cleaned, take the place of `replaced`, the first of which begins where it does.
+
+        A crash before the log's own file is called .swap leaves the old segments, one behind it the new one; recovery
+        finishes either. The snapshot at its start stays, those of the other segments go with them.
+        """
         self.reader.known.clear()
         failpoint("log.swap.before")
         cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         failpoint("log.swap.after_swap")
         for segment in replaced:
             segment.rename_suffix("", DELETED_SUFFIX)
-            is_followed = segment.base_offset != base_offset
+            is_followed = segment.base_offset != cleaned.base_offset
             self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset) if is_followed else None)
         failpoint("log.swap.after_delete")
         cleaned.rename_suffix(SWAP_SUFFIX, "")
@@ -152,7 +153,6 @@ class LocalLog:
             self.segments.remove(segment)
         self.segments.add(cleaned)
         self.has_new_names = True
-        return cleaned
 
     def take_due_files(self, now_ms: int) -> list[str]:
         """Return the files whose delay has passed; they are let go of, and unlinked by a worker."""

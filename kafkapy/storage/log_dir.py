@@ -12,7 +12,8 @@ logger = logging.getLogger("kafkapy.storage")
 
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
-
+SHORTAGES: Final = (*NO_SPACE, *NO_DESCRIPTORS, errno.ENOMEM)
+"""What passes: the disk has not failed."""
 
 RESUME_FREE_BYTES: Final = 8 << 20
 """Once a disk was full, records are let in again where so much is free: the rest is for metadata and checkpoints."""
@@ -80,14 +81,14 @@ class LogDirState:
             self.on_room(self)
 
     def failure(self, error: OSError, doing: str) -> ApiError | StorageError:
-        """Return what an OSError means: out of space or descriptors leaves the directory online, all else does not.
+        """Return what an OSError means: a shortage leaves the directory online, all else does not.
 
         A deviation from Apache Kafka, which takes it offline in every case: a full disk gets room again.
         """
         message = f"{doing}: {error.strerror or error}"
         if error.errno in NO_SPACE:
             self.note_full()
-        if error.errno in NO_SPACE or error.errno in NO_DESCRIPTORS:
+        if error.errno in SHORTAGES:
             logger.warning("No room in dir %s: %s", self.path, message)
             return ApiError(KAFKA_STORAGE_ERROR, message)
         self.go_offline(message)

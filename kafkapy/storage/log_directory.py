@@ -9,7 +9,7 @@ from kafkapy.seams import DirectoryLock, Disk
 from kafkapy.storage import checkpoint
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR, CheckpointError
-from kafkapy.storage.log_dir import NO_SPACE, LogDirState
+from kafkapy.storage.log_dir import SHORTAGES, LogDirState
 from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")
@@ -126,7 +126,7 @@ class LogDirectory:
             self._disk.write_file_atomically(self.file(name), data)
         except OSError as error:
             self._written.pop(name, None)
-            if error.errno in NO_SPACE:
+            if error.errno in SHORTAGES:
                 raise ApiError(KAFKA_STORAGE_ERROR, f"writing {name} in {self.path}: {error}") from error
             raise StorageError(self.path, f"writing {name}: {error}") from error
         self._written[name] = data

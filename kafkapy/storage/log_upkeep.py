@@ -53,14 +53,17 @@ def swap_in_cleaned(
 ) -> None:
     """Replace neighbouring segments by what the cleaner made of them: the .cleaned files at the first one's start.
 
-    The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises StorageError:
-    a swap that stops halfway takes the directory offline, and the next start finishes it.
+    The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises ApiError
+    where a shortage keeps it from beginning; StorageError: a swap that stops halfway takes the directory offline, and
+    the next start finishes it.
     """
     log.log_dir.check_online()
     assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"
     assert log.segments.active not in replaced, "the active segment is not cleaned"
+    with log.failures("looking at a cleaned segment"):
+        cleaned = log.local_log.load_cleaned(base_offset, has_txn_index=has_txn_index, now_ms=now_ms)
     try:
-        log.local_log.swap_in_cleaned(base_offset, list(replaced), has_txn_index=has_txn_index, now_ms=now_ms)
+        log.local_log.swap_in_cleaned(cleaned, list(replaced))
     except OSError as error:
         log.log_dir.go_offline(f"swapping in a cleaned segment of {log.topic_partition}: {error}")
         raise StorageError(log.log_dir.path, f"cleaning {log.topic_partition}: {error}") from error

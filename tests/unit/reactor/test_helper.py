@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from kafkapy.reactor import helper
 from kafkapy.reactor.helper import SubprocessHelper
+from kafkapy.seams import HELPER_NOT_STARTED
 
 CALLS = "tests.unit.reactor.helper_calls:"
 
@@ -94,6 +96,25 @@ def test_a_crash_costs_one_call_and_the_next_starts_a_new_process():
         crashed, after = call(process, "crash"), call(process, "add", first=2, second=2)
         assert await crashed == (None, "the helper process has ended unexpectedly")
         assert await after == (4, None)
+
+    with_helper(use)
+
+
+def test_a_process_that_cannot_be_started_is_told_from_one_that_died():
+    async def use(process: SubprocessHelper) -> None:
+        spare = os.dup(0)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 1, limits[1]))
+            result, error = await call(process, "add", first=1, second=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            os.close(spare)
+        assert result is None
+        assert error is not None
+        assert error.startswith(HELPER_NOT_STARTED)
+        assert "Too many open files" in error
+        assert await call(process, "add", first=1, second=1) == (2, None)
 
     with_helper(use)
 

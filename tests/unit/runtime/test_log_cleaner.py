@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE
+from kafkapy.seams import HELPER_NOT_STARTED
 from kafkapy.storage.cleaner_manager import MAX_LOST_PASSES
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.flush import flush_log
@@ -21,7 +23,7 @@ from tests.sim.helper import CALL_MS, SimHelper
 from tests.sim.io_pool import SimIoPool
 from tests.sim.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
-from tests.support.logs import delete_due
+from tests.support.logs import delete_due, marker
 
 T = TypeVar("T")
 BACKOFF_MS = 1000
@@ -173,6 +175,78 @@ def test_a_helper_that_dies_three_times_sets_the_partition_aside() -> None:
     assert at_work(logs, main, die) == [0, 0, 1, 1]
     assert list(logs.cleaner.uncleanable) == [PARTITION]
     assert stored(logs.log) == [(0, "a", "1"), (1, "a", "2")]
+
+
+def test_a_helper_that_cannot_be_started_is_asked_again_and_sets_nothing_aside() -> None:
+    logs = dirty_logs()
+    failures = iter(range(5))
+
+    def fail(name: str) -> None:
+        if next(failures, None) is not None:
+            raise RuntimeError(f"{HELPER_NOT_STARTED}: Too many open files")
+
+    async def main(world: World) -> World:
+        await asyncio.sleep(7 * BACKOFF_MS / 1000)
+        return world
+
+    assert at_work(logs, main, fail).calls("begin") == 6
+    assert record_counts(logs, 1) == [1]
+    assert not logs.cleaner.uncleanable
+
+
+def logs_with_an_abort_yet_to_be_read() -> CompactedLogs:
+    """Return logs with a cleaned segment: of that the list of aborted transactions is only on disk."""
+    logs = CompactedLogs(SimDisk())
+    append(logs.log, ("a", "0"))
+    append(logs.log, ("a", "1"), producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True)
+    logs.log.append_as_leader(marker(is_abort=True), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    append(logs.log, ("b", "1"))
+    logs.roll_and_flush()
+    assert logs.clean() is not None
+    make_dirty(logs.log)
+    return logs
+
+
+def test_too_many_open_files_where_a_pass_begins_let_it_wait() -> None:
+    logs = logs_with_an_abort_yet_to_be_read()
+    logs.disk.fail("open", errno.EMFILE, path="0.txnindex", times=2)
+
+    async def main(world: World) -> list[int]:
+        await asyncio.sleep(1.5 * BACKOFF_MS / 1000)
+        assert not logs.logs.directories.offline_paths
+        before = world.calls("begin")
+        await asyncio.sleep(2 * BACKOFF_MS / 1000)
+        return [before, world.calls("begin")]
+
+    assert at_work(logs, main) == [0, 1]
+    assert not logs.cleaner.uncleanable
+
+
+def test_a_disk_that_fails_where_a_pass_begins_takes_its_directory_offline() -> None:
+    logs = logs_with_an_abort_yet_to_be_read()
+    logs.disk.fail("read", errno.EIO, path=".txnindex")
+    assert one_round(logs).helpers == []
+    assert logs.logs.directories.offline_paths == ["/logs"]
+
+
+def test_a_pass_without_memory_is_done_later() -> None:
+    logs = dirty_logs()
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(CLEANED_SUFFIX):
+            raise MemoryError
+
+    async def main(world: World) -> None:
+        logs.disk.hook = refuse
+        await asyncio.sleep(3.5 * BACKOFF_MS / 1000)
+        assert world.calls("begin") == 4
+        logs.disk.hook = None
+        await asyncio.sleep(BACKOFF_MS / 1000)
+
+    at_work(logs, main)
+    assert record_counts(logs, 1) == [1]
+    assert not logs.cleaner.uncleanable
+    assert not logs.logs.directories.offline_paths
 
 
 def test_a_log_truncated_between_two_steps_is_left_as_it_is() -> None:

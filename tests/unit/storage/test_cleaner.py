@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.record.batch import Record
 from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError
@@ -419,6 +419,21 @@ def test_a_disk_that_fails_is_the_directorys_trouble(disk: SimDisk, code: int, i
     assert not logs.cleaner.uncleanable
     if not is_offline:
         assert logs.clean() is not None
+
+
+def test_a_swap_for_which_there_are_too_many_open_files_has_changed_nothing(disk: SimDisk) -> None:
+    logs = compacted(disk)
+    append(logs.log, ("a", "1"), ("a", "2"))
+    logs.roll_and_flush()
+    cleaning, groups = _pass(logs)
+    disk.fail("open", errno.EMFILE, path=CLEANED_SUFFIX)
+    with pytest.raises(ApiError):
+        logs.cleaner.swap_in(cleaning, groups[0], NOW_MS)
+    logs.cleaner.drop_leftovers(cleaning)
+    assert not logs.log.is_offline
+    assert stored(logs.log) == [(0, "a", "1"), (1, "a", "2")]
+    assert logs.clean() is not None
+    assert stored(logs.log) == [(1, "a", "2")]
 
 
 def test_a_swap_that_fails_takes_the_directory_offline_and_the_next_start_finishes_it(disk: SimDisk) -> None:

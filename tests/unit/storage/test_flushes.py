@@ -82,6 +82,18 @@ def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_one_of_its_name(disk
     assert refused.value.code == KAFKA_STORAGE_ERROR
 
 
+def test_too_many_open_files_leave_what_a_flush_writes_to_the_next(disk: SimDisk) -> None:
+    log = open_small_log(disk)
+    append(log, leader_epoch=7)
+    disk.fail("open", errno.EMFILE, path="leader-epoch-checkpoint")
+    with pytest.raises(ApiError, match="Too many open files"):
+        flush_log(log)
+    assert (log.is_offline, log.recovery_point) == (False, 0)
+    flush_log(log)
+    assert log.recovery_point == 1
+    assert disk.read_file("/logs/t-0/leader-epoch-checkpoint") == b"0\n1\n7 0\n"
+
+
 @pytest.mark.parametrize("is_full", [True, False])
 def test_what_a_flush_left_undone_is_done_under_the_directorys_new_name(disk: SimDisk, *, is_full: bool) -> None:
     log = open_small_log(disk)

@@ -629,11 +629,12 @@ def test_an_index_that_breaks_under_way_fails_the_read_not_the_directory(disk: S
     assert restarted.segments.active.offset_index.entry_count == KEPT_BACK_ENTRIES
 
 
-def test_too_many_open_files_is_no_failure_of_the_disk(disk: SimDisk) -> None:
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_shortage_is_no_failure_of_the_disk(disk: SimDisk, code: int) -> None:
     log = open_small_log(disk)
     append(log)
     log.local_log.close_files()
-    disk.fail("open", errno.EMFILE)
+    disk.fail("open", code)
     refuses(KAFKA_STORAGE_ERROR, append, log)
     assert append(log) == 1
 

@@ -341,6 +341,18 @@ def test_checkpoints_are_written_when_they_change() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (2, 5)
 
 
+def test_a_checkpoint_for_which_there_are_too_many_open_files_is_written_the_next_time() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    flushed_log(manager, 3)
+    disk.fail("open", errno.EMFILE, path="recovery-point")
+    with pytest.raises(ApiError):
+        manager.checkpoints.write_now(manager.checkpoints.recovery_points())
+    assert not manager.directories.offline_paths
+    manager.checkpoints.write_now(manager.checkpoints.recovery_points())
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
+
+
 def test_flushes_are_due_after_rolls_time_and_messages() -> None:
     manager = started(SimDisk())
     rolled, timed, counted = create(manager, A0, A1, B0)
