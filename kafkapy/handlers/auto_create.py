@@ -32,7 +32,7 @@ async def create_topic(services: Services, name: str) -> None:
     """Have the controller create the topic and wait until the metadata has it; what fails is logged."""
     request = CreateTopicsRequest(topics=[creatable_topic(services, name)])
     try:
-        response = await services.follower.change(lambda controller, _: controller.topics.decide_create(request))
+        response = await services.controller.write(lambda controller, _: controller.topics.decide_create(request))
         _log_failures(response)
     except ApiError as error:
         _log_failures(error)

@@ -25,7 +25,7 @@ async def handle(
     )
     try:
         response = await services.follower.change(
-            lambda controller, _: controller.topics.decide_create_partitions(accepted)
+            lambda controller, _: controller.topics.decide_create_partitions(accepted), timeout_ms=request.timeout_ms
         )
     except ApiError as error:
         response = CreatePartitionsResponse(

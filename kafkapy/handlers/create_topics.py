@@ -30,7 +30,8 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
 
     try:
         response = await services.follower.change(
-            lambda controller, _: controller.topics.decide_create(accepted, is_describable)
+            lambda controller, _: controller.topics.decide_create(accepted, is_describable),
+            timeout_ms=request.timeout_ms,
         )
     except ApiError as error:
         response = CreateTopicsResponse(topics=_failed((topic.name for topic in accepted.topics), error))

@@ -37,7 +37,7 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
         return decision
 
     try:
-        await services.follower.change(decide)
+        await services.follower.change(decide, timeout_ms=request.timeout_ms)
     except ApiError as error:
         return _all_failed(request, error)
     return DeleteTopicsResponse(responses=results)

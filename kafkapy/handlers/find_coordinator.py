@@ -4,9 +4,9 @@ v1: coordinators of transactions, too. v4: several keys at once (KIP-699), each 
 share groups (KIP-932). A topic that is being created, or whose partition has no leader yet: COORDINATOR_NOT_AVAILABLE,
 and the client asks again. Transactions and share groups are not coordinated here yet: the same answer.
 
-Named deviation: where the topic is missing, the answer waits for its creation, a few milliseconds. Apache Kafka answers
-COORDINATOR_NOT_AVAILABLE at once, and a client's first commit then takes as long as it waits to ask again (librdkafka:
-two seconds).
+Named deviation: where the topic is missing, the answer waits for its creation, a few milliseconds, or MAX_WAIT_MS where
+the broker has more to make before. Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once, and a client's first commit
+then takes as long as it waits to ask again (librdkafka: two seconds).
 """
 
 from typing import Final
@@ -25,6 +25,7 @@ TRANSACTION: Final = 1
 SHARE: Final = 2
 BATCHED_SINCE: Final = 4
 SHARE_SINCE: Final = 6
+MAX_WAIT_MS: Final = 1000
 NO_ERROR: Final = "NONE"
 """The message of versions 1 to 3 where there is no error, as Apache Kafka has it."""
 NO_NODE: Final = (-1, "", -1)
@@ -62,7 +63,8 @@ async def _find(services: Services, context: RequestContext, key_type: int, key:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if GROUP_METADATA_TOPIC not in services.metadata.image.topics.by_name:
         await create_topic(services, GROUP_METADATA_TOPIC)
-    await services.follower.caught_up()  # else who asks while another's question creates it meets NOT_COORDINATOR
+    if not services.groups.is_hosted(key):  # the client would meet NOT_COORDINATOR
+        await services.follower.caught_up(MAX_WAIT_MS)
     image = services.metadata.image
     topic = image.topics.by_name.get(GROUP_METADATA_TOPIC)
     if topic is None:

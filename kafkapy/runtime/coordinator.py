@@ -98,6 +98,11 @@ class GroupCoordinator:
         count = len(self._topic.partitions) if self._topic is not None else 0
         return java_hash(group_id) % (count or self.settings.config.offsets_topic_num_partitions)
 
+    def is_hosted(self, group_id: str) -> bool:
+        """Whether the group's shard lives here, or is being loaded."""
+        host = self._hosts.get(self.partition_of(group_id))
+        return host is not None and host.is_led_here
+
     def _host_of(self, group_id: str) -> "ShardHost":
         self._check_open()
         host = self._hosts.get(self.partition_of(group_id))

@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION for the moment, and ask again, as with Apache Kafka, 
 the image before the replicas follow it. What the metadata deletes is not served from then on (replication/hosted.py).
 
 A stop or a crash in between loses nothing: the next start follows the whole image. How much may wait is bounded by
-those who cause it: `change` answers once all is done.
+those who cause it: `change` answers once all is done, or most of the time that a client gives it has passed.
 """
 
 import asyncio
@@ -30,6 +30,8 @@ TURN_MS: Final = 4
 """How long the loop is held, but for the end of the last step: a log is made in 0.2 ms, on a slow file system in 2."""
 STEPS_PER_TURN: Final = 100
 """Where time does not tell, as in the simulator: deleting that many logs takes 2 ms."""
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""How long clients wait for an answer, as a rule."""
 PAUSE_MS: Final = 1
 """What others have of the loop between two turns: a request takes some passes of it until its answer has left."""
 
@@ -74,10 +76,25 @@ class MetadataFollower:
         if self._turn is None and not self._is_at_work:
             self._work()
 
-    async def change(self, decide: "Callable[[Controller, int], Decision[Any, R]]") -> R:
-        """Have the controller decide, as its `write` does; return once this broker has followed that."""
-        response = await self._controller.write(decide)
-        await self.caught_up()
+    async def change(
+        self, decide: "Callable[[Controller, int], Decision[Any, R]]", *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> R:
+        """Have the controller decide, as its `write` does; return once this broker has followed what it decided.
+
+        timeout_ms: how long the client waits. After half of that it is answered what was decided, as it is by Apache
+        Kafka at once: were the answer late, the client would ask again, and be told that its topic exists already.
+        """
+        has_records = False
+
+        def noting(controller: "Controller", now_ms: int) -> "Decision[Any, R]":
+            nonlocal has_records
+            decision = decide(controller, now_ms)
+            has_records = bool(decision.records)
+            return decision
+
+        response = await self._controller.write(noting)
+        if has_records:
+            await self.caught_up(max(timeout_ms, 0) // 2)
         return response
 
     async def caught_up(self, timeout_ms: int | None = None) -> bool:

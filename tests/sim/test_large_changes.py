@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -118,6 +119,59 @@ def test_a_coordinator_that_is_found_while_its_topic_is_made_coordinates() -> No
         answer = await client.call(commit_request("readers", "orders", 4), 9)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
         await first
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+def test_a_coordinator_that_is_there_is_found_at_once_while_a_large_topic_is_made() -> None:
+    async def work(machine: Machine) -> None:
+        asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"])
+        client = machine.connect()
+        await client.call(asked, 6)
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        while (await told_of(client, "large")).error_code:
+            pass
+        (found,) = (await client.call(asked, 6)).coordinators
+        assert found.error_code == ErrorCode.NONE
+        assert not creating.done()
+        await creating
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+async def create(client: KafkaClient, name: str, count: int, *, timeout_ms: int, validate_only: bool = False) -> int:
+    topic = CreatableTopic(name, count, 1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
+    return (await client.call(request, 7)).topics[0].error_code
+
+
+def test_who_changes_nothing_does_not_wait_for_a_large_change() -> None:
+    async def work(machine: Machine) -> None:
+        client = machine.connect()
+        creating = asyncio.ensure_future(machine.connect().create_topic("large", PARTITION_COUNT))
+        while (await told_of(client, "large")).error_code:
+            pass
+        assert await create(client, "small", 1, timeout_ms=30_000, validate_only=True) == ErrorCode.NONE
+        assert await create(client, "large", 1, timeout_ms=30_000) == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert not creating.done()
+        await creating
+        await machine.stop()
+
+    life(SimDisk(), work)
+
+
+def test_the_answer_to_a_large_change_is_there_before_its_client_gives_up() -> None:
+    async def work(machine: Machine) -> None:
+        client = machine.connect()
+        timeout_ms = PARTITION_COUNT * STEP_MS / 2
+        started = machine.loop.time()
+        assert await create(client, "large", PARTITION_COUNT, timeout_ms=int(timeout_ms)) == ErrorCode.NONE
+        assert machine.loop.time() - started < timeout_ms / 1000
+        assert len(machine.logs()) < PARTITION_COUNT
+        await asyncio.sleep(PARTITION_COUNT * STEP_MS / 500)
+        assert len(machine.logs()) == PARTITION_COUNT
         await machine.stop()
 
     life(SimDisk(), work)

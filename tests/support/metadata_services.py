@@ -39,7 +39,7 @@ class InstantController:
             raise self.error
         return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
 
-    async def change(self, decide: Callable[[Any, int], Any]) -> Any:
+    async def change(self, decide: Callable[[Any, int], Any], *, timeout_ms: int = 0) -> Any:
         """As MetadataFollower does."""
         return await self.write(decide)
 
