@@ -147,13 +147,15 @@ class DoomedLogs:
     def take_due(self, now_ms: int) -> Iterator[Deletion]:
         """Yield what is due, its files let go of; what is being sent stays readable until it is released.
 
-        A log at a time: of a topic that was deleted thousands fall due at once, and each has files to close.
+        A log at a time: of a topic that was deleted thousands fall due at once, and each has files to close. One that
+        is being flushed waits: a file that the worker puts there meanwhile would keep the directory from being removed.
         """
         for nameless in list(self._nameless):
             if self._finds_name(nameless, now_ms):
                 self._nameless.remove(nameless)
         for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:
-            if doomed.log_dir.is_offline or self._waiting.pop(doomed.path, None) is None:
+            is_flushed = doomed.log is not None and doomed.log.flush_under_way is not None
+            if is_flushed or doomed.log_dir.is_offline or self._waiting.pop(doomed.path, None) is None:
                 continue
             if doomed.log is not None:
                 doomed.log.local_log.let_go_of_files()

@@ -94,7 +94,7 @@ async def test_who_waits_for_a_flush_comes_behind_that_of_the_periodic_work(worl
 
 
 @in_world
-async def test_who_waits_for_a_log_that_is_deleted_is_told_and_its_directory_stays_online(world: World) -> None:
+async def test_who_waits_for_a_log_that_is_deleted_is_told_and_its_files_wait_for_the_worker(world: World) -> None:
     append(world.log)
     first = asyncio.create_task(world.flusher.flush(world.log))
     await asyncio.sleep(1)
@@ -102,9 +102,12 @@ async def test_who_waits_for_a_log_that_is_deleted_is_told_and_its_directory_sta
     second = asyncio.create_task(world.flusher.flush(world.log))
     await asyncio.sleep(1)
     world.manager.delete_log(PARTITION, START_WALL_MS)
-    assert delete_due(world.manager, START_WALL_MS) == 1
+    assert delete_due(world.manager, START_WALL_MS) == 0
     await first
     with pytest.raises(ApiError, match=r"orders-0 is no longer in /d"):
         await second
+    assert delete_due(world.manager, START_WALL_MS) == 1
+    with pytest.raises(ApiError, match=r"orders-0 is no longer in /d"):
+        await world.flusher.flush(world.log)
     assert not world.manager.directories.offline_paths
     assert len(world.synced_ms) == 1
