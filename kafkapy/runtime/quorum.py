@@ -315,7 +315,11 @@ class Quorum:
         size_bytes = BATCH_OVERHEAD_BYTES + sum(len(value) + RECORD_OVERHEAD_BYTES for value in records)
         if size_bytes > MAX_BATCH_BYTES:
             raise ApiError(RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes of metadata records in one batch")
-        self._log.check_room(size_bytes)
+        try:
+            self._log.check_room(size_bytes)
+        except StorageError as error:
+            self._fail(error)
+            raise
         self._step(AppendRequested(leader_epoch, len(records), records))
         if self._fatal is not None:
             raise self._fatal

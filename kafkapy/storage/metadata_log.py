@@ -175,11 +175,16 @@ class MetadataLog:
     # ---- reading and writing
 
     def check_room(self, size_bytes: int) -> None:
-        """Raise ApiError KAFKA_STORAGE_ERROR where an append would not fit: one that breaks off ends the node."""
-        if self._disk.free_bytes(self.directory) >= size_bytes + RESERVED_BYTES:
-            return
-        self._make_room()
-        free_bytes = self._disk.free_bytes(self.directory)
+        """Raise ApiError KAFKA_STORAGE_ERROR where an append would not fit: one that breaks off ends the node.
+
+        Raises StorageError where that cannot be told, as the directory is gone.
+        """
+        with self.log.failures("looking for room"):
+            free_bytes = self._disk.free_bytes(self.directory)
+            if free_bytes >= size_bytes + RESERVED_BYTES:
+                return
+            self._make_room()
+            free_bytes = self._disk.free_bytes(self.directory)
         if free_bytes < size_bytes + RESERVED_BYTES:
             raise ApiError(KAFKA_STORAGE_ERROR, f"{free_bytes} bytes are free where the metadata lies")
 
