@@ -8,9 +8,14 @@
 
 Without a data_dir it keeps its data in a temporary directory that goes with it; with one, topics and records are there
 again the next time.
+
+A broker that cannot go on, as its disk failed say, stops serving and says so in its log. What is asked of it from then
+on raises a RuntimeError, the end of the `with` block, too.
 """
 
 import asyncio
+import contextlib
+import logging
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,6 +27,8 @@ from kafkapy.server.broker import BrokerServer
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.format import embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
+
+logger = logging.getLogger("kafkapy.server")
 
 
 class Broker:
@@ -35,6 +42,7 @@ class Broker:
         self._port = port
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         self._server: BrokerServer | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._thread: _LoopThread | None = None
 
     @property
@@ -52,7 +60,7 @@ class Broker:
 
     async def start(self) -> Self:
         """Run on the caller's loop; returns when clients may connect. Raises ConfigError, StorageError, OSError."""
-        assert self._server is None, "this broker runs already"
+        self._check_not_running()
         disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
         try:
             config, _ = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
@@ -63,14 +71,23 @@ class Broker:
             self._clean_up()
             raise
         self._server = server
+        self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
         return self
 
     async def stop(self) -> None:
-        """Stop as on SIGTERM: what was acknowledged is on disk, a temporary directory is removed."""
+        """Stop as on SIGTERM: what was acknowledged is on disk, a temporary directory is removed.
+
+        Raises RuntimeError where the broker could not go on, and stopped by itself; and what the stop failed with.
+        """
         server, self._server = self._server, None
+        watch, self._watch = self._watch, None
+        try:
+            if server is not None and watch is not None:
+                await _stop(server, watch)
+        finally:
+            self._clean_up()
         if server is not None:
-            await server.stop()
-        self._clean_up()
+            _check_not_failed(server)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -81,6 +98,7 @@ class Broker:
         await self.stop()
 
     def __enter__(self) -> Self:
+        self._check_not_running()
         self._thread = _LoopThread()
         try:
             self._thread.call(self.start)
@@ -101,8 +119,14 @@ class Broker:
 
     @property
     def _running(self) -> BrokerServer:
-        assert self._server is not None, "this broker is not running: use it as `with Broker() as broker:`"
+        if self._server is None:
+            raise RuntimeError("this broker is not running: use it as `with Broker() as broker:`")
+        _check_not_failed(self._server)
         return self._server
+
+    def _check_not_running(self) -> None:
+        if self._server is not None:
+            raise RuntimeError("this broker runs already")
 
     def _prepare_directory(self) -> str:
         if self._given_data_dir is not None:
@@ -114,6 +138,31 @@ class Broker:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.cleanup()
+
+
+async def _stop_when_failed(server: BrokerServer) -> None:
+    """Stop a node that cannot go on: it would answer what it does not carry out."""
+    assert server.failed is not None
+    await asyncio.wait((server.failed,))
+    logger.critical("Stopping: %s", server.failed.result())
+    with contextlib.suppress(Exception):  # told; what the node failed with is what matters
+        await server.stop()
+
+
+async def _stop(server: BrokerServer, watch: "asyncio.Task[None]") -> None:
+    """Stop a node, unless its failure did or does that."""
+    assert server.failed is not None
+    if server.failed.done():
+        await watch
+        return
+    watch.cancel()
+    await server.stop()
+
+
+def _check_not_failed(server: BrokerServer) -> None:
+    if server.failed is not None and server.failed.done():
+        error = server.failed.result()
+        raise RuntimeError(f"this broker could not go on: {error}") from error
 
 
 class _LoopThread:
