@@ -4,15 +4,19 @@ As Apache Kafka's own image: KAFKA_<KEY> sets a key ('_' stands for '.', '__' fo
 the cluster. A server.properties mounted at /mnt/shared/config comes first, the environment is laid over it; where there
 is neither, the image's default is used. Unlike Kafka's image, a node without controller.quorum.voters is formatted with
 its voters in the log, a formatted directory is taken as it is, and logs lie in the volume unless a key says otherwise.
+
+`entrypoint.py health` is the image's health check: it ends with 0 where the broker's first listener takes a connection.
 """
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from kafkapy.config.endpoints import LISTENER
 from kafkapy.config.properties import format_properties, parse_properties
 
 HOME = Path(os.environ.get("KAFKAPY_HOME", "/opt/kafkapy"))
@@ -79,10 +83,35 @@ def start_command(environment: Mapping[str, str], path: Path) -> list[str]:
 
 
 KAFKAPY = (sys.executable, "-m", "kafkapy")
+ANY_HOST = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+HEALTH_TIMEOUT_S = 3
+
+
+def client_address(properties: Mapping[str, str]) -> tuple[str, int]:
+    """Return host and port of the first listener that is not the controllers', as reached from the container itself."""
+    controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+    for entry in properties.get("listeners", "PLAINTEXT://:9092").split(","):
+        matched = LISTENER.fullmatch(entry.strip())
+        if matched is not None and matched[1].upper() not in controllers:
+            return ANY_HOST.get(matched[2], matched[2]), int(matched[3])
+    raise ValueError("there is no listener for clients")
+
+
+def check_health(path: Path) -> int:
+    """Return 0 where the broker with this server.properties takes connections."""
+    try:
+        address = client_address(parse_properties(path.read_text(encoding="utf-8")))
+        socket.create_connection(address, HEALTH_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        print(f"unhealthy: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def main() -> int:
     path = HOME / "config" / "server.properties"
+    if sys.argv[1:] == ["health"]:
+        return check_health(path)
     default = Path(__file__).with_name("server.properties")
     properties = merged_properties(os.environ, MOUNTED / "server.properties", default)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,34 @@ def test_environment_is_laid_over_the_mounted_file(entrypoint, tmp_path) -> None
 def test_quorum_is_formatted_as_its_keys_say(entrypoint, properties, last) -> None:
     command = entrypoint.format_command(properties, Path("server.properties"), "c")
     assert command[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("listeners", "address"),
+    [
+        (None, ("127.0.0.1", 9092)),
+        ("PLAINTEXT://:19092,CONTROLLER://:9093", ("127.0.0.1", 19092)),
+        ("CONTROLLER://:9093, INSIDE://0.0.0.0:9094", ("127.0.0.1", 9094)),
+        ("CONTROLLER://:9093,PLAINTEXT://[::]:9095", ("::1", 9095)),
+        ("PLAINTEXT://broker.example:9096", ("broker.example", 9096)),
+    ],
+)
+def test_health_is_asked_of_the_first_listener_for_clients(entrypoint, listeners, address) -> None:
+    properties = {"controller.listener.names": "CONTROLLER"}
+    if listeners is not None:
+        properties["listeners"] = listeners
+    assert entrypoint.client_address(properties) == address
+
+
+def test_a_node_is_healthy_while_its_listener_takes_connections(tmp_path) -> None:
+    (tmp_path / "config").mkdir()
+    command = [sys.executable, str(SCRIPT), "health"]
+    environment = {**os.environ, "KAFKAPY_HOME": str(tmp_path)}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        (tmp_path / "config" / "server.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\n")
+        assert subprocess.run(command, env=environment, check=False).returncode == 0
+    assert subprocess.run(command, env=environment, check=False).returncode == 1
 
 
 def test_default_properties_are_valid(entrypoint, tmp_path) -> None:
