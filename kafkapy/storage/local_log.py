@@ -114,11 +114,15 @@ class LocalLog:
         self.snapshots.last_offset = 0
 
     def doom(self, segments: list[Segment]) -> None:
-        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms."""
+        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms.
+
+        One that finds no room for its names stays in the log, with all behind it, to be asked for again: were it let go
+        of and others went before it, a crash would leave a gap, and recovery end the log there.
+        """
         self.reader.known.clear()
         for segment in segments:
-            self.segments.remove(segment)
             self._mark_deleted(segment)
+            self.segments.remove(segment)
 
     def _mark_deleted(self, segment: Segment) -> None:
         segment.rename_suffix("", DELETED_SUFFIX)

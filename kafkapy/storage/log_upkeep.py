@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.retention import due_segments
 from kafkapy.storage.segment import Segment
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("kafkapy.storage")
 def delete_old_segments(log: "Log", now_ms: int) -> int:
     """Delete the segments that retention or the log start offset calls for; return their number.
 
-    The files go after file.delete.delay.ms: LocalLog.take_due_files.
+    The last one stays where there is no room for another. Their files go later: LocalLog.take_due_files.
     """
     log.log_dir.check_online()
     log.now_ms = now_ms
@@ -33,13 +33,18 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
             return 0
         segments = log.segments.all()[: due.segment_count]
         if due.segment_count == len(log.segments):
-            log.roll(now_ms)
+            try:
+                log.roll(now_ms)
+            except ApiError:
+                segments.pop()
+                if not segments:
+                    raise
         following = log.segments.after(segments[-1])
         assert following is not None, "a log keeps at least one segment"
         log.maybe_increment_log_start_offset(following.base_offset)
         log.local_log.doom(segments)
-    logger.info("Deleting %d segments of %s due to %s", due.segment_count, log.topic_partition, due.reason)
-    return due.segment_count
+    logger.info("Deleting %d segments of %s due to %s", len(segments), log.topic_partition, due.reason)
+    return len(segments)
 
 
 def delete_due_files(log: "Log", now_ms: int) -> int | None:

@@ -88,11 +88,11 @@ class ProducerSnapshots:
         """Rename a snapshot to .deleted, as the files of its segment are; return the path, None where there is none."""
         if offset not in self.offsets:
             return None
+        path = self.path(offset)
+        self._disk.rename(path, path + DELETED_SUFFIX)
         self.offsets.remove(offset)
         if offset in self.unsynced:
             self.unsynced.remove(offset)
-        path = self.path(offset)
-        self._disk.rename(path, path + DELETED_SUFFIX)
         return path + DELETED_SUFFIX
 
     def delete_outside(self, start_offset: int, end_offset: int) -> None:

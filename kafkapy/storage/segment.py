@@ -364,8 +364,10 @@ class Segment:
         return handles
 
     def rename_suffix(self, old: str, new: str) -> None:
-        """Replace the suffix of all files, as when they wait for deletion."""
+        """Replace the suffix of all files, as when they wait for deletion. What broke off may be called again."""
         for handle in self.handles():
+            if new and handle.path.endswith(new):
+                continue
             assert handle.path.endswith(old)
             handle.rename(handle.path[: len(handle.path) - len(old)] + new)
 

@@ -492,6 +492,42 @@ def test_old_segments_go_and_their_files_later(disk: SimDisk) -> None:
     assert not any(name.endswith(".deleted") for name in disk.list_directory(DIRECTORY))
 
 
+@pytest.mark.parametrize("part", [".index", ".log", ".snapshot"])
+def test_old_segments_without_room_for_other_names_stay_until_there_is_some(disk: SimDisk, part: str) -> None:
+    log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=60_000)
+    for _ in range(9):
+        append(log, value_bytes=100)
+    second = bases(log)[1]
+    disk.fail("rename", errno.ENOSPC, path=f"{second:020d}{part}")
+    refuses(KAFKA_STORAGE_ERROR, delete_old_segments, log, NOW_MS + 1001)
+    assert (bases(log)[0], log.is_offline) == (second, False)
+    disk.settle()
+    crashed = disk.fork(1)
+    crashed.crash("all")
+    recovered = open_small_log(crashed, segment_bytes=500, retention_ms=-1, was_clean_shutdown=False)
+    is_renamed = part == ".snapshot"
+    assert (bases(recovered), recovered.log_end_offset) == (bases(log)[is_renamed:], 9)
+    assert delete_old_segments(log, NOW_MS + 1001) > 0
+    delete_due_files(log, NOW_MS + 1001)
+    assert delete_due_files(log, NOW_MS + 61_001) is None
+    kept = {f"{9:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")}
+    assert {name for name in disk.list_directory(DIRECTORY) if name[0] == "0"} == kept
+    assert append(log) == 9
+
+
+def test_old_segments_go_where_there_is_no_room_for_a_new_one(disk: SimDisk) -> None:
+    log = open_small_log(disk, segment_bytes=500, retention_ms=1000)
+    for _ in range(9):
+        append(log, value_bytes=100)
+    *old, last = bases(log)
+    disk.fail("create", errno.ENOSPC)
+    assert delete_old_segments(log, NOW_MS + 1001) == len(old)
+    assert bases(log) == [last]
+    disk.fail("create", errno.ENOSPC)
+    refuses(KAFKA_STORAGE_ERROR, delete_old_segments, log, NOW_MS + 1001)
+    assert bases(log) == [last]
+
+
 def test_a_region_of_a_deleted_segment_can_still_be_sent(disk: SimDisk) -> None:
     log = open_small_log(disk, segment_bytes=500, retention_ms=1000, file_delete_delay_ms=0)
     append(log, value_bytes=100)

@@ -434,8 +434,7 @@ def logs_past_retention(manager: LogManager, *partitions: TopicPartition) -> lis
     logs = create(manager, *partitions)
     for log in logs:
         log.update_config(LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=1000))
-        for _ in range(9):
-            append(log, value_bytes=100)
+        append(log, value_bytes=100)
     return logs
 
 
