@@ -272,7 +272,6 @@ class BrokerServer:
     # -- the parts ------------------------------------------------------------------------------------------------
 
     def _new_log_manager(self) -> LogManager:
-        transaction = self.config.transaction
         return LogManager(
             self._disk,
             self.config.log_dirs,
@@ -280,8 +279,6 @@ class BrokerServer:
             random=self._random,
             metadata_path=self.config.metadata_log_dir,
             files=OpenFiles(self._disk, open_file_capacity()),
-            producer_id_expiration_ms=transaction.producer_id_expiration_ms,
-            is_verification_enabled=transaction.transaction_partition_verification_enable,
             on_directory_offline=self._directory_failed,
             on_directory_full=self._directory_full,
             on_directory_room=self._directory_has_room,
@@ -334,7 +331,7 @@ class BrokerServer:
     async def _load_logs(self) -> None:
         configs = self._controller.image.configs
         self._update_dynamic_config(self._controller.image)
-        self._log_manager.directories.cordon(self._dynamic_config.current.log.cordoned_log_dirs)
+        self._configure_logs()
         loading = LogLoading(
             self._log_manager,
             now_ms=self._clock.wall_ms(),
@@ -352,6 +349,14 @@ class BrokerServer:
             clock=self._clock,
         )
         await recovery.load_all()
+
+    def _configure_logs(self) -> None:
+        config = self._dynamic_config.current
+        self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
+        self._log_manager.configure_producers(
+            expiration_ms=config.transaction.producer_id_expiration_ms,
+            is_verification_enabled=config.transaction.transaction_partition_verification_enable,
+        )
 
     def _registration_of(self, log: Log) -> PartitionRegistration | None:
         """Return what the metadata says of a log's partition; None where it places no such partition here."""
@@ -423,7 +428,7 @@ class BrokerServer:
         """
         self._limits = changed_limits(self._limits, before, config)
         self._reactor.update_connection_limits(self._limits)
-        self._log_manager.directories.cordon(config.log.cordoned_log_dirs)
+        self._configure_logs()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)

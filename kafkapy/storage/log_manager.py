@@ -90,7 +90,7 @@ class LogManager:
         self.doomed = DoomedLogs(disk, random)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._random = random
-        self._is_verification_enabled = is_verification_enabled
+        self.is_verification_enabled = is_verification_enabled
         self._on_directory_offline = on_directory_offline
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
@@ -162,8 +162,16 @@ class LogManager:
     def _new_producer_state(self) -> ProducerState:
         return ProducerState(
             producer_id_expiration_ms=self.producer_id_expiration_ms,
-            is_verification_enabled=self._is_verification_enabled,
+            is_verification_enabled=self.is_verification_enabled,
         )
+
+    def configure_producers(self, *, expiration_ms: int, is_verification_enabled: bool) -> None:
+        """Take other values for what logs know of producers, those that are open too."""
+        self.producer_id_expiration_ms = expiration_ms
+        self.is_verification_enabled = is_verification_enabled
+        for log in self._all_logs():
+            log.producer_state.producer_id_expiration_ms = expiration_ms
+            log.producer_state.is_verification_enabled = is_verification_enabled
 
     def _jitter(self, limit: int) -> int:
         return self._random.randrange(0, limit)

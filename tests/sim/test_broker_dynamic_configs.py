@@ -37,6 +37,29 @@ def test_bounds_that_were_set_at_run_time_hold_after_a_restart() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_producers_expire_as_was_set_at_run_time(is_restarted: bool) -> None:
+    async def main(loop: SimLoop) -> None:
+        machine = Machine(loop, log_retention_check_interval_ms="1000")
+        await machine.boot()
+        client = machine.connect()
+        topic = await client.create_topic("orders")
+        producer_id, producer_epoch = await client.init_producer_id()
+        await client.produce(topic, b"v", producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0)
+        await set_broker_configs(client, {"producer.id.expiration.ms": "100000"})
+        if is_restarted:
+            await machine.stop()
+            await machine.boot()
+        await asyncio.sleep(90)
+        (log,) = machine.logs().values()
+        assert list(log.producer_state.producers) == [producer_id]
+        await asyncio.sleep(20)
+        assert not log.producer_state.producers
+        await machine.stop()
+
+    run(main)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that are asked for; "gone" is not known, all others are 10.0.0.7."""
