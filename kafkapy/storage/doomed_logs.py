@@ -9,7 +9,7 @@ for it: a crash leaves a log as retention leaves it, of a topic that is gone. St
 
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random
@@ -17,6 +17,9 @@ from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_dir import NO_SPACE, LogDirState
+
+NAMES_AT_ONCE: Final = 64
+"""Renames that found no room and are tried again in one turn of the loop: a millisecond or two."""
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -150,9 +153,7 @@ class DoomedLogs:
         A log at a time: of a topic that was deleted thousands fall due at once, and each has files to close. One that
         is being flushed waits: a file that the worker puts there meanwhile would keep the directory from being removed.
         """
-        for nameless in list(self._nameless):
-            if self._finds_name(nameless, now_ms):
-                self._nameless.remove(nameless)
+        self._name_some(now_ms)
         for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:
             is_flushed = doomed.log is not None and doomed.log.flush_under_way is not None
             if is_flushed or doomed.log_dir.is_offline or self._waiting.pop(doomed.path, None) is None:
@@ -161,14 +162,18 @@ class DoomedLogs:
                 doomed.log.local_log.let_go_of_files()
             yield Deletion(self._disk, doomed.log_dir, doomed.path)
 
-    def _finds_name(self, nameless: _Nameless, now_ms: int) -> bool:
-        log = nameless.log
-        if log.is_offline:
-            return False
-        if self._try_again(nameless):
-            return True
-        is_due = nameless.due_ms is not None and nameless.due_ms <= now_ms
-        return is_due and self._drop_oldest_segment(log) and self._try_again(nameless)
+    def _name_some(self, now_ms: int) -> None:
+        """Try renames that found no room again, with that of one segment of a log that is due, where it takes that."""
+        tried, self._nameless = self._nameless[:NAMES_AT_ONCE], self._nameless[NAMES_AT_ONCE:]
+        has_dropped = False
+        for nameless in tried:
+            is_named = not nameless.log.is_offline and self._try_again(nameless)
+            is_due = nameless.due_ms is not None and nameless.due_ms <= now_ms
+            if not is_named and is_due and not has_dropped and self._drop_oldest_segment(nameless.log):
+                has_dropped = True
+                is_named = self._try_again(nameless)
+            if not is_named:
+                self._nameless.append(nameless)
 
     def _drop_oldest_segment(self, log: Log) -> bool:
         """Delete what a rename may find room in; return whether there was something. Here and now: it may block."""

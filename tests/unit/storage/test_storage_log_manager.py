@@ -6,6 +6,7 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.doomed_logs import NAMES_AT_ONCE
 from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
@@ -234,6 +235,19 @@ def test_a_log_that_is_due_makes_room_for_its_longer_name_itself() -> None:
     region.release()
     assert delete_due(manager, NOW_MS + 61_000) == 1
     assert directories_of(disk, "a") == []
+
+
+def test_many_logs_get_their_longer_names_some_at_a_time() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    partitions = [TopicPartition("a", number) for number in range(NAMES_AT_ONCE + 1)]
+    create(manager, *partitions)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-", times=len(partitions) + 1)
+    for partition in partitions:
+        manager.delete_log(partition, NOW_MS)
+    for nameless in (2, 0):  # the first of all finds no room again, and is tried behind the others
+        assert list(manager.due_deletions(NOW_MS)) == []
+        assert directories_of(disk, "a").count("") == nameless
 
 
 def test_a_new_log_never_takes_the_name_of_a_deleted_one_that_still_has_it() -> None:
