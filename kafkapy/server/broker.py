@@ -176,7 +176,7 @@ class BrokerServer:
         """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
         try:
             await self._quorum.close()
-        except Exception:
+        except BaseException:
             self._log_manager.directories.forget_clean_stop(self.config.metadata_log_dir)
             raise
 
@@ -203,6 +203,7 @@ class BrokerServer:
         directories = self._log_manager.directories
         directories.lock()
         undo.callback(directories.unlock)
+        undo.callback(self._log_manager.close)
         self._check_not_failed()
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         self._keep_room_for_metadata()
@@ -213,7 +214,7 @@ class BrokerServer:
         """Recover the metadata and join the quorum."""
         self._quorum = self._new_quorum()
         self._controller = self._new_controller()
-        undo.push_async_callback(self._quorum.close)
+        undo.push_async_callback(self._close_quorum)
         await self._quorum.start()
         undo.push_async_callback(self._controller.close)
         self._controller.start()
@@ -221,7 +222,6 @@ class BrokerServer:
 
     async def _start_replicas(self, undo: AsyncExitStack) -> None:
         """Load the logs, then lead and follow what the metadata says."""
-        undo.callback(self._log_manager.close)
         await self._load_logs()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._check_not_failed()

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import socket
 from collections.abc import Mapping
 
 import pytest
@@ -24,6 +25,7 @@ from kafkapy.runtime.log_dir_mover import THROTTLE_KEY
 from kafkapy.server.broker import GRACE_MS
 from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE
 from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, values_of
+from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop, run
 from tests.sim.test_broker_failures import FIRST_DIR, GONE, METADATA_DIR, PROPERTIES, SECOND_DIR, is_in, offline_paths
 
@@ -60,6 +62,36 @@ def test_a_metadata_log_that_cannot_be_closed_costs_no_other_directory_its_clean
         await machine.boot()
         client = machine.connect()
         assert {(await client.produce(topic, b"later")).base_offset for topic in topics} == {1}
+        await machine.stop()
+
+    run(main)
+
+
+def test_a_start_that_fails_closes_the_metadata_before_it_says_that_all_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fails at a name that is not known, and the metadata log's disk from then on."""
+
+    async def main(loop: SimLoop) -> None:
+        disk = SimDisk()
+        machine = Machine(loop, disk=disk)
+        await machine.boot()
+        topic = await machine.connect().create_topic("orders")
+        await machine.stop()
+
+        def resolve(*_: object, **__: object) -> None:
+            disk.fail("truncate", errno.EIO, path=f"{DATA_DIR}/__cluster_metadata-0")
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        with pytest.raises(StorageError) as caught:
+            await Machine(loop, disk=disk, max_connections_per_ip_overrides="gone:7").boot()
+        assert isinstance(caught.value.__context__, OSError)
+        assert not disk.locked
+        assert not disk.exists(f"{DATA_DIR}/{CLEAN_SHUTDOWN_FILE}")
+        disk.heal()
+        await machine.boot()
+        assert (await machine.connect().produce(topic, b"v")).error_code == ErrorCode.NONE
         await machine.stop()
 
     run(main)
