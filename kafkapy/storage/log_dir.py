@@ -72,8 +72,14 @@ class LogDirState:
                 self.on_full(self)
 
     def check_room(self) -> None:
-        """Raise ApiError KAFKA_STORAGE_ERROR while the disk is still too full for records."""
-        free_bytes = self._free_bytes(self.path) if self._free_bytes is not None else RESUME_FREE_BYTES
+        """Raise ApiError KAFKA_STORAGE_ERROR while the disk is still too full for records.
+
+        Raises StorageError where the directory is gone.
+        """
+        try:
+            free_bytes = self._free_bytes(self.path) if self._free_bytes is not None else RESUME_FREE_BYTES
+        except OSError as error:
+            raise self.failure(error, f"looking for room in {self.path}") from error
         if free_bytes < RESUME_FREE_BYTES:
             raise ApiError(KAFKA_STORAGE_ERROR, f"no room in {self.path}: {free_bytes} bytes are free")
         self.is_full = False

@@ -404,15 +404,21 @@ class LogManager:
     # Facts and the end
 
     def describe_log_dirs(self) -> list[LogDirFacts]:
-        """Return what DescribeLogDirs tells."""
+        """Return what DescribeLogDirs tells. A directory that is found to be gone goes offline."""
         facts = {directory.path: LogDirFacts(directory.path) for directory in self.directories}
         for directory in self.directories:
             described = facts[directory.path]
-            if directory.state.is_offline:
+            try:
+                directory.state.check_online()
+                described.total_bytes = self.disk.total_bytes(directory.path)
+                described.usable_bytes = self.disk.free_bytes(directory.path)
+            except StorageError:
                 described.error_code = KAFKA_STORAGE_ERROR
                 continue
-            described.total_bytes = self.disk.total_bytes(directory.path)
-            described.usable_bytes = self.disk.free_bytes(directory.path)
+            except OSError as error:
+                directory.state.failure(error, f"looking for room in {directory.path}")
+                described.error_code = KAFKA_STORAGE_ERROR
+                continue
             described.is_cordoned = directory.path in self.directories.cordoned
         for log in self.logs.values():
             facts[log.log_dir.path].logs.append(log)

@@ -1,4 +1,6 @@
 import errno
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from kafkapy.storage.flush import flush_log
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom
@@ -169,6 +172,18 @@ def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
         manager.delete_log(partition, NOW_MS)
     waiting_counts = [len(manager.doomed) for _ in manager.due_deletions(NOW_MS + 60_000)]
     assert waiting_counts == [2, 1, 0]
+
+
+def test_a_directory_that_is_gone_is_described_as_offline(tmp_path: Path) -> None:
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    manager = LogManager(SystemDisk(), [first, second], CONFIG, random=SeededRandom(1))
+    manager.directories.lock()
+    load_logs(manager, NOW_MS)
+    shutil.rmtree(second)
+    codes = {facts.path: facts.error_code for facts in manager.describe_log_dirs()}
+    assert codes == {first: 0, second: KAFKA_STORAGE_ERROR}
+    assert manager.directories.offline_paths == [second]
+    manager.close()
 
 
 def test_a_deletion_that_was_cut_short_is_finished() -> None:
