@@ -404,7 +404,11 @@ class LogManager:
     # Facts and the end
 
     def describe_log_dirs(self) -> list[LogDirFacts]:
-        """Return what DescribeLogDirs tells. A directory that is found to be gone goes offline."""
+        """Return what DescribeLogDirs tells.
+
+        A directory that is found to be gone goes offline, with KAFKA_STORAGE_ERROR as any other that failed. A
+        deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR, and goes on with it until a read or a write fails.
+        """
         facts = {directory.path: LogDirFacts(directory.path) for directory in self.directories}
         for directory in self.directories:
             described = facts[directory.path]
