@@ -125,7 +125,7 @@ class HostedPartitions:
         return [name for resource_type, name in changed if resource_type == RESOURCE_TOPIC]
 
     def _delete(self, topic_partition: TopicPartition, topic_id: Uuid, now_ms: int) -> list[HostedPartition]:
-        partition = self._by_id.get(topic_id, NO_PARTITIONS).get(topic_partition.partition)
+        partition = self._in_table(topic_id, topic_partition.partition)
         if partition is None:
             return []
         self._forget(partition)
@@ -157,7 +157,7 @@ class HostedPartitions:
         return [partition]
 
     def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
-        partition = self._by_id.get(local.topic_id, NO_PARTITIONS).get(topic_partition.partition)
+        partition = self._in_table(local.topic_id, topic_partition.partition)
         if partition is not None:
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
@@ -190,6 +190,10 @@ class HostedPartitions:
             log.update_config(config)
         log.update_high_watermark(self._high_watermarks.get(log.log_dir.path, {}).pop(topic_partition, 0))
         return log
+
+    def _in_table(self, topic_id: Uuid, partition_id: int) -> HostedPartition | None:
+        """Return a partition as the metadata has it that is followed, whatever was announced since."""
+        return self._by_id.get(topic_id, NO_PARTITIONS).get(partition_id)
 
     def _forget(self, partition: HostedPartition) -> None:
         topic, partition_id = partition.topic_partition

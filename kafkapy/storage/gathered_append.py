@@ -69,7 +69,7 @@ class GatheredAppend:
         self._most_bytes = rules.max_message_bytes
         self._interval_bytes = log.segments.active.index_interval_bytes
         self._data = bytearray()
-        self._batches: list[tuple[int, int, int]] = []
+        self._batches: list[_Batch] = []
         self._sequels: list[_Sequel] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
@@ -110,7 +110,7 @@ class GatheredAppend:
             self._sequels.append(_Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
         written += data[start:end]
         _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
-        self._batches.append((end - start, last_offset, max_timestamp))
+        self._batches.append(_Batch(end - start, last_offset, max_timestamp))
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -145,7 +145,7 @@ class GatheredAppend:
         log.now_ms = self._now_ms
         data: list[ReadableBuffer] = [self._data]
         try:
-            segment.append(data, len(self._data), [_Batch(*batch) for batch in self._batches])
+            segment.append(data, len(self._data), self._batches)
         except OSError as error:
             raise log.log_dir.failure(error, f"appending to {log.topic_partition}") from error
         log.log_end_offset = end_offset

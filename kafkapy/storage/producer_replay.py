@@ -1,10 +1,18 @@
 """Producer state from what is in a log: markers read, batches replayed, snapshots used so that little is read."""
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kafkapy.record.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, batch_at, increment_sequence
+from kafkapy.record.batch import (
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    batch_at,
+    increment_sequence,
+    last_sequence,
+)
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import ReadableBuffer
@@ -32,14 +40,14 @@ def producer_batch(header: BatchHeader, data: ReadableBuffer) -> ProducerBatch |
         marker = read_marker(data, header.position)
         if marker is None:
             return None
-    last_sequence = header.base_sequence
-    if last_sequence >= 0:
-        last_sequence = increment_sequence(last_sequence, header.last_offset - header.base_offset)
+    last = header.base_sequence
+    if last >= 0:
+        last = increment_sequence(last, header.last_offset - header.base_offset)
     return ProducerBatch(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        last_sequence,
+        last,
         header.base_offset,
         header.last_offset,
         header.max_timestamp,
@@ -152,16 +160,15 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
     """
     if not producers.producers:
         return
-    found: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in producers.producers}
+    found: dict[int, deque[BatchMetadata]] = {each: deque(maxlen=MAX_BATCHES_KEPT) for each in producers.producers}
     try:
         for header, _, _ in _tail(segments):
             entry = producers.producers.get(header.producer_id)
             is_records = header.base_sequence >= 0 and not header.attributes & CONTROL_FLAG
             if entry is not None and is_records and header.producer_epoch == entry.producer_epoch:
                 delta = header.last_offset - header.base_offset
-                last_sequence = increment_sequence(header.base_sequence, delta)
                 found[header.producer_id].append(
-                    BatchMetadata(last_sequence, header.last_offset, delta, header.max_timestamp)
+                    BatchMetadata(last_sequence(header), header.last_offset, delta, header.max_timestamp)
                 )
     except CorruptRecordError as error:
         logger.warning("The end of %s was not looked at for its producers: %s", segments.active, error)
@@ -169,7 +176,7 @@ def recall_batches(producers: ProducerState, segments: Segments) -> None:
     for entry in producers.producers.values():
         batches = found[entry.producer_id]
         if batches and entry.batches and batches[-1][:2] == entry.batches[-1][:2]:
-            entry.batches[:-1] = batches[-MAX_BATCHES_KEPT:-1]
+            entry.batches[:-1] = list(batches)[:-1]
 
 
 def _tail(segments: Segments) -> Iterator[ScannedBatch]:

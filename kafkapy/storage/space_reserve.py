@@ -53,7 +53,10 @@ class SpaceReserve:
 
     def _is_due(self) -> bool:
         """Return whether the reserve is missing and there is no room for it either: what is free is for metadata."""
-        return not self._is_whole() and self._disk.free_bytes(self._directory) < RESUME_FREE_BYTES
+        return not self._is_whole() and not self._has_room()
+
+    def _has_room(self) -> bool:
+        return self._disk.free_bytes(self._directory) >= RESUME_FREE_BYTES
 
     def _is_whole(self) -> bool:
         """Return whether the reserve is there; a kill or a full disk may have left a short one."""
@@ -67,7 +70,7 @@ class SpaceReserve:
 
     def renew(self) -> None:
         """Write the reserve where it is missing, before records take what there is of room."""
-        if self._is_whole() or self._is_due():
+        if self._is_whole() or not self._has_room():
             return
         file = self._disk.open(self._path, create=True)
         try:

@@ -25,9 +25,15 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 TOPIC_A, TOPIC_B = b"\1" * 16, b"\2" * 16
 
 
-def started(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+def locked(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+    """Return a manager that is to load its logs yet."""
     manager = LogManager(disk, directories or ("/d",), CONFIG, random=SeededRandom(1), **options)
     manager.directories.lock()
+    return manager
+
+
+def started(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+    manager = locked(disk, *directories, **options)
     load_logs(manager, NOW_MS)
     return manager
 
@@ -58,8 +64,7 @@ def test_logs_are_there_again_after_a_clean_stop() -> None:
     assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
     assert disk.read_file("/d/replication-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
     assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n0\n"
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     assert manager.directories.last_broker_epoch() == 17
     load_logs(manager, NOW_MS)
     assert not disk.exists("/d/.kafka_cleanshutdown")
@@ -74,8 +79,7 @@ def test_a_killed_broker_loses_nothing_that_the_page_cache_has(caplog: pytest.Lo
     for _ in range(20):
         append(log, value_bytes=100)
     disk.crash("all")
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     with caplog.at_level("INFO"):
         load_logs(manager)
     assert manager.logs[A0].log_end_offset == 20
@@ -296,8 +300,7 @@ def test_a_stray_for_whose_name_there_is_no_room_is_called_so_later() -> None:
     manager = started(disk)
     create(manager, A0, B0)
     manager.close()
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     disk.fail("rename", errno.ENOSPC, path="/d/a-0")
     load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
     assert (list(manager.logs), manager.directories.offline_paths) == ([B0], [])
@@ -311,8 +314,7 @@ def test_strays_are_moved_aside_and_kept() -> None:
     manager = started(disk)
     create(manager, A0, B0)
     manager.close()
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
     assert list(manager.logs) == [B0]
     assert any(name.endswith("-stray") for name in disk.list_directory("/d"))
@@ -346,8 +348,7 @@ def test_topics_get_their_configuration_when_loaded() -> None:
     manager = started(disk)
     create(manager, A0, B0)
     manager.close()
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     load_logs(manager, NOW_MS, config_for=lambda topic: LogConfig(retention_ms=5) if topic == "a" else CONFIG)
     assert (manager.logs[A0].config.retention_ms, manager.logs[B0].config.retention_ms) == (5, -1)
 
@@ -538,8 +539,7 @@ def test_a_stop_before_loading_is_not_clean() -> None:
     manager = started(disk)
     append(create(manager, A0)[0])
     disk.crash("all")
-    manager = LogManager(disk, ["/d"], CONFIG, random=SeededRandom(1))
-    manager.directories.lock()
+    manager = locked(disk)
     manager.close()
     assert not disk.exists("/d/.kafka_cleanshutdown")
 
