@@ -26,8 +26,8 @@ from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.time_index import TimestampOffset
-from kafkapy.storage.time_search import HeavySearch, Searched
+from kafkapy.storage.segment.time_index import TimestampOffset
+from kafkapy.storage.segment.time_search import HeavySearch, Searched
 
 CONSUMER_REPLICA_ID: Final = -1
 LEADER_EPOCHS_FROM: Final = 4

@@ -17,8 +17,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.fetch_read import end_offset
 from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.time_index import TimestampOffset
-from kafkapy.storage.time_search import Searched
+from kafkapy.storage.segment.time_index import TimestampOffset
+from kafkapy.storage.segment.time_search import Searched
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition

@@ -60,7 +60,7 @@ from kafkapy.storage.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.space_reserve import SpaceReserve
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kafkapy.record.batch import RecordBatch
 from kafkapy.record.control import ControlType, control_type_of
-from kafkapy.storage.txn_index import AbortedTransaction
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -29,12 +29,12 @@ from kafkapy.storage.file_names import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from kafkapy.storage.offset_index import OffsetIndex
 from kafkapy.storage.offset_map import OffsetIndexer, OffsetMap
-from kafkapy.storage.open_files import OpenFiles
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.offset_index import OffsetIndex
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 from kafkapy.storage.survivors import NO_KEY, TOMBSTONE, Survivors
-from kafkapy.storage.txn_index import AbortedTransaction
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62

@@ -27,7 +27,7 @@ from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_upkeep import swap_in_cleaned
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage.cleaner")

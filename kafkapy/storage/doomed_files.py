@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.segment import Segment
 
 
 class FileDeletion(NamedTuple):

@@ -32,10 +32,11 @@ from kafkapy.record.compression import NAMES
 from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.legacy import LegacyBatch
 from kafkapy.seams import Disk, File
-from kafkapy.storage import file_names, offset_index, time_index, txn_index
+from kafkapy.storage import file_names
 from kafkapy.storage.dump_records import Decode, control_text, decode_text
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.producer_state import NO_TRANSACTION, decode_snapshot
+from kafkapy.storage.segment import offset_index, time_index, txn_index
 
 RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"

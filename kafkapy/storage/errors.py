@@ -13,7 +13,7 @@ from kafkapy.seams import File
 
 if TYPE_CHECKING:
     from kafkapy.record.append_rules import ValidatedRecords
-    from kafkapy.storage.segment import Segment
+    from kafkapy.storage.segment.segment import Segment
 
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT_MESSAGE: Final = 2

@@ -8,7 +8,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.log_dir import NO_DESCRIPTORS, NO_SPACE
-from kafkapy.storage.open_files import FileHandle
+from kafkapy.storage.segment.open_files import FileHandle
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log

@@ -18,9 +18,9 @@ from kafkapy.storage.file_names import (
     SWAP_SUFFIX,
     offset_of,
 )
-from kafkapy.storage.open_files import OpenFiles
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_scan import scan_batches
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.storage.segment.scan import scan_batches
+from kafkapy.storage.segment.segment import Segment
 
 logger = logging.getLogger("kafkapy.storage")
 

@@ -14,11 +14,11 @@ from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_read import LogReader
-from kafkapy.storage.open_files import FileHandle, OpenFiles
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.recovery import LoadedLog
 from kafkapy.storage.retention import SegmentFacts
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
+from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import Uuid
 
 logger = logging.getLogger("kafkapy.storage")

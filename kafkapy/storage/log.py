@@ -42,11 +42,11 @@ from kafkapy.storage.flush import Flush, prepare_flush, run_flush
 from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_read import FetchIsolation, LogRead
-from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.producer_state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery import LoadedLog
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.txn_index import AbortedTransaction
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 from kafkapy.types import OffsetAndEpoch, TopicPartition, Uuid
 
 logger = logging.getLogger("kafkapy.storage")

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from kafkapy.storage.append import NO_TIMESTAMP
-from kafkapy.storage.time_index import TimestampOffset
-from kafkapy.storage.time_search import Searched, find_largest, find_timestamp
+from kafkapy.storage.segment.time_index import TimestampOffset
+from kafkapy.storage.segment.time_search import Searched, find_largest, find_timestamp
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Final
 
 from kafkapy.dataclass import dataclass
-from kafkapy.storage.open_files import PinnedRegion
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.segments import Segments
-from kafkapy.storage.txn_index import AbortedTransaction
+from kafkapy.storage.segment.open_files import PinnedRegion
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.segments import Segments
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 MAX_KNOWN_POSITIONS: Final = 256
 """Enough for a high watermark that lags by a few round trips, and for dozens of consumers at different places."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.retention import due_segments
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log

@@ -30,8 +30,8 @@ from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.metadata_snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
-from kafkapy.storage.open_files import OpenFiles
 from kafkapy.storage.quorum_state import QuorumStateFile
+from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 

@@ -19,10 +19,10 @@ from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.producer_entry import MAX_BATCHES_KEPT, BatchMetadata
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerBatch, ProducerState, TransactionMarker
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_scan import ScannedBatch, scan_batches
-from kafkapy.storage.segments import Segments
-from kafkapy.storage.txn_index import AbortedTransaction
+from kafkapy.storage.segment.scan import ScannedBatch, scan_batches
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.segments import Segments
+from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 TAIL_BYTES: Final = 8 << 20
 """So much of a log's end is looked at for the last batches of its producers: five of the largest, and some between."""

@@ -34,15 +34,15 @@ from kafkapy.storage.file_names import (
 )
 from kafkapy.storage.interrupted_work import finish_interrupted_work
 from kafkapy.storage.leader_epochs import LeaderEpochs
-from kafkapy.storage.open_files import FileHandle, OpenFiles
 from kafkapy.storage.producer_replay import rebuild_producers, recall_batches
 from kafkapy.storage.producer_snapshots import ProducerSnapshots
 from kafkapy.storage.producer_state import ProducerState
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.segments import Segments
+from kafkapy.storage.segment.sparse_index import INT32_MAX
 from kafkapy.storage.segment_recovery import SegmentRecovery, check_has_timestamps, reset_indexes
 from kafkapy.storage.segment_split import find_parts, overflows, split
-from kafkapy.storage.segments import Segments
-from kafkapy.storage.sparse_index import INT32_MAX
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")

@@ -21,9 +21,9 @@ from kafkapy.record.batch import batch_at, crc_is_valid
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.segment_scan import ScannedBatch, scan_batches
-from kafkapy.storage.sparse_index import INT32_MAX
+from kafkapy.storage.segment.scan import ScannedBatch, scan_batches
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.sparse_index import INT32_MAX
 
 logger = logging.getLogger("kafkapy.storage")
 

@@ -20,7 +20,7 @@ from kafkapy.storage.flush import prepare_flush
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
-from kafkapy.storage.open_files import OpenFiles
+from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Moment, Recorder
 from tests.sim.disk import SimDisk

@@ -5,11 +5,11 @@ import pytest
 
 from kafkapy.errors import CorruptIndexError
 from kafkapy.storage.errors import NeedsWarming
-from kafkapy.storage.offset_index import OffsetIndex, OffsetPosition
-from kafkapy.storage.open_files import OpenFiles
-from kafkapy.storage.sparse_index import KEPT_BACK_ENTRIES
-from kafkapy.storage.time_index import TimeIndex, TimestampOffset
-from kafkapy.storage.txn_index import AbortedTransaction, TransactionIndex
+from kafkapy.storage.segment.offset_index import OffsetIndex, OffsetPosition
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
+from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
+from kafkapy.storage.segment.txn_index import AbortedTransaction, TransactionIndex
 from tests.sim.disk import SimDisk
 
 MAX_BYTES = 100_000

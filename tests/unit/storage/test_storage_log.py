@@ -22,8 +22,8 @@ from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, of
 from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
-from kafkapy.storage.open_files import OpenFiles
-from kafkapy.storage.sparse_index import KEPT_BACK_ENTRIES
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
 from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import OffsetAndEpoch
 from tests.sim.disk import SimDisk

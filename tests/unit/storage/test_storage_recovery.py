@@ -15,7 +15,7 @@ from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.log_recovery import hand_over
 from kafkapy.storage.log_upkeep import delete_due_files
-from kafkapy.storage.txn_index import ENTRY, VERSION, AbortedTransaction
+from kafkapy.storage.segment.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkapy.seams import Disk, set_failpoint_hook
-from kafkapy.storage.open_files import FileHandle, OpenFiles, PinnedRegion
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles, PinnedRegion
 from kafkapy.storage.system_disk import SystemDisk
 from tests.sim.disk import SimDisk
 

@@ -10,7 +10,7 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkapy.errors import CorruptIndexError
-from kafkapy.storage.sparse_index import INT32_MAX, SparseIndex
+from kafkapy.storage.segment.sparse_index import INT32_MAX, SparseIndex
 
 ENTRY: Final = struct.Struct(">ii")
 _INT32: Final = struct.Struct(">i")

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kafkapy.errors import CorruptIndexError
 from kafkapy.storage.errors import NeedsWarming
-from kafkapy.storage.open_files import FileHandle, OpenFiles
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 
 PAGE_BYTES: Final = 4096
 INT32_MAX: Final = 0x7FFFFFFF

@@ -11,8 +11,8 @@ from kafkapy.errors import KafkapyError
 from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch, batch_at
 from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE
 from kafkapy.record.errors import RecordTooLargeError
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.time_index import TimestampOffset
+from kafkapy.storage.segment.segment import Segment
+from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.workers import give_way
 
 Place: TypeAlias = tuple[int, int]

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.segment import Segment
 
 
 class Segments:

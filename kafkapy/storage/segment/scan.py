@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, BatchHeader, scan_headers
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment.segment import Segment
 
 CHUNK_BYTES: Final = 1 << 20
 

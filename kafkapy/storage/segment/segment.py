@@ -22,10 +22,10 @@ from kafkapy.storage.file_names import (
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from kafkapy.storage.offset_index import OffsetIndex
-from kafkapy.storage.open_files import FileHandle, OpenFiles
-from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from kafkapy.storage.txn_index import TransactionIndex
+from kafkapy.storage.segment.offset_index import OffsetIndex
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
+from kafkapy.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from kafkapy.storage.segment.txn_index import TransactionIndex
 
 SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 """What a scan reads at once: the usual distance between two index entries, and the header behind it."""

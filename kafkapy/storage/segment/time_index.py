@@ -12,7 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkapy.errors import CorruptIndexError
-from kafkapy.storage.sparse_index import SparseIndex
+from kafkapy.storage.segment.sparse_index import SparseIndex
 
 ENTRY: Final = struct.Struct(">qi")
 _INT64: Final = struct.Struct(">q")

@@ -11,7 +11,7 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkapy.errors import CorruptIndexError
-from kafkapy.storage.open_files import FileHandle, OpenFiles
+from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 
 ENTRY: Final = struct.Struct(">hqqqq")
 VERSION: Final = 0
