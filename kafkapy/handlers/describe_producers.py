@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.describe_producers_response import (
 )
 from kafkapy.replication.partition import Role
 from kafkapy.security.authorizer import AclOperation
-from kafkapy.storage.producer_entry import ProducerEntry
+from kafkapy.storage.producers.entry import ProducerEntry
 
 
 async def handle(

@@ -18,8 +18,8 @@ from kafkapy.record.validate import (
     validate_and_assign,
 )
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.producer_replay import read_marker
-from kafkapy.storage.producer_state import (
+from kafkapy.storage.producers.replay import read_marker
+from kafkapy.storage.producers.state import (
     BatchMetadata,
     PreparedAppend,
     ProducerBatch,

@@ -35,7 +35,7 @@ from kafkapy.seams import Disk, File
 from kafkapy.storage import file_names
 from kafkapy.storage.dump_records import Decode, control_text, decode_text
 from kafkapy.storage.errors import CorruptSnapshotError
-from kafkapy.storage.producer_state import NO_TRANSACTION, decode_snapshot
+from kafkapy.storage.producers.state import NO_TRANSACTION, decode_snapshot
 from kafkapy.storage.segment import offset_index, time_index, txn_index
 
 RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"

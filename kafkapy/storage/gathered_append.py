@@ -14,7 +14,7 @@ from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import check_plain, takes_plain
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.log import Log
-from kafkapy.storage.producer_entry import ProducerEntry
+from kafkapy.storage.producers.entry import ProducerEntry
 
 MIN_FLUSH_MESSAGES: Final = 100
 """With a smaller flush.messages, flushes come so often that what is gathered would mostly be appended alone."""

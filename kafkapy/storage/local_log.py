@@ -12,9 +12,9 @@ from kafkapy.storage import checkpoint
 from kafkapy.storage.doomed_files import DoomedFiles
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_read import LogReader
-from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.producers.leader_epochs import LeaderEpochs
+from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery import LoadedLog
 from kafkapy.storage.retention import SegmentFacts
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles

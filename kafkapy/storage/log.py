@@ -42,7 +42,7 @@ from kafkapy.storage.flush import Flush, prepare_flush, run_flush
 from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_read import FetchIsolation, LogRead
-from kafkapy.storage.producer_state import PreparedAppend, VerificationGuard
+from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery import LoadedLog
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment

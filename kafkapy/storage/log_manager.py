@@ -31,7 +31,7 @@ from kafkapy.storage.log_directory import LogDirectory
 from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_table import LogTable
 from kafkapy.storage.log_upkeep import delete_old_segments
-from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import TopicPartition, Uuid

@@ -33,10 +33,10 @@ from kafkapy.storage.file_names import (
     offset_of,
 )
 from kafkapy.storage.interrupted_work import finish_interrupted_work
-from kafkapy.storage.leader_epochs import LeaderEpochs
-from kafkapy.storage.producer_replay import rebuild_producers, recall_batches
-from kafkapy.storage.producer_snapshots import ProducerSnapshots
-from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.producers.leader_epochs import LeaderEpochs
+from kafkapy.storage.producers.replay import rebuild_producers, recall_batches
+from kafkapy.storage.producers.snapshots import ProducerSnapshots
+from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments

@@ -26,10 +26,10 @@ from kafkapy.record.batch import (
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage.errors import OffsetOverflowError
-from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_dir import NO_SPACE
-from kafkapy.storage.producer_replay import producer_batch, replay_producer_batch
-from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.producers.leader_epochs import LeaderEpochs
+from kafkapy.storage.producers.replay import producer_batch, replay_producer_batch
+from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment import offset_index, time_index
 from kafkapy.storage.segment.open_files import FileHandle
 from kafkapy.storage.segment.segment import Segment

@@ -7,7 +7,7 @@ or a pass of the cleaner that is under way sees by `truncation_count` that its r
 import logging
 from typing import TYPE_CHECKING
 
-from kafkapy.storage.producer_replay import rebuild_producers
+from kafkapy.storage.producers.replay import rebuild_producers
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log

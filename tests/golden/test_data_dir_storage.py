@@ -21,7 +21,7 @@ from kafkapy.storage.log_lookup import offset_for_timestamp, offset_of_max_times
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.producer_state import ProducerState, decode_snapshot
+from kafkapy.storage.producers.state import ProducerState, decode_snapshot
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string
 from tests.support.chance import SeededRandom

@@ -12,7 +12,7 @@ from kafkapy.storage.errors import (
     TRANSACTION_COORDINATOR_FENCED,
     CorruptSnapshotError,
 )
-from kafkapy.storage.producer_state import (
+from kafkapy.storage.producers.state import (
     BatchMetadata,
     ProducerBatch,
     ProducerState,

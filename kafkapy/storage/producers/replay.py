@@ -16,9 +16,9 @@ from kafkapy.record.batch import (
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.producer_entry import MAX_BATCHES_KEPT, BatchMetadata
-from kafkapy.storage.producer_snapshots import ProducerSnapshots
-from kafkapy.storage.producer_state import ProducerBatch, ProducerState, TransactionMarker
+from kafkapy.storage.producers.entry import MAX_BATCHES_KEPT, BatchMetadata
+from kafkapy.storage.producers.snapshots import ProducerSnapshots
+from kafkapy.storage.producers.state import ProducerBatch, ProducerState, TransactionMarker
 from kafkapy.storage.segment.scan import ScannedBatch, scan_batches
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments

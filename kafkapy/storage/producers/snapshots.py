@@ -6,7 +6,7 @@ from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_file
 from kafkapy.storage.log_dir import NO_SPACE
-from kafkapy.storage.producer_state import ProducerEntry, ProducerState, decode_snapshot
+from kafkapy.storage.producers.state import ProducerEntry, ProducerState, decode_snapshot
 
 
 class ProducerSnapshots:

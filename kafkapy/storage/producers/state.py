@@ -25,7 +25,7 @@ from kafkapy.record.batch import NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.crc import crc32c
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, CorruptSnapshotError
-from kafkapy.storage.producer_entry import (
+from kafkapy.storage.producers.entry import (
     MAX_BATCHES_KEPT,
     NO_TRANSACTION,
     BatchMetadata,
