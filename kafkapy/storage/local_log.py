@@ -15,7 +15,7 @@ from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFF
 from kafkapy.storage.log_read import LogReader
 from kafkapy.storage.producers.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.recovery import LoadedLog
+from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.retention import SegmentFacts
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment

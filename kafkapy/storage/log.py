@@ -43,7 +43,7 @@ from kafkapy.storage.local_log import LocalLog
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_read import FetchIsolation, LogRead
 from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
-from kafkapy.storage.recovery import LoadedLog
+from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.txn_index import AbortedTransaction

@@ -9,7 +9,7 @@ from kafkapy.seams import Disk
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.producers.state import ProducerState
-from kafkapy.storage.recovery import LogLoader
+from kafkapy.storage.recovery.loader import LogLoader
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid
 

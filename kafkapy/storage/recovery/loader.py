@@ -32,17 +32,17 @@ from kafkapy.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_of,
 )
-from kafkapy.storage.interrupted_work import finish_interrupted_work
 from kafkapy.storage.producers.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.replay import rebuild_producers, recall_batches
 from kafkapy.storage.producers.snapshots import ProducerSnapshots
 from kafkapy.storage.producers.state import ProducerState
+from kafkapy.storage.recovery.interrupted_work import finish_interrupted_work
+from kafkapy.storage.recovery.segment_recovery import SegmentRecovery, check_has_timestamps, reset_indexes
+from kafkapy.storage.recovery.segment_split import find_parts, overflows, split
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments
 from kafkapy.storage.segment.sparse_index import INT32_MAX
-from kafkapy.storage.segment_recovery import SegmentRecovery, check_has_timestamps, reset_indexes
-from kafkapy.storage.segment_split import find_parts, overflows, split
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
