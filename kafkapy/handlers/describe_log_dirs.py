@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogDirFacts
 from kafkapy.types import TopicPartition
 

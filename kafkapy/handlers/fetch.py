@@ -32,7 +32,7 @@ from kafkapy.replication.fetch_read import FetchRead, failed_partition, release_
 from kafkapy.replication.fetch_session import TOPIC_IDS_FROM, FetchContext, FetchedPartition
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 
 ZSTD_FROM: Final = 10
 LEADERS_FROM: Final = 16

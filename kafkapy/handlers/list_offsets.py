@@ -25,7 +25,7 @@ from kafkapy.replication.offset_lookup import find_offset, is_supported
 from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.security.authorizer import AclOperation
 from kafkapy.storage.errors import NeedsWarming
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import HeavySearch, Searched
 

@@ -6,7 +6,7 @@ and what the answer looks like. So a request costs one comparison, one check of 
 
 `serve` takes requests from the front while each can be answered at once: versions 9 to 13, acks 1 (or -1 where there
 is no other replica), no transactional id, one topic with one partition that is led here, a plain batch
-(storage/gathered_append.py). The first one that is anything else, good or bad, is left with all behind it to
+(storage/log/gathered_append.py). The first one that is anything else, good or bad, is left with all behind it to
 handlers/produce.py, which has the words for it. Whichever way a request goes, its effects and its answer are the same;
 but what a disk has no room for is refused as it was gathered, all or nothing.
 """
@@ -29,7 +29,7 @@ from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
-from kafkapy.storage.gathered_append import GatheredAppend
+from kafkapy.storage.log.gathered_append import GatheredAppend
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.replication.fetch_read import available_bytes, end_offset
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.purgatory import DelayedOperation
 
 if TYPE_CHECKING:

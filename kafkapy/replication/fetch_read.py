@@ -22,12 +22,12 @@ from kafkapy.record.batch import CODEC_MASK, scan_headers
 from kafkapy.record.compression import ZSTD
 from kafkapy.seams import FileRegion
 from kafkapy.storage.errors import NeedsWarming
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.replication")
 

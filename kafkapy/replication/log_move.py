@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.errors import OFFSET_OUT_OF_RANGE, NeedsWarming
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.log_manager import LogManager
     from kafkapy.types import Uuid
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.fetch_read import end_offset
-from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import Searched
 

@@ -24,8 +24,8 @@ from kafkapy.replication.hosted import HostedPartition, HostedPartitions
 from kafkapy.replication.partition import Role
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker
-from kafkapy.storage.gathered_append import GatheredAppend
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
 

@@ -17,14 +17,14 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.cleaner_worker import CleanerWorker, IoThrottle, Stop
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE, MAX_PERIOD_MS
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.storage.log_upkeep import delete_old_segments
+from kafkapy.storage.log.upkeep import delete_old_segments
 
 if TYPE_CHECKING:
     from kafkapy.config.log_defaults import LogDefaults
     from kafkapy.seams import Clock, HelperProcess, IoPool
     from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning
     from kafkapy.storage.cleaner_plan import LogToClean
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.log_manager import LogManager
     from kafkapy.types import TopicPartition
 

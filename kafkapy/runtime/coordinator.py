@@ -20,7 +20,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.seams import Clock, IoPool, Random
 from kafkapy.storage.errors import NeedsWarming
-from kafkapy.storage.log_read import FetchIsolation
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:  # a shard's modules, sixty, are imported with the first one: many a node never has groups

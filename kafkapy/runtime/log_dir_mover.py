@@ -29,7 +29,7 @@ from kafkapy.runtime.directory_assignments import Assignment, DirectoryAssignmen
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, MAX_FILE_NAME_LENGTH
-from kafkapy.storage.flush import flush_log
+from kafkapy.storage.log.flush import flush_log
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.log_manager import LogManager
     from kafkapy.types import TopicPartition, Uuid
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.storage.flush import Flush, prepare_flush
+from kafkapy.storage.log.flush import Flush, prepare_flush
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 
 class LogFlusher:

@@ -14,9 +14,9 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.storage.doomed_files import FileDeletion
     from kafkapy.storage.doomed_logs import Deletion, DirectorySync
-    from kafkapy.storage.flush import Flush
+    from kafkapy.storage.log.doomed_files import FileDeletion
+    from kafkapy.storage.log.flush import Flush
     from kafkapy.storage.log_checkpoints import CheckpointWrite
     from kafkapy.storage.log_manager import LogManager
     from kafkapy.storage.space_reserve import SpaceReserve

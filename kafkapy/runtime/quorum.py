@@ -57,7 +57,7 @@ from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotS
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
-from kafkapy.storage.flush import Flush
+from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, Uuid
 

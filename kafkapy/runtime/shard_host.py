@@ -31,7 +31,7 @@ from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.group")
 

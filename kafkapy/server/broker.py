@@ -56,7 +56,7 @@ from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.cleaner_metrics import Gauge, cleaner_gauges
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager

@@ -24,9 +24,9 @@ from kafkapy.storage.cleaner_plan import (
     needs_timestamps,
 )
 from kafkapy.storage.file_names import CLEANED_SUFFIX
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.upkeep import swap_in_cleaned
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_upkeep import swap_in_cleaned
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
 

@@ -15,7 +15,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, marked_directory
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import NO_SPACE, LogDirState
 
 NAMES_AT_ONCE: Final = 64

@@ -29,7 +29,7 @@ from kafkapy.storage.file_names import (
     offset_of,
     parse_partition_directory,
 )
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_directory import LogDirectory
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 

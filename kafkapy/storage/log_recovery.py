@@ -11,9 +11,9 @@ from typing import Any
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log_loading import LogToLoad
-from kafkapy.storage.log_opening import open_log
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 
 

@@ -24,15 +24,15 @@ from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
-from kafkapy.storage.flush import Flush, flush_log, prepare_flush
+from kafkapy.storage.log.flush import Flush, flush_log, prepare_flush
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.metadata_snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.quorum_state import QuorumStateFile
 from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 
 logger = logging.getLogger("kafkapy.storage")

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.servers import java
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.compat.conftest import QUICK_JVM

@@ -16,11 +16,11 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage import checkpoint
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_lookup import offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.producers.state import ProducerState, decode_snapshot
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string

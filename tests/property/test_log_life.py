@@ -14,13 +14,13 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
 from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import NewRecord, build_batch
-from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import NeedsWorker
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_lookup import offset_for_timestamp
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.log_upkeep import delete_old_segments
+from kafkapy.storage.log.append import AppendResult
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import offset_for_timestamp
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log.upkeep import delete_old_segments
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 

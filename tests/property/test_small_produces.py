@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
 from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from tests.sim.broker_world import Machine, Topic
 from tests.sim.loop import START_WALL_MS, SimLoop, run
 from tests.support.wire import request_frame

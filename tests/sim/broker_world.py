@@ -29,7 +29,7 @@ from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.format import format_embedded
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.helper import SimHelper

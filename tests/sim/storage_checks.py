@@ -16,12 +16,12 @@ from typing import Any
 from kafkapy.record.batch import NO_SEQUENCE, Record, RecordBatch, batch_at, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_lookup import offset_for_timestamp
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import offset_for_timestamp
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Crash
 from tests.sim.disk import Keep, SimDisk

@@ -16,10 +16,10 @@ from kafkapy.record.builder import build_batch
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import CleanerManager
-from kafkapy.storage.flush import prepare_flush
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.flush import prepare_flush
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Moment, Recorder

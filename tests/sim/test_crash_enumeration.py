@@ -6,8 +6,8 @@
 import pytest
 
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.truncation import truncate_to
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.truncation import truncate_to
 from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
 from tests.sim.disk import SimDisk
 from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, stored_batches

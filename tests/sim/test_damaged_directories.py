@@ -17,7 +17,7 @@ import pytest
 from kafkapy.errors import KafkapyError
 from kafkapy.record.batch import batches
 from kafkapy.record.errors import CorruptRecordError
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.sim.broker_world import DATA_DIR, Machine
 from tests.sim.crash_enumeration import SOAK_FACTOR

@@ -15,8 +15,8 @@ from kafkapy.record.batch import batch_at, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogManager
 from tests.sim.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
 from tests.sim.disk import SimDisk

@@ -10,10 +10,10 @@ from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning, CleaningReport
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom

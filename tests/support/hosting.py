@@ -21,7 +21,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.sim.disk import SimDisk

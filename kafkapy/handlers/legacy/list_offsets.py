@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.legacy_list_offsets_response import (
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.offset_lookup import EARLIEST, LATEST
 from kafkapy.security.authorizer import AclOperation
-from kafkapy.storage.log_lookup import segment_times
+from kafkapy.storage.log.lookup import segment_times
 
 CONSUMER_REPLICA_ID: Final = -1
 

@@ -15,8 +15,8 @@ from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE
 from kafkapy.seams import HELPER_NOT_STARTED
 from kafkapy.storage.cleaner_manager import MAX_LOST_PASSES
 from kafkapy.storage.file_names import CLEANED_SUFFIX
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.helper import CALL_MS, SimHelper

@@ -9,11 +9,11 @@ from kafkapy.config.log import LogConfig
 from kafkapy.reactor.helper import SubprocessHelper
 from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log_loading import LogLoading
 from kafkapy.storage.log_manager import LogManager
-from kafkapy.storage.log_read import FetchIsolation
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.support.logs import NOW_MS, append

@@ -17,10 +17,10 @@ from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import Cleaning
 from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.types import uuid_from_string
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches

@@ -8,8 +8,8 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, segment_file
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_opening import open_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.opening import open_log
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION
 

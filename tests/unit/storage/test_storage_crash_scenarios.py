@@ -1,12 +1,12 @@
 """Power cuts that crash enumeration found to lose or bring back something, one scenario each."""
 
 from kafkapy.config.log import LogConfig
-from kafkapy.storage.flush import flush_log
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_lookup import offset_for_timestamp
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.truncation import truncate_to
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import offset_for_timestamp
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log.truncation import truncate_to
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import consume
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, SMALL, append, batch, marker, open_small_log

@@ -16,15 +16,15 @@ from kafkapy.storage.errors import (
     RECORD_LIST_TOO_LARGE,
     NeedsWarming,
 )
-from kafkapy.storage.flush import flush_log, prepare_flush
-from kafkapy.storage.log import Log
-from kafkapy.storage.log_lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
-from kafkapy.storage.log_opening import open_log
-from kafkapy.storage.log_read import FetchIsolation
-from kafkapy.storage.log_upkeep import delete_due_files, delete_old_segments
+from kafkapy.storage.log.flush import flush_log, prepare_flush
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.lookup import earliest_offset, offset_for_timestamp, offset_of_max_timestamp
+from kafkapy.storage.log.opening import open_log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
+from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.sparse_index import KEPT_BACK_ENTRIES
-from kafkapy.storage.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.types import OffsetAndEpoch
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, marker, open_small_log

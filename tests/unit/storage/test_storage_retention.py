@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.storage.retention import SegmentFacts, due_segments
+from kafkapy.storage.log.retention import SegmentFacts, due_segments
 
 SEGMENTS = [
     SegmentFacts(0, 10, 1000, 1000),

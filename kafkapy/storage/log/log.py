@@ -23,14 +23,6 @@ from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.append import (
-    NO_TIMESTAMP,
-    AppendResult,
-    check_apart,
-    duplicate_result,
-    prepare_producers,
-    rules_for,
-)
 from kafkapy.storage.errors import (
     INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
@@ -38,10 +30,18 @@ from kafkapy.storage.errors import (
     RECORD_LIST_TOO_LARGE,
     NeedsWorker,
 )
-from kafkapy.storage.flush import Flush, prepare_flush, run_flush
-from kafkapy.storage.local_log import LocalLog
+from kafkapy.storage.log.append import (
+    NO_TIMESTAMP,
+    AppendResult,
+    check_apart,
+    duplicate_result,
+    prepare_producers,
+    rules_for,
+)
+from kafkapy.storage.log.flush import Flush, prepare_flush, run_flush
+from kafkapy.storage.log.local_log import LocalLog
+from kafkapy.storage.log.reader import FetchIsolation, LogRead
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_read import FetchIsolation, LogRead
 from kafkapy.storage.producers.state import PreparedAppend, VerificationGuard
 from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.open_files import OpenFiles

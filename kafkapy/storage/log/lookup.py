@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from kafkapy.storage.append import NO_TIMESTAMP
+from kafkapy.storage.log.append import NO_TIMESTAMP
 from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import Searched, find_largest, find_timestamp
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 
 def offset_for_timestamp(

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.storage.retention import due_segments
+from kafkapy.storage.log.retention import due_segments
 from kafkapy.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.storage")
 

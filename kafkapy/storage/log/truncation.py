@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkapy.storage.producers.replay import rebuild_producers
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 logger = logging.getLogger("kafkapy.storage")
 

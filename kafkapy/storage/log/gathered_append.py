@@ -13,7 +13,7 @@ from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import check_plain, takes_plain
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 
 MIN_FLUSH_MESSAGES: Final = 100

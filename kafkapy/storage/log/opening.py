@@ -6,7 +6,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import StorageError
 from kafkapy.record.errors import RecordsError
 from kafkapy.seams import Disk
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.loader import LogLoader

@@ -11,7 +11,7 @@ from kafkapy.storage.log_dir import NO_DESCRIPTORS, NO_SPACE
 from kafkapy.storage.segment.open_files import FileHandle
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log.log import Log
 
 
 class Flush:
