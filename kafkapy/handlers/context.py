@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
     from kafkapy.seams import Clock, IoPool, Random
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
 
 
 class CloseConnection(ProtocolError):

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.describe_log_dirs_response import (
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_manager import LogDirFacts
+from kafkapy.storage.manager.log_manager import LogDirFacts
 from kafkapy.types import TopicPartition
 
 UNKNOWN_LAG = -1

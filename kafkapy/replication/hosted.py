@@ -22,7 +22,7 @@ from kafkapy.types import TopicPartition, Uuid
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import LocalPartition, MetadataDelta
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kafkapy.replication")
 

@@ -15,7 +15,7 @@ from kafkapy.storage.log.reader import FetchIsolation
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import Uuid
 
 logger = logging.getLogger("kafkapy.replication")

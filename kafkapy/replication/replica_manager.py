@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchedPartition
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kafkapy.replication")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning
     from kafkapy.storage.cleaner_plan import LogToClean
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import TopicPartition
 
 STARTING_OVER: Final = (

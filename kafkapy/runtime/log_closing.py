@@ -16,7 +16,7 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kafkapy.storage")
 

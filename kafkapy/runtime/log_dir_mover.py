@@ -3,7 +3,7 @@
     copy -> make durable -> have the controller take note of the new directory -> copy what came meanwhile -> swap
 
 A future replica outlives a restart and goes on where it was. The controller knows of the new directory before the
-names change, so that a crash between the renames leaves no doubt (see storage/log_loading.py); a move that is called
+names change, so that a crash between the renames leaves no doubt (see storage/manager/loading.py); a move that is called
 back or fails has the old directory noted again. At most num.replica.alter.log.dirs.threads moves run at once, at no
 more than replica.alter.log.dirs.io.max.bytes.per.second together. Source: KIP-113, KIP-858.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import TopicPartition, Uuid
 
 THROTTLE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -14,12 +14,12 @@ from kafkapy.runtime.pool import run_in_pool
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.seams import Clock, IoPool
-    from kafkapy.storage.doomed_logs import Deletion, DirectorySync
     from kafkapy.storage.log.doomed_files import FileDeletion
     from kafkapy.storage.log.flush import Flush
-    from kafkapy.storage.log_checkpoints import CheckpointWrite
-    from kafkapy.storage.log_manager import LogManager
-    from kafkapy.storage.space_reserve import SpaceReserve
+    from kafkapy.storage.manager.checkpoints import CheckpointWrite
+    from kafkapy.storage.manager.doomed_logs import Deletion, DirectorySync
+    from kafkapy.storage.manager.log_manager import LogManager
+    from kafkapy.storage.manager.space_reserve import SpaceReserve
 
 FLUSH_CHECK_MS: Final = 1000
 """How often to look for rolled segments to be made durable; Kafka hands each to its scheduler when it is rolled."""

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.storage import log_recovery
+from kafkapy.storage.manager import recovery_process as log_recovery
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, HelperProcess
-    from kafkapy.storage.log_loading import LogLoading, LogToLoad
+    from kafkapy.storage.manager.loading import LogLoading, LogToLoad
 
 MIN_HELPER_BYTES: Final = 64 << 20
 """A log with less to read is recovered in place: that takes less time than a process needs to start."""

@@ -58,10 +58,10 @@ from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.cleaner_metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_loading import LogLoading
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.loading import LogLoading
+from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.manager.space_reserve import SpaceReserve
 from kafkapy.storage.segment.open_files import OpenFiles
-from kafkapy.storage.space_reserve import SpaceReserve
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid

@@ -26,7 +26,7 @@ from kafkapy.storage.cleaner_plan import (
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.upkeep import swap_in_cleaned
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
 

@@ -16,7 +16,7 @@ from kafkapy.record.batch import batches
 from kafkapy.storage.cleaner import CleaningPass
 from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.file_names import DELETED_SUFFIX
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.support.chance import SeededRandom

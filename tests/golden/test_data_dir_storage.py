@@ -20,7 +20,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import offset_for_timestamp, offset_of_max_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.producers.state import ProducerState, decode_snapshot
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition, uuid_to_string

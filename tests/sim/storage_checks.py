@@ -21,7 +21,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.lookup import offset_for_timestamp
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Crash
 from tests.sim.disk import Keep, SimDisk

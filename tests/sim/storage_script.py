@@ -19,7 +19,7 @@ from kafkapy.storage.cleaner_manager import CleanerManager
 from kafkapy.storage.log.flush import prepare_flush
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Moment, Recorder

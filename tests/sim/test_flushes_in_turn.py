@@ -10,7 +10,7 @@ from kafkapy.errors import ApiError
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.io_pool import SimIoPool

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.runtime.log_closing import close_logs
 from kafkapy.storage import checkpoint
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.crash_enumeration import Recorder, crashes
 from tests.sim.disk import SimDisk

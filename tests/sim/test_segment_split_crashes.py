@@ -17,7 +17,7 @@ from kafkapy.storage import checkpoint
 from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from tests.sim.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom

@@ -13,7 +13,7 @@ from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning, CleaningRe
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom

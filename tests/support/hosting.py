@@ -22,7 +22,7 @@ from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
 from tests.sim.disk import SimDisk
 from tests.sim.io_pool import SimIoPool

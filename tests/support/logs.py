@@ -6,8 +6,8 @@ from kafkapy.config.log import LogConfig
 from kafkapy.record.builder import build_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
-from kafkapy.storage.log_loading import LogLoading
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.loading import LogLoading
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 

@@ -12,8 +12,8 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log_loading import LogLoading
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.loading import LogLoading
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 from tests.support.logs import NOW_MS, append

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import flush_log, prepare_flush
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom

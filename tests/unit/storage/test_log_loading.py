@@ -8,7 +8,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition, Uuid
 from tests.sim.disk import SimDisk
 from tests.support.chance import SeededRandom

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from kafkapy.storage.log_dir import RESUME_FREE_BYTES, LogDirState
-from kafkapy.storage.space_reserve import RESERVE_BYTES, RESERVE_FILE, SpaceReserve
+from kafkapy.storage.manager.space_reserve import RESERVE_BYTES, RESERVE_FILE, SpaceReserve
 from tests.sim.disk import SimDisk
 
 PATH = f"/d/{RESERVE_FILE}"

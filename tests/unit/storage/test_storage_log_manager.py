@@ -8,12 +8,12 @@ import pytest
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.checkpoint import MetaProperties
-from kafkapy.storage.doomed_logs import NAMES_AT_ONCE
 from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
-from kafkapy.storage.log_manager import LogManager
+from kafkapy.storage.manager.doomed_logs import NAMES_AT_ONCE
+from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import METADATA_PARTITION, TopicPartition
 from tests.sim.disk import SimDisk

@@ -14,7 +14,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.upkeep import delete_due_files
-from kafkapy.storage.log_recovery import hand_over
+from kafkapy.storage.manager.recovery_process import hand_over
 from kafkapy.storage.segment.txn_index import ENTRY, VERSION, AbortedTransaction
 from tests.sim.disk import SimDisk
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, append, batch, open_small_log

@@ -18,7 +18,6 @@ from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.seams import Disk, Random, failpoint
-from kafkapy.storage.doomed_logs import Deletion, DirectorySync, DoomedLogs
 from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX, marked_directory
 from kafkapy.storage.log.doomed_files import FileDeletion
@@ -27,11 +26,12 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_old_segments
-from kafkapy.storage.log_checkpoints import LogCheckpoints
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_directories import LogDirectories
-from kafkapy.storage.log_directory import LogDirectory
-from kafkapy.storage.log_table import LogTable
+from kafkapy.storage.manager.checkpoints import LogCheckpoints
+from kafkapy.storage.manager.doomed_logs import Deletion, DirectorySync, DoomedLogs
+from kafkapy.storage.manager.log_directories import LogDirectories
+from kafkapy.storage.manager.log_directory import LogDirectory
+from kafkapy.storage.manager.log_table import LogTable
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import TopicPartition, Uuid

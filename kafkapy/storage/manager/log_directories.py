@@ -15,7 +15,7 @@ from kafkapy.errors import StorageError
 from kafkapy.seams import Disk, Random
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.types import Uuid
 
 ALL_CORDONED: Final = "*"

@@ -30,11 +30,11 @@ from kafkapy.storage.file_names import (
     parse_partition_directory,
 )
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log_manager import LogManager
+    from kafkapy.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kafkapy.storage")
 

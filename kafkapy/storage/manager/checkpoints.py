@@ -9,8 +9,8 @@ from typing import NamedTuple
 from kafkapy.errors import StorageError
 from kafkapy.storage import checkpoint
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_directories import LogDirectories
-from kafkapy.storage.log_directory import LogDirectory
+from kafkapy.storage.manager.log_directories import LogDirectories
+from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.types import TopicPartition
 
 

@@ -13,12 +13,12 @@ from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
-from kafkapy.storage.log_loading import LogToLoad
+from kafkapy.storage.manager.loading import LogToLoad
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import TopicPartition
 
-FUNCTION = "kafkapy.storage.log_recovery:recover"
+FUNCTION = "kafkapy.storage.manager.recovery_process:recover"
 
 
 def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -> dict[str, Any]:
