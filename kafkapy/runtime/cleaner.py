@@ -22,8 +22,8 @@ from kafkapy.storage.log.upkeep import delete_old_segments
 if TYPE_CHECKING:
     from kafkapy.config.log_defaults import LogDefaults
     from kafkapy.seams import Clock, HelperProcess, IoPool
-    from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning
-    from kafkapy.storage.cleaner_plan import LogToClean
+    from kafkapy.storage.cleaner.manager import CleanerManager, Cleaning
+    from kafkapy.storage.cleaner.plan import LogToClean
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.types import TopicPartition
@@ -41,7 +41,7 @@ STARTING_OVER: Final = (
 MIN_BACKOFF_MS: Final = 10
 """With none, as log.cleaner.backoff.ms may say, the loop would look for dirty logs and do nothing else."""
 
-logger = logging.getLogger("kafkapy.storage.cleaner")
+logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
 
 class LogCleaner:

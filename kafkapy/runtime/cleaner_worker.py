@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.runtime.pool import run_in_pool
 from kafkapy.seams import HELPER_NOT_STARTED
-from kafkapy.storage.cleaner_plan import CleanedSegment
+from kafkapy.storage.cleaner.plan import CleanedSegment
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, HelperProcess, IoPool
-    from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning, CleaningReport
+    from kafkapy.storage.cleaner.manager import CleanerManager, Cleaning, CleaningReport
 
-STEPS: Final = "kafkapy.storage.cleaner_steps"
+STEPS: Final = "kafkapy.storage.cleaner.steps"
 STEP_MS: Final = 250
 STEP_BYTES: Final = 64 << 20
 THROTTLE_WINDOW_S: Final = 0.3
@@ -27,7 +27,7 @@ THROTTLE_WINDOW_S: Final = 0.3
 MAX_PAUSE_MS: Final = 20_000.0
 """The helper process ends after a minute without a call, and the pass with it."""
 
-logger = logging.getLogger("kafkapy.storage.cleaner")
+logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
 
 class IoThrottle:

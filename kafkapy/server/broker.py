@@ -54,8 +54,8 @@ from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
 from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.cleaner_manager import CleanerManager
-from kafkapy.storage.cleaner_metrics import Gauge, cleaner_gauges
+from kafkapy.storage.cleaner.manager import CleanerManager
+from kafkapy.storage.cleaner.metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.manager.loading import LogLoading

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kafkapy.storage.cleaner_metrics import Gauge
+from kafkapy.storage.cleaner.metrics import Gauge
 
 HOST: Final = "127.0.0.1"
 ANSWER_TIMEOUT_S: Final = 10.0

@@ -13,8 +13,8 @@ import pytest
 from kafkapy.config.log import DAY_MS, LogConfig
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.record.batch import batches
-from kafkapy.storage.cleaner import CleaningPass
-from kafkapy.storage.cleaner_manager import CleanerManager
+from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
+from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.file_names import DELETED_SUFFIX
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.system_disk import SystemDisk

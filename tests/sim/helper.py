@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kafkapy.storage.cleaner_steps import Steps
+from kafkapy.storage.cleaner.steps import Steps
 from tests.sim.disk import SimDisk
 from tests.sim.loop import SimLoop
 

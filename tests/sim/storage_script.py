@@ -14,8 +14,8 @@ from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.record.batch import Record, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.storage.cleaner import CleaningPass
-from kafkapy.storage.cleaner_manager import CleanerManager
+from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
+from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.log.flush import prepare_flush
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments

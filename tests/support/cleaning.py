@@ -8,8 +8,8 @@ from kafkapy.config.log import LogConfig
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.record.batch import Record, RecordBatch, batches
 from kafkapy.record.builder import build_batch
-from kafkapy.storage.cleaner import CleaningPass
-from kafkapy.storage.cleaner_manager import CleanerManager, Cleaning, CleaningReport
+from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
+from kafkapy.storage.cleaner.manager import CleanerManager, Cleaning, CleaningReport
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation

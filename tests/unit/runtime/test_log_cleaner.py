@@ -13,7 +13,7 @@ from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.log_maintenance import LOGS_PER_SLICE
 from kafkapy.seams import HELPER_NOT_STARTED
-from kafkapy.storage.cleaner_manager import MAX_LOST_PASSES
+from kafkapy.storage.cleaner.manager import MAX_LOST_PASSES
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log

@@ -13,9 +13,9 @@ from kafkapy.record.builder import build_batch
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.record.legacy import build_message_set
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.storage.cleaner import CleaningPass
-from kafkapy.storage.cleaner_manager import Cleaning
-from kafkapy.storage.cleaner_plan import CleanedSegment, CleaningPlan
+from kafkapy.storage.cleaner.cleaning_pass import CleaningPass
+from kafkapy.storage.cleaner.manager import Cleaning
+from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan
 from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log

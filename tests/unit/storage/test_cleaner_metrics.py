@@ -1,6 +1,6 @@
 """The cleaner's gauges, by Kafka's names."""
 
-from kafkapy.storage.cleaner_metrics import cleaner_gauges
+from kafkapy.storage.cleaner.metrics import cleaner_gauges
 from tests.sim.disk import SimDisk
 from tests.support.cleaning import NOW_MS, CompactedLogs, append
 

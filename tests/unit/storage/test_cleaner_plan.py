@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.config.log import LogConfig
-from kafkapy.storage.cleaner_plan import (
+from kafkapy.storage.cleaner.plan import (
     MAX_SEGMENTS_IN_GROUP,
     LogState,
     SegmentSizes,

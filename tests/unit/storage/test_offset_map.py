@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.storage.offset_map import ENTRY_BYTES, CachedOffsets, OffsetIndexer, OffsetMap
+from kafkapy.storage.cleaner.offset_map import ENTRY_BYTES, CachedOffsets, OffsetIndexer, OffsetMap
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 1 << 40)), max_size=200))

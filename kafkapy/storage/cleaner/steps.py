@@ -13,8 +13,8 @@ from typing import Any
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.seams import Disk
-from kafkapy.storage.cleaner import CleaningPass, Progress
-from kafkapy.storage.cleaner_plan import CleaningPlan
+from kafkapy.storage.cleaner.cleaning_pass import CleaningPass, Progress
+from kafkapy.storage.cleaner.plan import CleaningPlan
 from kafkapy.storage.system_disk import SystemDisk
 
 

@@ -8,7 +8,7 @@ Kafka tells of it in its log alone.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kafkapy.storage.cleaner_manager import CleanerManager
+from kafkapy.storage.cleaner.manager import CleanerManager
 
 CLEANER: Final = "kafka.log:type=LogCleaner"
 MANAGER: Final = "kafka.log:type=LogCleanerManager"

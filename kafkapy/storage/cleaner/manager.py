@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafkapy.config.log_defaults import LogDefaults
 from kafkapy.dataclass import dataclass
 from kafkapy.seams import Disk
-from kafkapy.storage.cleaner_plan import (
+from kafkapy.storage.cleaner.plan import (
     CleanedSegment,
     CleaningPlan,
     LogState,
@@ -30,7 +30,7 @@ from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.types import TopicPartition, Uuid
 
-logger = logging.getLogger("kafkapy.storage.cleaner")
+logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
 MAX_LOST_PASSES: Final = 3
 """So often a helper process may die over a log before that log is taken to be the reason."""

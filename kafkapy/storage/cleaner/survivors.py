@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 from kafkapy.record.batch import RecordBatch
-from kafkapy.storage.offset_map import OffsetMap
+from kafkapy.storage.cleaner.offset_map import OffsetMap
 
 STAYS: Final = 1
 TOMBSTONE: Final = 2

@@ -46,9 +46,9 @@ from kafkapy.record.columns import (
 from kafkapy.record.compression import compress
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer
-from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.offset_map import CachedOffsets, OffsetMap
-from kafkapy.storage.survivors import Survivors
+from kafkapy.storage.cleaner.offset_map import CachedOffsets, OffsetMap
+from kafkapy.storage.cleaner.survivors import Survivors
+from kafkapy.storage.cleaner.transactions import CleanedTransactions
 
 
 class LastRecord(NamedTuple):

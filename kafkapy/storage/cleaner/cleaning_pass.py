@@ -18,9 +18,11 @@ from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
 from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
-from kafkapy.storage.batch_filter import BatchFilter, KeptBatch, LastRecord
-from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.cleaner_plan import INT32_MAX, CleanedSegment, CleaningPlan, SegmentSizes, group_segments
+from kafkapy.storage.cleaner.batch_filter import BatchFilter, KeptBatch, LastRecord
+from kafkapy.storage.cleaner.offset_map import OffsetIndexer, OffsetMap
+from kafkapy.storage.cleaner.plan import INT32_MAX, CleanedSegment, CleaningPlan, SegmentSizes, group_segments
+from kafkapy.storage.cleaner.survivors import NO_KEY, TOMBSTONE, Survivors
+from kafkapy.storage.cleaner.transactions import CleanedTransactions
 from kafkapy.storage.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -29,12 +31,10 @@ from kafkapy.storage.file_names import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from kafkapy.storage.offset_map import OffsetIndexer, OffsetMap
 from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.txn_index import AbortedTransaction
-from kafkapy.storage.survivors import NO_KEY, TOMBSTONE, Survivors
 
 MIN_CHUNK_BYTES: Final = 4096
 NO_MORE_ENTRIES: Final = 1 << 62
