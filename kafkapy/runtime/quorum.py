@@ -58,7 +58,7 @@ from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_r
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
 from kafkapy.storage.log.flush import Flush
-from kafkapy.storage.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
+from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, Uuid
 
 __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "RaftTransport", "SnapshotSource"]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kafkapy.raft.effects import AppendBatch, LeaderChanged
 from kafkapy.record.batch import batches
-from kafkapy.storage.metadata_log import CommittedBatch, MetadataLog, to_committed
+from kafkapy.storage.metadata.metadata_log import CommittedBatch, MetadataLog, to_committed
 from kafkapy.types import OffsetAndEpoch
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request,
 from kafkapy.raft.voters import Endpoint
 from kafkapy.record.batch import batches
 from kafkapy.seams import Disk
-from kafkapy.storage.metadata_log import MetadataLog
-from kafkapy.storage.metadata_snapshot import PartFile
+from kafkapy.storage.metadata.metadata_log import MetadataLog
+from kafkapy.storage.metadata.snapshot import PartFile
 
 logger = logging.getLogger(__name__)
 

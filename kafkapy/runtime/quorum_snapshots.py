@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from kafkapy.raft.voters import VoterSet
 from kafkapy.seams import Disk, IoPool
-from kafkapy.storage.metadata_snapshot import SnapshotWriter
+from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -7,7 +7,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
-from kafkapy.storage.metadata_snapshot import SnapshotWriter
+from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.sim.disk import SimDisk
 from tests.sim.io_pool import SimIoPool

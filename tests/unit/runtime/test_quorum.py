@@ -20,7 +20,7 @@ from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.runtime.quorum import NotLeaderError, Quorum
 from kafkapy.runtime.quorum_peers import SnapshotDownload
-from kafkapy.storage.metadata_snapshot import parse_name, snapshot_name
+from kafkapy.storage.metadata.snapshot import parse_name, snapshot_name
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
 from tests.sim.disk import SimDisk
 from tests.sim.io_pool import SimIoPool

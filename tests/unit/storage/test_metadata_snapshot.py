@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.errors import StorageError
 from kafkapy.raft.voters import Endpoint
-from kafkapy.storage.metadata_snapshot import (
+from kafkapy.storage.metadata.snapshot import (
     SnapshotFacts,
     SnapshotReader,
     SnapshotStore,

@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.errors import StorageError
 from kafkapy.raft.effects import ElectionState
-from kafkapy.storage.quorum_state import QuorumStateFile, decode_quorum_state, encode_quorum_state
+from kafkapy.storage.metadata.quorum_state import QuorumStateFile, decode_quorum_state, encode_quorum_state
 from kafkapy.types import ReplicaKey, uuid_from_string
 from tests.sim.disk import SimCrash, SimDisk
 

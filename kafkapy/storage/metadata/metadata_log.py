@@ -30,8 +30,8 @@ from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.storage.log_dir import LogDirState
-from kafkapy.storage.metadata_snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
-from kafkapy.storage.quorum_state import QuorumStateFile
+from kafkapy.storage.metadata.quorum_state import QuorumStateFile
+from kafkapy.storage.metadata.snapshot import SnapshotReader, SnapshotStore, snapshots_to_trim_to
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.types import METADATA_PARTITION, ONE_UUID, OffsetAndEpoch
 
