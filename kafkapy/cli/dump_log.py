@@ -7,8 +7,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kafkapy.storage.dump import NO_LIMIT, Dumper, DumpOptions
-from kafkapy.storage.dump_records import (
+from kafkapy.storage.offline.dump import NO_LIMIT, Dumper, DumpOptions
+from kafkapy.storage.offline.dump_records import (
     decode_group,
     decode_metadata,
     decode_share,

@@ -95,7 +95,7 @@ def _read(path: str) -> str:
 def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """Return the configuration of an embedded node, its directory formatted. Raises KafkapyError, OSError."""
     from kafkapy.server.system_clock import SystemClock, SystemRandom
-    from kafkapy.storage.format import embedded_config, format_embedded
+    from kafkapy.storage.offline.format import embedded_config, format_embedded
     from kafkapy.storage.system_disk import SystemDisk
 
     disk = SystemDisk()

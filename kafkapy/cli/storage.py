@@ -11,7 +11,7 @@ from kafkapy.errors import KafkapyError
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import CheckpointError
-from kafkapy.storage.format import (
+from kafkapy.storage.offline.format import (
     RELEASES,
     FormatError,
     FormatRequest,

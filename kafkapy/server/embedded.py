@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.format import embedded_config, format_embedded
+from kafkapy.storage.offline.format import embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
 
 logger = logging.getLogger("kafkapy.server")

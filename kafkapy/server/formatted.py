@@ -7,8 +7,8 @@ from kafkapy.errors import ApiError, ConfigError, ProtocolError, StorageError
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.record.batch import batches
-from kafkapy.storage.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.storage.manager.log_directories import LogDirectories
+from kafkapy.storage.offline.format import BOOTSTRAP_CHECKPOINT
 from kafkapy.types import METADATA_PARTITION
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.builder import build_batch
 from kafkapy.server.broker import BrokerServer
-from kafkapy.storage.format import format_embedded
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.offline.format import format_embedded
 from kafkapy.types import TopicPartition
 from tests.sim.disk import SimDisk
 from tests.sim.helper import SimHelper

@@ -5,7 +5,7 @@ import pytest
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.seams import Disk
-from kafkapy.storage.format import (
+from kafkapy.storage.offline.format import (
     FormatError,
     FormatRequest,
     Voter,

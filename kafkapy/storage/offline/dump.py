@@ -33,8 +33,8 @@ from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.legacy import LegacyBatch
 from kafkapy.seams import Disk, File
 from kafkapy.storage import file_names
-from kafkapy.storage.dump_records import Decode, control_text, decode_text
 from kafkapy.storage.errors import CorruptSnapshotError
+from kafkapy.storage.offline.dump_records import Decode, control_text, decode_text
 from kafkapy.storage.producers.state import NO_TRANSACTION, decode_snapshot
 from kafkapy.storage.segment import offset_index, time_index, txn_index
 
