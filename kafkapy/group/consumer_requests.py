@@ -8,8 +8,8 @@ from typing import Any
 
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.classic import ClassicGroup
-from kafkapy.group.classic_join import MEMBER_ID_REQUIRED_SINCE
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from kafkapy.group.consumer import ConsumerGroup, supported_assignors
 from kafkapy.group.consumer_history import EXPIRED, ConsumerHistory
 from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from kafkapy.errors import ProtocolError
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.classic import ClassicGroup
-from kafkapy.group.classic_members import ClassicMember
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.members import ClassicMember
 from kafkapy.group.consumer_members import ConsumerMember
 from kafkapy.group.consumer_records import group_tombstones
 from kafkapy.group.consumer_timers import ConsumerTimers

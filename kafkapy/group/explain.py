@@ -16,7 +16,7 @@ import json
 from typing import Any, Final
 
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.classic_state import assigned_partitions
+from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.history import Decode, MemberChange, Rebalance
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import TopicPartition, uuid_to_string

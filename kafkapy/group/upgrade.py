@@ -9,9 +9,9 @@ from collections.abc import Set
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
-from kafkapy.group.classic import ClassicGroup
-from kafkapy.group.classic_members import ClassicMember
-from kafkapy.group.classic_state import CONSUMER_PROTOCOL
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.members import ClassicMember
+from kafkapy.group.classic.state import CONSUMER_PROTOCOL
 from kafkapy.group.consumer import ConsumerGroup
 from kafkapy.group.consumer_members import ConsumerMember
 from kafkapy.group.consumer_records import (

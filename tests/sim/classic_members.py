@@ -6,7 +6,7 @@ The world that they live in says when (loses, slowness), and assigns for the one
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic_state import assigned_partitions
+from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafkapy.protocol.messages.consumer_protocol_assignment import TopicPartition as AssignedTopic

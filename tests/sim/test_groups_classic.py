@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic_state import assigned_partitions
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.state import assigned_partitions
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Reply
 from kafkapy.group.records import decode_record
 from kafkapy.protocol.error_code import ErrorCode

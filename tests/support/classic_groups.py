@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
-from kafkapy.group.classic import ClassicGroup
+from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings

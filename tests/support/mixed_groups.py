@@ -3,8 +3,8 @@
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic import ClassicGroup
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.consumer import ConsumerGroup
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.records import CoordinatorRecord

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.group.classic_state import assigned_partitions
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.state import assigned_partitions
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Client
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.protocol.error_code import ErrorCode

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic_states import NEXT_STATES, ClassicState
+from kafkapy.group.classic.states import NEXT_STATES, ClassicState
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.leave_group_request import MemberIdentity
 from tests.support.classic_groups import ClassicWorld

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic import ClassicGroup
-from kafkapy.group.classic_state import assigned_partitions
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.group import ClassicGroup
+from kafkapy.group.classic.state import assigned_partitions
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.consumer import ConsumerGroup
 from kafkapy.group.explain import explain
 from kafkapy.protocol.error_code import ErrorCode

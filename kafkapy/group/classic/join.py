@@ -8,10 +8,10 @@ assignment (KIP-814); older ones are told the id they had before, so that they d
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic_members import ClassicMember, Protocols
-from kafkapy.group.classic_rebalance import NO_MEMBER_ID, ClassicRebalance
-from kafkapy.group.classic_state import share_of
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.members import ClassicMember, Protocols
+from kafkapy.group.classic.rebalance import NO_MEMBER_ID, ClassicRebalance
+from kafkapy.group.classic.state import share_of
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest

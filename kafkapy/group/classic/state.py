@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.group.classic_members import ClassicMember, Roster
-from kafkapy.group.classic_states import NEXT_STATES, ClassicState
+from kafkapy.group.classic.members import ClassicMember, Roster
+from kafkapy.group.classic.states import NEXT_STATES, ClassicState
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import MemberShare, RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord

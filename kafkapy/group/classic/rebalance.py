@@ -10,9 +10,9 @@ Every method adds to the decision what it brings about. None but `_decide_empty`
 """
 
 from kafkapy.dataclass import dataclass
-from kafkapy.group.classic_members import ClassicMember
-from kafkapy.group.classic_state import ClassicGroupState
-from kafkapy.group.classic_states import NEXT_STATES, ClassicState
+from kafkapy.group.classic.members import ClassicMember
+from kafkapy.group.classic.state import ClassicGroupState
+from kafkapy.group.classic.states import NEXT_STATES, ClassicState
 from kafkapy.group.decision import GroupDecision, Reply
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue

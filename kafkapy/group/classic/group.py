@@ -16,10 +16,10 @@ classic_requests.py  where a shard's requests and records meet its classic group
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic_join import ClassicJoin, Join
-from kafkapy.group.classic_members import ClassicMember
-from kafkapy.group.classic_state import CONSUMER_PROTOCOL
-from kafkapy.group.classic_states import ClassicState
+from kafkapy.group.classic.join import ClassicJoin, Join
+from kafkapy.group.classic.members import ClassicMember
+from kafkapy.group.classic.state import CONSUMER_PROTOCOL
+from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import GroupDecision, Reply
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic import ClassicGroup, Join
+from kafkapy.group.classic.group import ClassicGroup, Join
 from kafkapy.group.consumer import ConsumerGroup
 from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision, Reply
