@@ -14,9 +14,9 @@ from kafkapy.errors import ProtocolError
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.members import ClassicMember
-from kafkapy.group.consumer_members import ConsumerMember
-from kafkapy.group.consumer_records import group_tombstones
-from kafkapy.group.consumer_timers import ConsumerTimers
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.records import group_tombstones
+from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import read_version, write_assignment
 from kafkapy.group.settings import GroupSettings

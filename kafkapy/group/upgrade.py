@@ -12,9 +12,9 @@ from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.members import ClassicMember
 from kafkapy.group.classic.state import CONSUMER_PROTOCOL
-from kafkapy.group.consumer import ConsumerGroup
-from kafkapy.group.consumer_members import ConsumerMember
-from kafkapy.group.consumer_records import (
+from kafkapy.group.consumer.group import ConsumerGroup
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.records import (
     current_record,
     epoch_record,
     member_record,

@@ -17,7 +17,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.classic.states import ClassicState
-from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkapy.config.group import GroupCoordinatorConfig
 from kafkapy.errors import ApiError
-from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.records import CoordinatorRecord, decode_record, encode_record
 from kafkapy.group.settings import GroupSettings

@@ -5,7 +5,7 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.states import ClassicState
-from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.shard import GroupShard

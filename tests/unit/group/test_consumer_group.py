@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.group.consumer_members import ConsumerMember, MemberState
+from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -11,7 +11,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.state import assigned_partitions
 from kafkapy.group.classic.states import ClassicState
-from kafkapy.group.consumer import ConsumerGroup
+from kafkapy.group.consumer.group import ConsumerGroup
 from kafkapy.group.explain import explain
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from kafkapy.errors import ApiError
-from kafkapy.group.consumer_members import ConsumerMember, MemberState
-from kafkapy.group.reconcile import Target, reconcile
+from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.reconcile import Target, reconcile
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 

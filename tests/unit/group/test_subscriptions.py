@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from kafkapy.group.subscriptions import MetadataHashes, Subscriptions, compile_regex, resolve
+from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions, compile_regex, resolve
 from kafkapy.group.xxh3 import xxh3_64
 from kafkapy.metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 from kafkapy.metadata.persistent import PersistentMap

@@ -11,8 +11,8 @@ protocol, until it is heard of), and its time to revoke anew, as in Apache Kafka
 from collections.abc import Callable
 from typing import Final
 
-from kafkapy.group.consumer_members import ConsumerMember, MemberState
-from kafkapy.group.consumer_state import ConsumerGroupLog
+from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.settings import GroupSettings
 

@@ -8,18 +8,18 @@ by regular expression.
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.group.consumer_checks import (
+from kafkapy.group.consumer.checks import (
     check_instance_is_free,
     check_member_epoch,
     check_static_member,
     unknown_member,
 )
-from kafkapy.group.consumer_members import JOIN_EPOCH, ConsumerMember
-from kafkapy.group.consumer_records import regex_record
-from kafkapy.group.consumer_update import MemberUpdate, Surroundings
+from kafkapy.group.consumer.member import JOIN_EPOCH, ConsumerMember
+from kafkapy.group.consumer.reconcile import Reported
+from kafkapy.group.consumer.records import regex_record
+from kafkapy.group.consumer.subscriptions import resolve
+from kafkapy.group.consumer.update import MemberUpdate, Surroundings
 from kafkapy.group.decision import GroupDecision
-from kafkapy.group.reconcile import Reported
-from kafkapy.group.subscriptions import resolve
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
     Assignment as AssignmentAnswer,
@@ -31,7 +31,7 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_response import (
 from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
-    from kafkapy.group.consumer import ConsumerGroup
+    from kafkapy.group.consumer.group import ConsumerGroup
 
 
 REGEX_REFRESH_MIN_MS: Final = 10_000

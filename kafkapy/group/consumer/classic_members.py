@@ -8,9 +8,9 @@ from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
-from kafkapy.group.consumer_checks import check_fenced, unknown_member
-from kafkapy.group.consumer_members import ConsumerMember, MemberState
-from kafkapy.group.consumer_timers import ConsumerTimers
+from kafkapy.group.consumer.checks import check_fenced, unknown_member
+from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.downgrade import DISABLED, migration_policy
 from kafkapy.group.embedded import read_version, write_assignment

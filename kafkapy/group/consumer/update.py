@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from kafkapy.dataclass import dataclass
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment, GroupSpec, MemberSpec
-from kafkapy.group.consumer_members import ConsumerMember, MemberState
-from kafkapy.group.consumer_records import (
+from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.reconcile import Reported, Target, reconcile
+from kafkapy.group.consumer.records import (
     current_record,
     epoch_record,
     member_record,
@@ -23,15 +24,14 @@ from kafkapy.group.consumer_records import (
     target_epoch_record,
     target_record,
 )
+from kafkapy.group.consumer.subscriptions import Subscriptions, compile_regex, topic_ids
 from kafkapy.group.decision import Client
-from kafkapy.group.reconcile import Reported, Target, reconcile
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.subscriptions import Subscriptions, compile_regex, topic_ids
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
-    from kafkapy.group.consumer import ConsumerGroup
+    from kafkapy.group.consumer.group import ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)

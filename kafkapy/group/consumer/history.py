@@ -6,8 +6,8 @@ by then is on its way. Records of the log of another coordinator are not told: `
 
 from collections.abc import Callable, Iterable
 
-from kafkapy.group.consumer import ConsumerGroup
-from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.consumer.group import ConsumerGroup
+from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.history import MemberShare, RebalanceHistory
 from kafkapy.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue

@@ -1,8 +1,8 @@
 """Who may speak for a member of a KIP-848 group, with Kafka's messages word for word."""
 
 from kafkapy.errors import ApiError
-from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
-from kafkapy.group.reconcile import Reported
+from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kafkapy.group.consumer.reconcile import Reported
 from kafkapy.protocol.error_code import ErrorCode
 
 

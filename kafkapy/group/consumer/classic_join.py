@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.group.consumer_checks import check_static_member
-from kafkapy.group.consumer_members import ConsumerMember
-from kafkapy.group.consumer_update import MemberUpdate, Surroundings
+from kafkapy.group.consumer.checks import check_static_member
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.update import MemberUpdate, Surroundings
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.downgrade import can_downgrade, downgrade
 from kafkapy.group.embedded import by_topic_id, read_subscription
@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from kafkapy.group.consumer import ConsumerGroup
+    from kafkapy.group.consumer.group import ConsumerGroup
 
 CONSUMER_PROTOCOL = "consumer"
 

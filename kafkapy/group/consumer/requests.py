@@ -10,15 +10,15 @@ from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
 from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.join import MEMBER_ID_REQUIRED_SINCE
-from kafkapy.group.consumer import ConsumerGroup, supported_assignors
-from kafkapy.group.consumer_history import EXPIRED, ConsumerHistory
-from kafkapy.group.consumer_members import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
-from kafkapy.group.consumer_state import CONSUMER_GROUP_KEYS
-from kafkapy.group.consumer_update import Surroundings
+from kafkapy.group.consumer.group import ConsumerGroup, supported_assignors
+from kafkapy.group.consumer.history import EXPIRED, ConsumerHistory
+from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
+from kafkapy.group.consumer.subscriptions import MetadataHashes
+from kafkapy.group.consumer.update import Surroundings
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.group.subscriptions import MetadataHashes
 from kafkapy.group.upgrade import check_upgrade, upgrade
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.consumer_members import ConsumerMember, MemberState, OwnedPartitions
+from kafkapy.group.consumer.member import ConsumerMember, MemberState, OwnedPartitions
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 

@@ -20,26 +20,26 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.group.assignors import ASSIGNORS
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
-from kafkapy.group.consumer_checks import check_static_member, unknown_member
-from kafkapy.group.consumer_classic import ClassicMembers
-from kafkapy.group.consumer_heartbeat import REGEX_REFRESH_MIN_MS, HeartbeatDecision
-from kafkapy.group.consumer_join import ClassicJoinDecision
-from kafkapy.group.consumer_members import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
-from kafkapy.group.consumer_records import (
+from kafkapy.group.consumer.checks import check_static_member, unknown_member
+from kafkapy.group.consumer.classic_join import ClassicJoinDecision
+from kafkapy.group.consumer.classic_members import ClassicMembers
+from kafkapy.group.consumer.heartbeat import REGEX_REFRESH_MIN_MS, HeartbeatDecision
+from kafkapy.group.consumer.member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kafkapy.group.consumer.records import (
     current_record,
     epoch_record,
     group_tombstones,
     member_tombstones,
     regex_tombstone,
 )
-from kafkapy.group.consumer_state import GroupState
-from kafkapy.group.consumer_update import Surroundings
+from kafkapy.group.consumer.state import GroupState
+from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
+from kafkapy.group.consumer.update import Surroundings
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.downgrade import can_downgrade, downgrade
 from kafkapy.group.group import CheckPartition
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.group.subscriptions import MetadataHashes, Subscriptions
 from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any, Final
 
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT, Assignment
-from kafkapy.group.consumer_members import ConsumerMember
-from kafkapy.group.subscriptions import ResolvedRegex, Subscriptions
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.subscriptions import ResolvedRegex, Subscriptions
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )

@@ -1,9 +1,9 @@
 """The records of a KIP-848 group, built as Apache Kafka 4.3.1 writes them: lists sorted, all values in version 0."""
 
 from kafkapy.group.assignors.spec import Assignment
-from kafkapy.group.consumer_members import ConsumerMember
+from kafkapy.group.consumer.member import ConsumerMember
+from kafkapy.group.consumer.subscriptions import ResolvedRegex
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.subscriptions import ResolvedRegex
 from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
