@@ -13,8 +13,8 @@ from kafkapy.group.consumer.checks import check_static_member
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.update import MemberUpdate, Surroundings
 from kafkapy.group.decision import GroupDecision
-from kafkapy.group.downgrade import can_downgrade, downgrade
 from kafkapy.group.embedded import by_topic_id, read_subscription
+from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_member_metadata_value import ClassicMemberMetadata, ClassicProtocol
 from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

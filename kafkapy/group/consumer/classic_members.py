@@ -12,8 +12,8 @@ from kafkapy.group.consumer.checks import check_fenced, unknown_member
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.decision import GroupDecision
-from kafkapy.group.downgrade import DISABLED, migration_policy
 from kafkapy.group.embedded import read_version, write_assignment
+from kafkapy.group.migration.downgrade import DISABLED, migration_policy
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest

@@ -36,8 +36,8 @@ from kafkapy.group.consumer.state import GroupState
 from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
 from kafkapy.group.consumer.update import Surroundings
 from kafkapy.group.decision import GroupDecision
-from kafkapy.group.downgrade import can_downgrade, downgrade
 from kafkapy.group.group import CheckPartition
+from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage, TopicsImage

@@ -17,9 +17,9 @@ from kafkapy.group.consumer.state import CONSUMER_GROUP_KEYS
 from kafkapy.group.consumer.subscriptions import MetadataHashes
 from kafkapy.group.consumer.update import Surroundings
 from kafkapy.group.decision import Client, GroupDecision, Reply
+from kafkapy.group.migration.upgrade import check_upgrade, upgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
-from kafkapy.group.upgrade import check_upgrade, upgrade
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_response import Assignment as DescribedAssignment

@@ -21,8 +21,8 @@ from kafkapy.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from kafkapy.group.downgrade import UPGRADES, MembersWithTargets, migration_policy
 from kafkapy.group.embedded import by_topic_id, read_assignment, read_subscription
+from kafkapy.group.migration.downgrade import UPGRADES, MembersWithTargets, migration_policy
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
