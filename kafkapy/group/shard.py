@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.group.classic.requests import ClassicGroups
+from kafkapy.group.classic_requests import ClassicGroups
 from kafkapy.group.consumer.group import ConsumerGroup
-from kafkapy.group.consumer.requests import ConsumerGroups, is_consumer_group_record
+from kafkapy.group.consumer_requests import ConsumerGroups, is_consumer_group_record
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.explain import explain
 from kafkapy.group.group import Group

@@ -4,8 +4,8 @@
 
 A future replica outlives a restart and goes on where it was. The controller knows of the new directory before the
 names change, so that a crash between the renames leaves no doubt (see storage/manager/loading.py); a move that is
-called back or fails has the old directory noted again. At most num.replica.alter.log.dirs.threads moves run at once, at no
-more than replica.alter.log.dirs.io.max.bytes.per.second together. Source: KIP-113, KIP-858.
+called back or fails has the old directory noted again. At most num.replica.alter.log.dirs.threads moves run at once,
+at no more than replica.alter.log.dirs.io.max.bytes.per.second together. Source: KIP-113, KIP-858.
 
 A deletion of records does not wait for a copy under way, as it does in Apache Kafka: the copy takes the log start
 offset over with the next chunk (a deviation).

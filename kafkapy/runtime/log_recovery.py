@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.storage.manager import recovery_process as log_recovery
+from kafkapy.storage.manager import recovery_process
 
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, HelperProcess
@@ -105,10 +105,10 @@ class LogRecovery:
             if not future.done():
                 future.set_result(error if error is not None else result)
 
-        call = log_recovery.arguments(
+        call = recovery_process.arguments(
             item, now_ms=self._clock.wall_ms(), producer_id_expiration_ms=self._producer_id_expiration_ms
         )
-        helper.submit(log_recovery.FUNCTION, call, on_done)
+        helper.submit(recovery_process.FUNCTION, call, on_done)
         return await future
 
 

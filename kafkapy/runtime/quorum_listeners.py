@@ -23,7 +23,7 @@ READ_BYTES = 1 << 20
 
 
 class SnapshotSource(Protocol):
-    """What SnapshotReader (storage.metadata_snapshot) offers to a listener."""
+    """What SnapshotReader (storage.metadata.snapshot) offers to a listener."""
 
     snapshot_id: OffsetAndEpoch
     last_contained_log_timestamp_ms: int

@@ -18,7 +18,7 @@ from typing import Final
 from kafkapy.dataclass import dataclass
 from kafkapy.seams import Disk
 from kafkapy.storage.errors import CheckpointError
-from kafkapy.storage.producers.leader_epochs import EpochEntry
+from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_string, uuid_to_string
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"

@@ -13,7 +13,6 @@ from kafkapy.seams import File
 
 if TYPE_CHECKING:
     from kafkapy.record.append_rules import ValidatedRecords
-    from kafkapy.storage.segment.segment import Segment
 
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT_MESSAGE: Final = 2
@@ -61,18 +60,6 @@ class NeedsWarming(KafkapyError):
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-
-
-class OffsetOverflowError(KafkapyError):
-    """A segment holds an offset too far from its base for its indexes: loading splits it (segment_split.py).
-
-    is_in_doubt: its indexes look sound, so that whoever cannot split all of it had better leave it as it is.
-    """
-
-    def __init__(self, segment: "Segment", *, is_in_doubt: bool = False) -> None:
-        super().__init__(f"Detected offset overflow in segment {segment}")
-        self.segment = segment
-        self.is_in_doubt = is_in_doubt
 
 
 class CorruptSnapshotError(KafkapyError):

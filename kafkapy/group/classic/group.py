@@ -5,12 +5,12 @@ SyncGroup, what each member gets. The coordinator keeps generations apart, and k
 this also serves Kafka Connect and whoever else has a protocol. Source: Apache Kafka 4.3.1; KIP-62 (rebalance
 time-outs), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol checks), KIP-814.
 
-classic_states.py    the states and the ways between them
-classic_members.py   who is in it, and what they have in common
-classic_state.py     the group at rest: records, replay, offsets' questions
-classic_rebalance.py the phases, and time
-classic_join.py      JoinGroup
-classic_requests.py  where a shard's requests and records meet its classic groups
+states.py             the states and the ways between them
+members.py            who is in it, and what they have in common
+state.py              the group at rest: records, replay, offsets' questions
+rebalance.py          the phases, and time
+join.py               JoinGroup
+../classic_requests.py where a shard's requests and records meet its classic groups
 """
 
 from typing import Final

@@ -1,17 +1,17 @@
 """A KIP-848 consumer group: what requests and time make of it.
 
 Decide, append, replay: `heartbeat`, `on_time` and the others return records and leave what the log describes
-(consumer_state.py) as it is. What no record describes lives here and changes at once: deadlines, and which metadata the
+(state.py) as it is. What no record describes lives here and changes at once: deadlines, and which metadata the
 group was last compared with. It is lost with the leadership, as in Kafka.
 
 A partition has one owner at any time: see reconcile.py. Source: KIP-848, and Apache Kafka 4.3.1 where it is silent.
 
-consumer_state.py      the group at rest: replay; consumer_members.py, consumer_records.py
-consumer_timers.py     until when it waits for its members
-consumer_update.py     the steps of a request: consumer_heartbeat.py, and consumer_join.py by the classic protocol
-consumer_classic.py    what else members of the classic protocol ask
-upgrade.py             a classic group becomes one of these; downgrade.py the other way
-consumer_requests.py   where a shard's requests and records meet its KIP-848 groups
+state.py               the group at rest: replay; member.py, records.py
+timers.py              until when it waits for its members
+update.py              the steps of a request: heartbeat.py, and classic_join.py by the classic protocol
+classic_members.py     what else members of the classic protocol ask
+../migration/          a classic group becomes one of these (upgrade.py); downgrade.py the other way
+../consumer_requests.py where a shard's requests and records meet its KIP-848 groups
 """
 
 from collections.abc import Callable, Sequence
@@ -178,7 +178,7 @@ class ConsumerGroup(ClassicMembers):
     # Time
 
     def on_time(self, now_ms: int, image: MetadataImage) -> GroupDecision:
-        """Remove the members that are late (consumer_timers.py)."""
+        """Remove the members that are late (timers.py)."""
         return self._fence(self._late_members(now_ms), image, now_ms)
 
     # Metadata

@@ -1,4 +1,4 @@
-"""One ConsumerGroupHeartbeat decided, by the steps of consumer_update.py.
+"""One ConsumerGroupHeartbeat decided, by the steps of update.py.
 
 One deviation: regular expressions are resolved in the heartbeat that asks for them (Kafka does it on another thread;
 the member learns it a heartbeat later). Source: KIP-848; version 1 lets the member make its id (KIP-1082) and subscribe

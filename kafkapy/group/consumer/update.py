@@ -1,7 +1,7 @@
 """What a member's request makes of a KIP-848 group: membership, subscription, target assignment, reconciliation.
 
-The steps of a ConsumerGroupHeartbeat (consumer_heartbeat.py) and of a JoinGroup by a member of the classic protocol
-(consumer_join.py), which take them in this order. Each reads the group as the log has it and adds records; nothing of
+The steps of a ConsumerGroupHeartbeat (heartbeat.py) and of a JoinGroup by a member of the classic protocol
+(classic_join.py), which take them in this order. Each reads the group as the log has it and adds records; nothing of
 the group changes here but soft state (deadlines, which metadata was looked at). The records' order is Apache Kafka's.
 """
 
@@ -175,7 +175,7 @@ class MemberUpdate:
         self._updated = after
         self._records.append(current_record(group.group_id, after))
         if after.uses_classic_protocol:
-            return  # it has its time-outs to join and to sync (consumer_timers.py)
+            return  # it has its time-outs to join and to sync (timers.py)
         if after.state is MemberState.UNREVOKED_PARTITIONS:
             group.start_rebalance_timer(after, self._around.now_ms)
         else:

@@ -2,7 +2,7 @@
 
 It reads the log's files and writes `<base offset>.{log,index,timeindex,txnindex}.cleaned` beside them, complete and
 synced; it renames and deletes nothing. The owner of the log swaps each group in when it is told of it (Log.
-replace_segments). So a pass runs where the log does not: in the helper process (cleaner_steps.py). What it is to do
+replace_segments). So a pass runs where the log does not: in the helper process (steps.py). What it is to do
 comes as a CleaningPlan, and between two steps the owner may drop it: what it left is deleted by the next pass or start.
 
 Every group is filtered by the same offset map, so groups may be swapped in one after another: what a record was dropped

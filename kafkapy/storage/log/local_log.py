@@ -11,10 +11,10 @@ from kafkapy.seams import Disk, failpoint
 from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log.doomed_files import DoomedFiles
 from kafkapy.storage.log.reader import LogReader
 from kafkapy.storage.log.retention import SegmentFacts
-from kafkapy.storage.producers.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.loader import LoadedLog
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles

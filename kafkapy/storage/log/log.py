@@ -10,8 +10,8 @@ StorageError (the disk failed; the directory is offline), NeedsWarming.
 
 The same class holds the metadata log: append_as_leader with AppendOrigin.RAFT_LEADER, reads with LOG_END.
 
-What is done to a log from time to time lies beside it, as functions over a Log: log_opening, truncation, flush,
-log_upkeep (retention, what the cleaner made), log_lookup (offsets by time).
+What is done to a log from time to time lies beside it, as functions over a Log: opening, truncation, flush,
+upkeep (retention, what the cleaner made), lookup (offsets by time).
 """
 
 import contextlib

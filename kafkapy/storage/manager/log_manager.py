@@ -263,7 +263,7 @@ class LogManager:
         """Let the future log take the place of the one in service, which the caller dooms then. Raises StorageError.
 
         The caller has seen to it that the future one has all that the other has, durable as far as that was, and that
-        the controller knows the new directory: see log_loading for what a crash between the renames leaves.
+        the controller knows the new directory: see loading.py for what a crash between the renames leaves.
         """
         current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)

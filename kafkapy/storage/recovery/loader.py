@@ -22,7 +22,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import CorruptIndexError
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import checkpoint
-from kafkapy.storage.errors import CheckpointError, OffsetOverflowError
+from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -32,12 +32,17 @@ from kafkapy.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_of,
 )
-from kafkapy.storage.producers.leader_epochs import LeaderEpochs
+from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.replay import rebuild_producers, recall_batches
 from kafkapy.storage.producers.snapshots import ProducerSnapshots
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.recovery.interrupted_work import finish_interrupted_work
-from kafkapy.storage.recovery.segment_recovery import SegmentRecovery, check_has_timestamps, reset_indexes
+from kafkapy.storage.recovery.segment_recovery import (
+    OffsetOverflowError,
+    SegmentRecovery,
+    check_has_timestamps,
+    reset_indexes,
+)
 from kafkapy.storage.recovery.segment_split import find_parts, overflows, split
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment
@@ -79,7 +84,7 @@ class LogLoader:
         new_producer_state: Callable[[], ProducerState],
         is_recovered: bool = False,
     ) -> None:
-        """is_recovered: log_recovery has put the files right, but made nothing durable."""
+        """is_recovered: a recovery process has put the files right, but made nothing durable."""
         self._files = files
         self._disk = files.disk
         self._directory = directory

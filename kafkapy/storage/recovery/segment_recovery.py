@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkapy.config.log import LogConfig
-from kafkapy.errors import CorruptIndexError
+from kafkapy.errors import CorruptIndexError, KafkapyError
 from kafkapy.record.batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
@@ -25,9 +25,8 @@ from kafkapy.record.batch import (
 )
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import RecordsError
-from kafkapy.storage.errors import OffsetOverflowError
+from kafkapy.storage.leader_epochs import LeaderEpochs
 from kafkapy.storage.log_dir import NO_SPACE
-from kafkapy.storage.producers.leader_epochs import LeaderEpochs
 from kafkapy.storage.producers.replay import producer_batch, replay_producer_batch
 from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment import offset_index, time_index
@@ -40,6 +39,18 @@ logger = logging.getLogger("kafkapy.storage")
 
 CHUNK_BYTES: Final = 4 << 20
 SPECIAL_FLAGS: Final = CONTROL_FLAG | TRANSACTIONAL_FLAG
+
+
+class OffsetOverflowError(KafkapyError):
+    """A segment holds an offset too far from its base for its indexes: loading splits it (segment_split.py).
+
+    is_in_doubt: its indexes look sound, so that whoever cannot split all of it had better leave it as it is.
+    """
+
+    def __init__(self, segment: Segment, *, is_in_doubt: bool = False) -> None:
+        super().__init__(f"Detected offset overflow in segment {segment}")
+        self.segment = segment
+        self.is_in_doubt = is_in_doubt
 
 
 def reset_indexes(segment: Segment, config: LogConfig) -> None:

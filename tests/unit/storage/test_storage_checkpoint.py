@@ -4,7 +4,7 @@ from kafkapy.storage import checkpoint
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.errors import CheckpointError
 from kafkapy.storage.file_names import marked_directory, parse_partition_directory, segment_file
-from kafkapy.storage.producers.leader_epochs import EpochEntry
+from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.types import TopicPartition, uuid_from_string
 
 

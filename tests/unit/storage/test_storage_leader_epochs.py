@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.storage.producers.leader_epochs import EpochEntry, LeaderEpochs
+from kafkapy.storage.leader_epochs import EpochEntry, LeaderEpochs
 from kafkapy.types import OffsetAndEpoch
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.group import ClassicGroup, Join
 from kafkapy.group.consumer.group import ConsumerGroup
-from kafkapy.group.consumer.requests import ConsumerGroups
+from kafkapy.group.consumer_requests import ConsumerGroups
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
