@@ -16,8 +16,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from benchmarks.servers import Server
 from benchmarks.workload import Figures
+from harness.servers import Server
 
 RECORD_BYTES = 100
 _TICK_SECONDS = 0.0005

@@ -1,13 +1,13 @@
 """The pairs of servers that loads ask for: one node (plaintext, TLS, a cleaner awake, two directories), or three."""
 
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server, free_port
 from benchmarks.workload import CLEANING, THREE_NODES, TLS, TWO_DIRECTORIES
+from harness.certificates import make_certificate
+from harness.servers import ApacheKafka, Kafkapy, Server, free_port
 
 KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
 
@@ -58,21 +58,6 @@ def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Serve
         "ssl.truststore.location": str(certificate),
     }
     return server
-
-
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Make a key and a certificate for 127.0.0.1; return the file with both and that of the certificate alone."""
-    directory.mkdir(parents=True, exist_ok=True)
-    keys, certificate = directory / "keys.pem", directory / "certificate.pem"
-    if keys.exists():
-        return keys, certificate
-    key = directory / "key.pem"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", *names, *files]
-    subprocess.run(command, check=True, capture_output=True)
-    keys.write_text(key.read_text() + certificate.read_text())
-    return keys, certificate
 
 
 class ThreeNodes(Server):

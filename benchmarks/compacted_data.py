@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers import Kafkapy, Server
 from benchmarks.topics import alter_topic, create_topic
+from harness.servers import Kafkapy, Server
 from kafkapy.record.batch import batches
 from kafkapy.record.columns import record_columns
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from benchmarks.acknowledged import AcknowledgedLoad
 from benchmarks.compacted_data import Kind, clean, clean_to, expected_offsets, offsets_below, segments, write_directory
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic
 from benchmarks.workload import CLEANING, Cost, Figures, Workload
+from harness.servers import Server
 
 GIB = 1 << 30
 WARM_UP, RECORDS = "warm-up", "records"

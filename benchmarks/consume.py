@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.java_clients import consume
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic
 from benchmarks.wire import fill
 from benchmarks.workload import Cost, Figures, Workload
+from harness.servers import Server
 from tools.kafka import KCAT_MISSING, kcat
 
 GIB = 1 << 30

@@ -4,10 +4,10 @@ from functools import partial
 
 from benchmarks.java_clients import produce
 from benchmarks.produce import LARGE_BATCHES
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import call, connect
 from benchmarks.workload import THREE_NODES, TLS, Figures, Workload
+from harness.servers import Server
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 
 RECORD_BYTES = 1024

@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from benchmarks.group_client import ClassicMember, ConsumerMember, Group, Member, Peer, find_coordinator
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import frame
 from benchmarks.workload import Figures, Workload
+from harness.servers import Server
 from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
 from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,

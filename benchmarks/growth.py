@@ -6,10 +6,10 @@ is cheaper in a larger batch anyway, so there it is the largest rise from any si
 
 from itertools import combinations
 
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import Pipe, end_offsets, new_batch, produce_frame, run_pipes
 from benchmarks.workload import Cost, Figures, Workload
+from harness.servers import Server
 
 CONNECTIONS = 10
 DEPTH = 5

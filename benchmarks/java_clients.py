@@ -3,8 +3,8 @@
 import re
 import subprocess
 
-from benchmarks.servers import Server, java
 from benchmarks.workload import Cost, Figures
+from harness.servers import Server, java
 
 PRODUCED = re.compile(r"(\d+) steady state records sent, ([\d.]+) records/sec .* (\d+) ms 50th, .* (\d+) ms 99th")
 WARM_UP_RECORDS, WARM_UP_BYTES = 500_000, 100_000_000

@@ -15,9 +15,9 @@ import sys
 import time
 from functools import partial
 
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.workload import Cost, Figures, Workload
+from harness.servers import Server
 
 RATES = (1_000, 5_000, 20_000)
 SECONDS = 20

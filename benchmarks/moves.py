@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchmarks.acknowledged import AcknowledgedLoad
 from benchmarks.clusters import second_directory
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import call, connect, fill
 from benchmarks.workload import TWO_DIRECTORIES, Cost, Figures, Workload
+from harness.servers import Server
 from kafkapy.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -3,10 +3,10 @@
 from functools import partial
 
 from benchmarks.java_clients import produce
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import Pipe, end_offsets, new_batch, produce_frame, run_pipes
 from benchmarks.workload import Cost, Figures, Workload
+from harness.servers import Server
 
 LARGE_BATCHES = {"batch_size": "65536", "linger_ms": "10"}
 DEPTH = 5

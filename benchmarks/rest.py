@@ -6,10 +6,10 @@ Ready is when a client is told of a broker: the first answer to Metadata that na
 import signal
 import time
 
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic
 from benchmarks.wire import call, connect, end_offsets, fill
 from benchmarks.workload import RESTARTED, Cost, Figures, Workload
+from harness.servers import Server
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 
 GIB = 1 << 30

@@ -33,9 +33,9 @@ from benchmarks import compaction, consume, features, groups, growth, latency, m
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
-from benchmarks.servers import Server
 from benchmarks.warm_up import warm_up
 from benchmarks.workload import COLD, PLAIN, SERVERS, THREE_NODES, TLS, Figures, Workload
+from harness.servers import Server
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"

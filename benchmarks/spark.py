@@ -12,10 +12,10 @@ import time
 from functools import cache
 from typing import Any
 
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import Pipe, end_offsets, produce_frame, run_pipes
 from benchmarks.workload import Cost, Figures, Workload
+from harness.servers import Server
 
 TRADES = 5_000_000
 PARTITIONS = 4

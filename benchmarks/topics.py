@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks.servers import Server
+from harness.servers import Server
 
 MOST_AT_ONCE = 2_000
 """Partitions made by one request: Apache Kafka writes no more than 10,000 metadata records at once."""

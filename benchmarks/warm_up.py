@@ -9,9 +9,9 @@ work of their own first.
 import subprocess
 
 from benchmarks.java_clients import produce
-from benchmarks.servers import Server
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import Pipe, new_batch, produce_frame, run_pipes
+from harness.servers import Server
 from tools.kafka import KCAT_MISSING, kcat
 
 TOPIC = "warm-up"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.list_offsets_request import (

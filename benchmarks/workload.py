@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from benchmarks.servers import Server
+from harness.servers import Server
 
 Figures = dict[str, float]
 

@@ -1,8 +1,8 @@
 """What a simulator replaces: the clock, chance, the disk, channels to peers, the IO pool, the helper process.
 
-Production implements these in reactor/, storage/system_disk.py and server/system_clock.py; tests/sim/ implements them
-with virtual time, a disk that forgets what was not synced, and links that lose and delay. Nothing else in kafkapy may
-touch the world.
+Production implements these in reactor/, storage/system_disk.py and server/system_clock.py; tests/simulator/ implements
+them with virtual time, a disk that forgets what was not synced, and links that lose and delay. Nothing else in kafkapy
+may touch the world.
 """
 
 from collections.abc import Callable, Sequence

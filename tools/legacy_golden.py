@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers import free_port
+from harness.servers import free_port
 from tools.maven import maven_copy
 
 VERSION = "2.8.2"

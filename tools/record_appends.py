@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers import ApacheKafka
+from harness.servers import ApacheKafka
 from kafkapy.record.batch import LOG_APPEND_TIME_FLAG
 from kafkapy.record.builder import NewRecord, build_batch, seal
 from tests.support.asking import create_topic, fetch, list_offset, produce

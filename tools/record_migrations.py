@@ -8,7 +8,7 @@ import gzip
 import tempfile
 from pathlib import Path
 
-from benchmarks.servers import ApacheKafka
+from harness.servers import ApacheKafka
 from tests.support.migration_script import Play
 from tests.support.migrations import SCRIPTS
 

@@ -4,8 +4,9 @@ Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the
 The core knows offsets, epochs and voters, never records. Its parts: state.py (role, log, connections), voting.py,
 replication.py, membership.py; roles.py has the table of transitions.
 
-Invariants, asserted here and checked after every event by tests/sim/raft_cluster.py: epochs and the high watermark
-never go back; one leader an epoch; no committed record is truncated; what is promised is durable before it is said.
+Invariants, asserted here and checked after every event by tests/simulator/raft_cluster.py: epochs and the high
+watermark never go back; one leader an epoch; no committed record is truncated; what is promised is durable before it is
+said.
 """
 
 from kafkapy.machine import Effect, Event

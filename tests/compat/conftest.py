@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server, java
+from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tools.kafka import JAVA_LIBS, kcat
 
 if TYPE_CHECKING:

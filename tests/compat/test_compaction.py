@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from kafkapy.record.batch import RecordBatch
 from tests.compat.conftest import new_server
 

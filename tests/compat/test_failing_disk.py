@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 
 pytestmark = pytest.mark.ours  # Apache Kafka's answers while a directory fails come at other moments
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from tests.compat.test_confluent_kafka import consume
 
 pytestmark = pytest.mark.ours  # Apache Kafka ends itself where its only directory is full

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server, java
+from harness.servers import ApacheKafka, Kafkapy, Server, java
 from tests.compat.conftest import new_server
 from tools.kafka import JAVA_LIBS
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_groups_consumer import GROUP_PROPERTIES, create, produce
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers import Server, java
+from harness.servers import Server, java
 from tests.compat.conftest import new_server
 from tools.kafka import JAVA_LIBS
 

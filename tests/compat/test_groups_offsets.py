@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from kafkapy.runtime.coordinator import java_hash
 from tests.compat.conftest import new_server
 

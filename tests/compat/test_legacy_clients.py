@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.admin import NewTopic
 
-from benchmarks.servers import Kafkapy, Server
+from harness.servers import Kafkapy, Server
 from tools.kafka import OLD_CLIENTS, old_client_libs
 
 pytestmark = pytest.mark.ours

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from tests.compat.conftest import new_server
 from tests.compat.test_compaction import PROBLEMS, wait_until
 

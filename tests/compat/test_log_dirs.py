@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaAdminClient
 
-from benchmarks.servers import ApacheKafka, Server
+from harness.servers import ApacheKafka, Server
 from tests.compat.conftest import new_server
 from tests.compat.test_confluent_kafka import consume
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import Server
+from harness.servers import Server
 from kafkapy.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

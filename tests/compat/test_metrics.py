@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.servers import Kafkapy, free_port
+from harness.servers import Kafkapy, free_port
 
 pytestmark = pytest.mark.ours
 RECORDS, KEYS = 1000, 10

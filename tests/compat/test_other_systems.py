@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from tests.compat.test_compaction import KEYS, assert_complete, clean_to, create, produce, read_all, wait_until
 
 pytestmark = pytest.mark.ours

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import java
+from harness.servers import java
 from kafkapy.config.log import LogConfig
 from kafkapy.record.batch import batches
 from kafkapy.storage.log.log import Log

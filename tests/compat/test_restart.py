@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from tests.compat.test_confluent_kafka import consume, produce
 
 PROBLEMS = ("mismatch", "invalid", "Invalid", "corrupt", "Exception", "Error", "isvalid: false")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from spark_jobs.topics import create_topic
 
 pytestmark = [

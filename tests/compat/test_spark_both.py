@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server
+from harness.servers import ApacheKafka, Kafkapy, Server
 from spark_jobs import audit, backfill, book, bronze, feed, gold, live, replay, silver
 from spark_jobs.generator import Market
 from spark_jobs.source import read_archive

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.servers import free_port
+from harness.servers import free_port
 from spark_jobs import bronze, chart, replay, silver
 from spark_jobs.bronze import BronzeConfig
 from spark_jobs.chart import ChartConfig

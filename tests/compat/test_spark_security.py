@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from benchmarks.clusters import make_certificate
-from benchmarks.servers import ApacheKafka, Server, free_port
+from harness.certificates import make_certificate
+from harness.servers import ApacheKafka, Server, free_port
 from spark_jobs import audit, bronze, feed, replay, silver
 from spark_jobs.errors import JobError
 from spark_jobs.generator import Market

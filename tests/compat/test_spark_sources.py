@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import functions as F
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from spark_jobs import audit, bronze
 from spark_jobs.audit import AuditConfig, PartitionAudit
 from spark_jobs.bronze import BronzeConfig

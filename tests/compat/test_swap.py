@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.servers import ApacheKafka, Kafkapy, Server
+from harness.servers import ApacheKafka, Kafkapy, Server
 from tests.compat.test_confluent_kafka import create
 from tests.compat.test_restart import PROBLEMS, facts
 from tools.kafka import JAVA_LIBS

@@ -21,7 +21,7 @@ from kafkapy.record.compression import decompress
 from kafkapy.record.errors import INVALID_RECORD
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
-from tests.sim.loop import SimLoop, run
+from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import Hosting
 
 GOLDEN = Path(__file__).parent / "appended_batches.jsonl.gz"

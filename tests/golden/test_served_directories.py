@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from kafkapy.types import uuid_from_string, uuid_to_string
 from tests.support.asking import (
     EARLIEST,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from tests.support.offsets import commit, fetch_group, find_coordinator

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkapy.record.batch import Record
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.reader import FetchIsolation
-from tests.sim.disk import SimDisk
+from tests.simulator.disk import SimDisk
 from tests.support.cleaning import NOW_MS, CompactedLogs, append, consume, last_values, stored_batches
 from tests.support.logs import marker
 

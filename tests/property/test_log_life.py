@@ -22,7 +22,7 @@ from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.upkeep import delete_old_segments
 from kafkapy.types import TopicPartition
-from tests.sim.disk import SimDisk
+from tests.simulator.disk import SimDisk
 
 PARTITION = TopicPartition("t", 0)
 HOUR_MS = 3_600_000

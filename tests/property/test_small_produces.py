@@ -18,8 +18,8 @@ from kafkapy.record.batch import ATTRIBUTES_POSITION, CRC_POSITION
 from kafkapy.record.builder import build_batch
 from kafkapy.record.compression import GZIP
 from kafkapy.storage.log.log import Log
-from tests.sim.broker_world import Machine, Topic
-from tests.sim.loop import START_WALL_MS, SimLoop, run
+from tests.simulator.broker_world import Machine, Topic
+from tests.simulator.loop import START_WALL_MS, SimLoop, run
 from tests.support.wire import request_frame
 
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import ApacheKafka
+from harness.servers import ApacheKafka
 from kafkapy import Broker
 from tests.support.asking import create_topic
 from tests.support.offsets import find_coordinator

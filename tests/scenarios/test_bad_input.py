@@ -19,7 +19,7 @@ from selectors import EVENT_READ, DefaultSelector
 
 import pytest
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from kafkapy.handlers.table import BROKER_APIS, ServedApi
 from kafkapy.protocol.api import request_type, response_type
 from kafkapy.protocol.error_code import ErrorCode

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.servers import Kafkapy
+from harness.servers import Kafkapy
 from kafkapy.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from tests.sim.broker_crashes import Doom
-from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic
-from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR
-from tests.sim.disk import Keep, SimCrash, SimDisk
-from tests.sim.loop import START_WALL_MS, SimLoop, run
+from tests.simulator.broker_crashes import Doom
+from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic
+from tests.simulator.crash_enumeration import KEEPS, SOAK_FACTOR
+from tests.simulator.disk import Keep, SimCrash, SimDisk
+from tests.simulator.loop import START_WALL_MS, SimLoop, run
 
 CONFIG = {
     "cleanup_policy": "compact",

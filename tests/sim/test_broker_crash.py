@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.sim.broker_crashes import Computer, End
-from tests.sim.broker_world import DATA_DIR, Machine
-from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR
-from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_crashes import Computer, End
+from tests.simulator.broker_world import DATA_DIR, Machine
+from tests.simulator.crash_enumeration import KEEPS, SOAK_FACTOR
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
 
 SEEDS = [*range(120 * SOAK_FACTOR), 1152]
 LIFE_COUNT = 3

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.broker_world import Machine
-from tests.sim.loop import SimLoop, run
 from tests.sim.test_broker_stops import set_broker_configs
+from tests.simulator.broker_world import Machine
+from tests.simulator.loop import SimLoop, run
 
 OVERRIDES = "max.connections.per.ip.overrides"
 

@@ -13,8 +13,8 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.runtime.log_maintenance import RESERVE_CHECK_MS
-from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic, values_of
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic, values_of
+from tests.simulator.loop import SimLoop, run
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 METADATA_DIR, FIRST_DIR, SECOND_DIR = "/metadata", "/first", "/second"

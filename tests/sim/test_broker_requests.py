@@ -10,8 +10,8 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
-from tests.sim.broker_world import DATA_DIR, Machine, values_of
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, Machine, values_of
+from tests.simulator.loop import SimLoop, run
 
 ROUND_TRIP_MS = 0.2
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafkapy.types import TopicPartition
-from tests.sim.broker_world import DATA_DIR, Machine, Topic, values_of
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, Machine, Topic, values_of
+from tests.simulator.loop import SimLoop, run
 
 ROUND_TRIP_MS = 0.2
 VALUE = b"x" * 1000

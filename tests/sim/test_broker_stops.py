@@ -24,10 +24,10 @@ from kafkapy.runtime.broker_lifecycle import SHUTDOWN_TIMEOUT_MS
 from kafkapy.runtime.log_dir_mover import THROTTLE_KEY
 from kafkapy.server.broker import GRACE_MS
 from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE
-from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, values_of
-from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop, run
 from tests.sim.test_broker_failures import FIRST_DIR, GONE, METADATA_DIR, PROPERTIES, SECOND_DIR, is_in, offline_paths
+from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, values_of
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
 
 TOPICS = [f"t{number}" for number in range(6)]
 

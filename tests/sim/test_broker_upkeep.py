@@ -4,8 +4,8 @@ import asyncio
 
 from kafkapy.storage.checkpoint import RECOVERY_POINT_FILE, decode_offsets
 from kafkapy.types import TopicPartition
-from tests.sim.broker_world import DATA_DIR, Machine
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, Machine
+from tests.simulator.loop import SimLoop, run
 
 
 def test_an_unexpected_error_does_not_end_what_is_done_in_periods() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from kafkapy.reactor.connection_quotas import ConnectionRate
 from kafkapy.reactor.limits import ReactorLimits
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import SimClient
-from tests.sim.reactor_world import World
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import SimClient
+from tests.simulator.reactor_world import World
 
 INTERNAL = ("10.0.0.9", 9094)
 

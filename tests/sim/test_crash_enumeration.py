@@ -8,10 +8,10 @@ import pytest
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.truncation import truncate_to
-from tests.sim.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
-from tests.sim.disk import SimDisk
-from tests.sim.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, stored_batches
-from tests.sim.storage_script import Script, start
+from tests.simulator.crash_enumeration import KEEPS, SOAK_FACTOR, Crash, Outcomes, Recorder, crashes
+from tests.simulator.disk import SimDisk
+from tests.simulator.storage_checks import CUT, OUTCOMES, WHOLE, check_crash, stored_batches
+from tests.simulator.storage_script import Script, start
 from tests.support.logs import NOW_MS, append, batch, marker, open_small_log
 
 SEEDS = range(1, 1 + SOAK_FACTOR)

@@ -19,10 +19,10 @@ from kafkapy.record.batch import batches
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.storage.log.log import Log
 from kafkapy.types import METADATA_PARTITION, TopicPartition
-from tests.sim.broker_world import DATA_DIR, Machine
-from tests.sim.crash_enumeration import SOAK_FACTOR
-from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, Machine
+from tests.simulator.crash_enumeration import SOAK_FACTOR
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NODE_IDS = {"clean": 1, "standalone": 3, "kafkapy": 1}

@@ -12,9 +12,9 @@ from kafkapy.runtime.pool import run_in_pool
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
-from tests.sim.disk import SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import START_WALL_MS, SimClock, SimLoop, run
+from tests.simulator.disk import SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import START_WALL_MS, SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.logs import append, delete_due, load_logs
 

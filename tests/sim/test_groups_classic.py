@@ -23,8 +23,8 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
 from kafkapy.types import TopicPartition
-from tests.sim.classic_members import REBALANCE_MS, TOPIC, Consumer, assign
-from tests.sim.committed import CommittedOffsets, decide_commit
+from tests.simulator.classic_members import REBALANCE_MS, TOPIC, Consumer, assign
+from tests.simulator.committed import CommittedOffsets, decide_commit
 from tests.support.classic_groups import GROUP, ClassicWorld
 
 SEED_COUNT = 800 * int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))

@@ -16,8 +16,8 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from tests.sim.committed import CommittedOffsets, decide_commit
-from tests.sim.modern_members import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, Partition, SimulatedMember
+from tests.simulator.committed import CommittedOffsets, decide_commit
+from tests.simulator.modern_members import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS, Partition, SimulatedMember
 from tests.support.consumer_groups import CLIENT, GroupWorld, image_with
 
 SEED_COUNT = 150 * int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))

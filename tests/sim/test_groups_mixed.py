@@ -23,9 +23,9 @@ from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerG
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse
 from kafkapy.types import TopicPartition
-from tests.sim.classic_members import SESSION_MS as CLASSIC_SESSION_MS
-from tests.sim.classic_members import TOPIC, Consumer, assign
-from tests.sim.modern_members import REBALANCE_MS, SimulatedMember
+from tests.simulator.classic_members import SESSION_MS as CLASSIC_SESSION_MS
+from tests.simulator.classic_members import TOPIC, Consumer, assign
+from tests.simulator.modern_members import REBALANCE_MS, SimulatedMember
 from tests.support.consumer_groups import image_of, topic_id
 from tests.support.mixed_groups import BETWEEN_GENERATIONS, MixedWorld, logged
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.hot_paths import COUNTED_ON, Counts, kept
+from tests.simulator.hot_paths import COUNTED_ON, Counts, kept
 
 MORE, LESS = 1.02, 0.95
 """How far a count may lie from the one kept: what another patch release of CPython may change, and no more."""
 
-HOW = "if that is meant: python -m tests.sim.hot_paths --update, and say why in the commit"
+HOW = "if that is meant: python -m tests.simulator.hot_paths --update, and say why in the commit"
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != COUNTED_ON, reason="bytecode is counted on CPython 3.11")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.version_info[:2] != COUNTED_ON, reason="byte
 def count_apart(hash_seed: str) -> Counts:
     """Count in a process of its own: what other tests have left in this one (logging, caches) is not to count."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.sim.hot_paths", "--json"]
+    command = [sys.executable, "-m", "tests.simulator.hot_paths", "--json"]
     said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)
     counts: Counts = json.loads(said.stdout)
     return counts

@@ -21,9 +21,9 @@ from kafkapy.protocol.messages.produce_request import PartitionProduceData, Prod
 from kafkapy.runtime.coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.metadata_follower import TURN_MS
 from kafkapy.types import TopicPartition
-from tests.sim.broker_world import DATA_DIR, KafkaClient, Machine, Topic
-from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop, run
+from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
 from tests.support.offsets import commit_request
 
 PARTITION_COUNT = 300

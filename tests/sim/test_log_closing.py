@@ -9,10 +9,10 @@ from kafkapy.runtime.log_closing import close_logs
 from kafkapy.storage import checkpoint
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
-from tests.sim.crash_enumeration import Recorder, crashes
-from tests.sim.disk import SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.crash_enumeration import Recorder, crashes
+from tests.simulator.disk import SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.logs import SMALL, append, load_logs
 

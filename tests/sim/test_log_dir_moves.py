@@ -24,10 +24,10 @@ from kafkapy.protocol.messages.delete_records_request import (
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.types import TopicPartition
-from tests.sim.broker_crashes import Doom
-from tests.sim.broker_world import KafkaClient, Machine, Topic
-from tests.sim.disk import Keep, SimDisk
-from tests.sim.loop import START_WALL_MS, SimLoop, run
+from tests.simulator.broker_crashes import Doom
+from tests.simulator.broker_world import KafkaClient, Machine, Topic
+from tests.simulator.disk import Keep, SimDisk
+from tests.simulator.loop import START_WALL_MS, SimLoop, run
 
 METADATA_DIR, FIRST_DIR, SECOND_DIR = "/metadata", "/first", "/second"
 PROPERTIES = {"log_dirs": f"{METADATA_DIR},{FIRST_DIR},{SECOND_DIR}", "metadata_log_dir": METADATA_DIR}

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest
-from tests.sim.raft_cluster import Cluster, Node, Platter, key_of, voter_of
+from tests.simulator.raft_cluster import Cluster, Node, Platter, key_of, voter_of
 
 FACTOR = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
 

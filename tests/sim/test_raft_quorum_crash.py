@@ -12,10 +12,10 @@ import pytest
 
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.runtime.quorum import Quorum
-from tests.sim.crash_enumeration import SOAK_FACTOR, Outcomes, Recorder, crashes
-from tests.sim.disk import SimCrash, SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimLoop, run
+from tests.simulator.crash_enumeration import SOAK_FACTOR, Outcomes, Recorder, crashes
+from tests.simulator.disk import SimCrash, SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimLoop, run
 from tests.support.quorums import DIRECTORY, ValueList, format_standalone, new_quorum
 
 CONFIG = QuorumConfig(

@@ -10,10 +10,10 @@ from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
 from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
 from kafkapy.seams import FileRegion
-from tests.sim.bytes_file import BytesFile
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import LinkRules, SimClient
-from tests.sim.reactor_world import World, answer, wait_handler
+from tests.simulator.bytes_file import BytesFile
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import LinkRules, SimClient
+from tests.simulator.reactor_world import World, answer, wait_handler
 
 
 def frame(body: bytes) -> bytes:

@@ -10,10 +10,10 @@ from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.processor import MOST_UNSENT
 from kafkapy.seams import FileRegion
-from tests.sim.bytes_file import BytesFile
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import LinkRules
-from tests.sim.reactor_world import World, answer, wait_handler
+from tests.simulator.bytes_file import BytesFile
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import LinkRules
+from tests.simulator.reactor_world import World, answer, wait_handler
 
 
 def frame(body: bytes) -> bytes:

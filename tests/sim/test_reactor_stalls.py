@@ -5,10 +5,10 @@ import asyncio
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import FileRegion
-from tests.sim.bytes_file import BytesFile
-from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop, run
-from tests.sim.reactor_world import World, answer
+from tests.simulator.bytes_file import BytesFile
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.reactor_world import World, answer
 
 DATA = bytes(range(256)) * 2048
 

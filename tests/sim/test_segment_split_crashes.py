@@ -18,8 +18,8 @@ from kafkapy.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, 
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
-from tests.sim.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
-from tests.sim.disk import SimDisk
+from tests.simulator.crash_enumeration import SOAK_FACTOR, Moment, Recorder, crashes
+from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
 from tests.support.logs import DIRECTORY, NOW_MS, PARTITION, load_logs
 

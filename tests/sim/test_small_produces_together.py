@@ -10,9 +10,9 @@ from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
-from tests.sim.loop import SimLoop, run
 from tests.sim.test_broker_requests import on_machine
+from tests.simulator.broker_world import PRODUCE_VERSION, KafkaClient, Machine, Topic, values_of
+from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS, Hosting, batch, topic_id
 from tests.support.metadata_services import Deny
 from tests.support.wire import request_frame

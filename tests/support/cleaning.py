@@ -15,7 +15,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
-from tests.sim.disk import SimDisk
+from tests.simulator.disk import SimDisk
 from tests.support.chance import SeededRandom
 from tests.support.logs import NOW_MS, load_logs
 

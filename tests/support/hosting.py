@@ -24,9 +24,9 @@ from kafkapy.runtime.pool import HeavyWork
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
-from tests.sim.disk import SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.disk import SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
 from tests.support.logs import load_logs

@@ -9,7 +9,7 @@ from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition
-from tests.sim.disk import SimDisk
+from tests.simulator.disk import SimDisk
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"

@@ -9,9 +9,9 @@ from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
-from tests.sim.disk import SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimClock, SimLoop
+from tests.simulator.disk import SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop
 from tests.support.chance import SeededRandom
 
 DIRECTORY = "/logs/__cluster_metadata-0"

@@ -11,8 +11,8 @@ decision 4, which allowed a read-only mapping.
 The last few entries are kept back and written together: a write of 8 bytes costs what one of 250 does, and there would
 be two beside each batch of 16 KiB. Lookups see them; a trim, which comes before all that relies on the file alone (a
 roll, a clean stop), writes them. Only the active segment's index has such entries, which a start that was not clean
-rebuilds whatever it holds (recovery/loader.py). A deviation that can be seen from outside only: while the broker runs, the
-file on disk is a few entries behind, and so is what dump-log prints of it.
+rebuilds whatever it holds (recovery/loader.py). A deviation that can be seen from outside only: while the broker runs,
+the file on disk is a few entries behind, and so is what dump-log prints of it.
 """
 
 from bisect import bisect_right

@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.delete_records_request import (
     DeleteRecordsTopic,
 )
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle
 from tests.support.metadata_services import Deny
 

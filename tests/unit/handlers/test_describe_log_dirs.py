@@ -7,7 +7,7 @@ from kafkapy.handlers import describe_log_dirs
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
 from tests.support.metadata_services import Deny, answer
 

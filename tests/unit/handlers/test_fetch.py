@@ -16,7 +16,7 @@ from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle, topic_id
 from tests.support.metadata_services import Deny
 

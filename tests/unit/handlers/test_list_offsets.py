@@ -15,7 +15,7 @@ from kafkapy.protocol.messages.list_offsets_request import (
 )
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
 from tests.support.metadata_services import Deny
 

@@ -13,7 +13,7 @@ from kafkapy.protocol.messages.partition_change_record import PartitionChangeRec
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.compression import ZSTD
 from kafkapy.security.authorizer import AclOperation
-from tests.sim.loop import SimLoop, run
+from tests.simulator.loop import SimLoop, run
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, settle, topic_id
 from tests.support.metadata_services import Deny, answer, on_wire
 

@@ -11,7 +11,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.protocol.connection import Connection, ConnectionLimits
 from kafkapy.protocol.primitives import Writer
 from kafkapy.seams import FileRegion
-from tests.sim.bytes_file import BytesFile
+from tests.simulator.bytes_file import BytesFile
 
 LIMITS = ConnectionLimits(max_frame_bytes=1_000_000, unadmitted_frame_bytes=1_000, max_in_flight=4)
 

@@ -16,7 +16,7 @@ from kafkapy.reactor import helper
 from kafkapy.reactor.helper import SubprocessHelper
 from kafkapy.seams import HELPER_NOT_STARTED
 
-CALLS = "tests.unit.reactor.helper_calls:"
+CALLS = "tests.support.helper_calls:"
 
 
 def with_helper(use: Callable[[SubprocessHelper], Any], **options: bool) -> Any:

@@ -16,7 +16,7 @@ from kafkapy.reactor.limits import (
     READ_AHEAD_STREAMS,
 )
 from kafkapy.reactor.read_ahead import ReadAhead
-from tests.sim.bytes_file import BytesFile
+from tests.simulator.bytes_file import BytesFile
 
 MIB = 1 << 20
 SIZE = 40 * MIB

@@ -6,7 +6,7 @@ from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.partition import Role
 from kafkapy.types import TopicPartition
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting, batch, on_loop, topic_id
 
 

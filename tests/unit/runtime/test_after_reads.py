@@ -12,7 +12,7 @@ from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.server.system_clock import SystemClock
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
-from tests.sim.loop import SimLoop, run
+from tests.simulator.loop import SimLoop, run
 
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
 

@@ -21,7 +21,7 @@ from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
 from kafkapy.runtime.controller import ControllerRuntime
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
 from tests.support.fake_quorum import FakeQuorum, decoded

@@ -17,7 +17,7 @@ from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.runtime.coordinator import OFFSETS_TOPIC, java_hash
 from kafkapy.runtime.shard_host import HostState
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
 

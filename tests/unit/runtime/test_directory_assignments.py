@@ -8,7 +8,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.directory_assignments import Assignment, DirectoryAssignments
-from tests.sim.loop import SimLoop
+from tests.simulator.loop import SimLoop
 from tests.support.controllers import directory_id
 from tests.support.hosting import NODE_ID, Hosting, on_loop
 from tests.support.metadata_services import InstantController

@@ -18,10 +18,10 @@ from kafkapy.storage.file_names import CLEANED_SUFFIX
 from kafkapy.storage.log.flush import flush_log
 from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
-from tests.sim.disk import SimDisk
-from tests.sim.helper import CALL_MS, SimHelper
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.disk import SimDisk
+from tests.simulator.helper import CALL_MS, SimHelper
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.cleaning import NOW_MS, PARTITION, SETTINGS, CompactedLogs, append, stored
 from tests.support.logs import delete_due, marker
 

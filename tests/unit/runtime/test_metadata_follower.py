@@ -9,7 +9,7 @@ import pytest
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
 from kafkapy.runtime.metadata_follower import PAUSE_MS, STEPS_PER_TURN, TURN_MS, MetadataFollower
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import InstantController
 

@@ -22,9 +22,9 @@ from kafkapy.runtime.quorum import NotLeaderError, Quorum
 from kafkapy.runtime.quorum_peers import SnapshotDownload
 from kafkapy.storage.metadata.snapshot import parse_name, snapshot_name
 from kafkapy.types import OffsetAndEpoch, ReplicaKey, uuid_from_string
-from tests.sim.disk import SimDisk
-from tests.sim.io_pool import SimIoPool
-from tests.sim.loop import SimClock, SimLoop, run
+from tests.simulator.disk import SimDisk
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.quorums import DIRECTORY, FakeTransport, ValueList, format_standalone, local_voter, new_quorum
 from tools.kafka import JAVA_LIBS

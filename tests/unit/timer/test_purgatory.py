@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.timer.purgatory import DelayedOperation, Purgatory
 from kafkapy.timer.wheel import TimingWheel
-from tests.unit.timer.steps import count_steps
+from tests.support.wheel_steps import count_steps
 
 
 class Operation(DelayedOperation):

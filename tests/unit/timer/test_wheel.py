@@ -3,7 +3,7 @@ import random
 import pytest
 
 from kafkapy.timer.wheel import TimerEntry, TimingWheel
-from tests.unit.timer.steps import count_steps
+from tests.support.wheel_steps import count_steps
 
 
 class Entry(TimerEntry):

@@ -1,0 +1,1 @@
+"""Broker processes, of kafkapy and of Apache Kafka, started and stopped alike: for tests and benchmarks."""

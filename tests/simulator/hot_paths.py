@@ -1,0 +1,197 @@
+"""What the hot paths cost, counted: bytecode instructions and calls of kafkapy's own code for a request of each kind.
+
+A whole broker in virtual time serves the request, so that a count is the same on every machine; it is that of one
+CPython minor version (COUNTED_ON). The counts are kept in hot_path_counts.json:
+
+    python -m tests.simulator.hot_paths            # show the counts beside those kept
+    python -m tests.simulator.hot_paths --update   # keep them: the diff of the file is then part of the change
+
+C code costs what it costs: an instruction that sorts a million values counts as one. `make bench` sees that.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Self
+
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.simulator.broker_world import FETCH_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic
+from tests.simulator.loop import SimLoop, run
+from tests.support.wire import request_frame
+
+COUNTED_ON = (3, 11)
+COUNTS = Path(__file__).with_name("hot_path_counts.json")
+REPEATS = 8
+"""Requests counted, after as many that warm up; the count of one is their mean, as not every append writes an index."""
+PARTITIONS = 3
+SMALL, LARGE = 1, 580
+"""Records of 100 bytes in a batch: one, and what makes 64 KiB."""
+METADATA_VERSION, OFFSET_COMMIT_VERSION = 13, 9
+
+Frames = Callable[[], bytes | list[bytes]]
+"""Makes a request's frame, or those of several that are sent together."""
+Counts = dict[str, dict[str, float]]
+
+
+class Counter:
+    """Counts what runs in modules of kafkapy from `with` to its end."""
+
+    def __init__(self) -> None:
+        self.instructions = self.calls = 0
+        self._is_ours: dict[CodeType, bool] = {}
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        sys.setprofile(None)
+        sys.settrace(None)
+
+    def _counts(self, frame: FrameType) -> bool:
+        is_ours = self._is_ours.get(frame.f_code)
+        if is_ours is None:
+            is_ours = str(frame.f_globals.get("__name__", "")).startswith("kafkapy.")
+            self._is_ours[frame.f_code] = is_ours
+        return is_ours
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "opcode":
+            self.instructions += 1
+        elif event == "call":
+            if not self._counts(frame):
+                return None
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        return self._trace
+
+    def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call") and self._counts(frame):
+            self.calls += 1
+
+
+def count_all() -> Counts:
+    """Return instructions and calls for one request of each hot path."""
+    found: Counts = {}
+    run(lambda loop: _count_on(loop, found))
+    return found
+
+
+async def _count_on(loop: SimLoop, found: Counts) -> None:
+    machine = Machine(loop, offsets_topic_num_partitions="1")
+    await machine.boot()
+    client = machine.connect()
+    topic = await client.create_topic("hot", PARTITIONS)
+    for number in range(20):
+        await client.create_topic(f"other-{number}", PARTITIONS)
+    group = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+    await client.call(group, 5)
+    await client.produce(topic, *_values(LARGE), partition=1)
+    producer_id, producer_epoch = await client.init_producer_id()
+    sequence = iter(range(1_000_000))
+
+    def idempotent() -> bytes:
+        fields = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": next(sequence)}
+        return _produce(topic, client.batch(_values(SMALL), **fields), partition=2)
+
+    paths: dict[str, Frames] = {
+        "produce of one record": lambda: _produce(topic, client.batch(_values(SMALL))),
+        "produce of one record, idempotent": idempotent,
+        "five produces of one record together": lambda: [_produce(topic, client.batch(_values(SMALL)))] * 5,
+        "produce of 64 KiB": lambda: _produce(topic, client.batch(_values(LARGE))),
+        "fetch of 64 KiB": lambda: _fetch(topic, FetchPartition(1, fetch_offset=0, partition_max_bytes=1 << 20)),
+        "fetch of nothing": lambda: _fetch(topic, FetchPartition(1, fetch_offset=LARGE, partition_max_bytes=1 << 20)),
+        "metadata of one topic": lambda: _metadata([topic.name]),
+        "metadata of all topics": lambda: _metadata(None),
+        "offset commit": lambda: _commit(topic),
+    }
+    for name, new_frame in paths.items():
+        found[name] = await _count(client, new_frame)
+    await machine.stop()
+
+
+async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
+    """Serve REPEATS requests to warm up and REPEATS that count; all frames are made beforehand."""
+    frames = [new_frame() for _ in range(2 * REPEATS)]
+    for frame in frames[:REPEATS]:
+        await _serve(client, frame)
+    counter = Counter()
+    for frame in frames[REPEATS:]:
+        with counter:
+            answers = await _serve(client, frame)
+        assert all(answers), "every request is answered"
+    return {"instructions": counter.instructions / REPEATS, "calls": counter.calls / REPEATS}
+
+
+async def _serve(client: KafkaClient, asked: bytes | list[bytes]) -> list[bytes]:
+    frames = asked if isinstance(asked, list) else [asked]
+    await client.link.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+    return [await client.link.receive_frame() for _ in frames]
+
+
+def _values(count: int) -> list[bytes]:
+    return [b"%0100d" % number for number in range(count)]
+
+
+def _produce(topic: Topic, batch: bytes, partition: int = 0) -> bytes:
+    data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(partition, batch)])
+    return request_frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), PRODUCE_VERSION)
+
+
+def _fetch(topic: Topic, *asked: FetchPartition) -> bytes:
+    topics = [FetchTopic(topic.name, topic.topic_id, list(asked))]
+    return request_frame(FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics), FETCH_VERSION)
+
+
+def _metadata(names: Iterable[str] | None) -> bytes:
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    return request_frame(MetadataRequest(topics=topics), METADATA_VERSION)
+
+
+def _commit(topic: Topic) -> bytes:
+    asked = [OffsetCommitRequestPartition(partition, 1) for partition in range(PARTITIONS)]
+    topics = [OffsetCommitRequestTopic(name=topic.name, partitions=asked)]
+    return request_frame(OffsetCommitRequest(group_id="group", topics=topics), OFFSET_COMMIT_VERSION)
+
+
+def kept() -> Counts:
+    counts: Counts = json.loads(COUNTS.read_text())
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator.hot_paths")
+    parser.add_argument("--update", action="store_true", help="keep what was counted")
+    parser.add_argument("--json", action="store_true", help="print the counts and nothing else")
+    arguments = parser.parse_args()
+    if arguments.json:
+        print(json.dumps(count_all()))
+        return 0
+    if sys.version_info[:2] != COUNTED_ON:
+        print(f"counts are those of Python {'.'.join(map(str, COUNTED_ON))}")
+        return 1
+    before = kept() if COUNTS.exists() else {}
+    counts = count_all()
+    for name, figures in counts.items():
+        for figure, value in figures.items():
+            was = before.get(name, {}).get(figure, 0)
+            print(f"{name:40} {figure:13} {value:10.1f}  was {was:10.1f}  {value / was - 1 if was else 0:+.1%}")
+    if arguments.update:
+        COUNTS.write_text(json.dumps(counts, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

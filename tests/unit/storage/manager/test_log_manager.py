@@ -1,0 +1,574 @@
+import errno
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.config.log import LogConfig
+from kafkapy.errors import ApiError, StorageError
+from kafkapy.storage.checkpoint import MetaProperties
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
+from kafkapy.storage.log.flush import flush_log
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.storage.manager.doomed_logs import NAMES_AT_ONCE
+from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.system_disk import SystemDisk
+from kafkapy.types import METADATA_PARTITION, TopicPartition
+from tests.simulator.disk import SimDisk
+from tests.support.chance import SeededRandom
+from tests.support.logs import NOW_MS, append, batch, delete_due, load_logs
+
+CONFIG = LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=-1, file_delete_delay_ms=60_000)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+TOPIC_A, TOPIC_B = b"\1" * 16, b"\2" * 16
+
+
+def locked(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+    """Return a manager that is to load its logs yet."""
+    manager = LogManager(disk, directories or ("/d",), CONFIG, random=SeededRandom(1), **options)
+    manager.directories.lock()
+    return manager
+
+
+def started(disk: SimDisk, *directories: str, **options: Any) -> LogManager:
+    manager = locked(disk, *directories, **options)
+    load_logs(manager, NOW_MS)
+    return manager
+
+
+def create(manager: LogManager, *partitions: TopicPartition) -> list[Log]:
+    return [
+        manager.get_or_create_log(partition, TOPIC_A if partition.topic == "a" else TOPIC_B, CONFIG, NOW_MS)
+        for partition in partitions
+    ]
+
+
+def flushed_log(manager: LogManager, count: int) -> Log:
+    """Make A0, with `count` batches of one record that are durable."""
+    [log] = create(manager, A0)
+    for _ in range(count):
+        append(log, value_bytes=100)
+    flush_log(log)
+    return log
+
+
+def test_logs_are_there_again_after_a_clean_stop() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for count, log in enumerate(create(manager, A0, A1, B0), 1):
+        append(log, count, leader_epoch=3)
+    manager.close(broker_epoch=17)
+    assert disk.read_file("/d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":17}'
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
+    assert disk.read_file("/d/replication-offset-checkpoint") == b"0\n3\na 0 1\na 1 2\nb 0 3\n"
+    assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n0\n"
+    manager = locked(disk)
+    assert manager.directories.last_broker_epoch() == 17
+    load_logs(manager, NOW_MS)
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+    assert {partition: log.log_end_offset for partition, log in manager.logs.items()} == {A0: 1, A1: 2, B0: 3}
+    assert manager.logs[A1].topic_id == TOPIC_A
+    assert manager.checkpoints.read_high_watermarks() == {"/d": {A0: 1, A1: 2, B0: 3}}
+
+
+def test_a_killed_broker_loses_nothing_that_the_page_cache_has(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    [log] = create(started(disk), A0)
+    for _ in range(20):
+        append(log, value_bytes=100)
+    disk.crash("all")
+    manager = locked(disk)
+    with caplog.at_level("INFO"):
+        load_logs(manager)
+    assert manager.logs[A0].log_end_offset == 20
+    for line in ("Recovering 1 logs from /d since no clean shutdown file was found", "(1/1 completed in /d)"):
+        assert line in caplog.text
+
+
+def test_a_directory_serves_one_process() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    with pytest.raises(StorageError, match=r"Failed to acquire lock on file \.lock in /d\."):
+        started(disk)
+    manager.close()
+    started(disk)
+
+
+def test_damaged_meta_properties_stop_the_start_and_let_go_of_the_lock() -> None:
+    disk = SimDisk()
+    disk.make_directory("/d")
+    disk.write_file_atomically("/d/meta.properties", b"nonsense")
+    with pytest.raises(StorageError, match=r"none of the log dirs can be used: /d: .*malformed"):
+        started(disk)
+    assert not disk.locked
+
+
+def test_the_identity_of_a_directory_is_read() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    manager.directories[0].write_meta(MetaProperties("cluster", 4, b"\7" * 16))
+    manager.close()
+    assert started(disk).directories[0].directory_id == b"\7" * 16
+
+
+def test_new_logs_go_where_they_are_asked_to_or_where_there_are_fewest() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    manager.directories[1].write_meta(MetaProperties("cluster", 4, b"\7" * 16))
+    first = manager.get_or_create_log(A0, TOPIC_A, CONFIG, NOW_MS, directory_id=b"\7" * 16)
+    second, third = create(manager, A1, B0)
+    assert [log.directory for log in (first, second, third)] == ["/d2/a-0", "/d1/a-1", "/d1/b-0"]
+    assert manager.get_or_create_log(A0, TOPIC_A, CONFIG, NOW_MS) is first
+
+
+def test_where_there_are_fewest_is_known_whatever_became_of_the_logs_before() -> None:
+    manager = started(SimDisk(), "/d1", "/d2", "/d3")
+    by_path = {log.log_dir.path: log for log in create(manager, A0, A1, B0)}
+    assert set(by_path) == {"/d1", "/d2", "/d3"}
+
+    manager.delete_log(by_path["/d2"].topic_partition, NOW_MS)
+    moved = manager.create_future_log(by_path["/d3"].topic_partition, manager.directories[0], None, NOW_MS)
+    manager.replace_by_future_log(moved.topic_partition)
+    other = [TopicPartition("b", number) for number in range(1, 5)]
+    assert [log.log_dir.path for log in create(manager, *other)] == ["/d2", "/d3", "/d2", "/d3"]
+
+    manager.directories[0].state.go_offline("broken")
+    assert manager.logs.counts + manager.future_logs.counts == {"/d2": 2, "/d3": 2}
+    assert len(manager.logs) == 4
+
+
+def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
+    manager = started(SimDisk())
+    create(manager, A0)
+    with pytest.raises(ApiError) as caught:
+        manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS)
+    assert caught.value.code == INCONSISTENT_TOPIC_ID
+
+
+def test_a_deleted_log_goes_aside_and_later_away() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    append(log, 3)
+    region = log.read(0, 1000).region
+    assert region is not None
+    assert manager.delete_log(A0, NOW_MS)
+    assert not manager.delete_log(A0, NOW_MS)
+    names = [name for name in disk.list_directory("/d") if name.startswith("a-")]
+    assert len(names) == 1
+    assert names[0].startswith("a-0.")
+    assert names[0].endswith("-delete")
+    [again] = create(manager, A0)
+    assert again.log_end_offset == 0
+    assert delete_due(manager, NOW_MS + 59_999) == 0
+    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert [name for name in disk.list_directory("/d") if name.startswith("a-")] == ["a-0"]
+    assert len(region.read()) == region.length
+    region.release()
+
+
+def test_logs_that_fall_due_together_are_let_go_of_one_by_one() -> None:
+    manager = started(SimDisk())
+    create(manager, A0, A1, B0)
+    for partition in (A0, A1, B0):
+        manager.delete_log(partition, NOW_MS)
+    waiting_counts = [len(manager.doomed) for _ in manager.due_deletions(NOW_MS + 60_000)]
+    assert waiting_counts == [2, 1, 0]
+
+
+def test_a_directory_that_is_gone_is_described_as_offline(tmp_path: Path) -> None:
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    manager = LogManager(SystemDisk(), [first, second], CONFIG, random=SeededRandom(1))
+    manager.directories.lock()
+    load_logs(manager, NOW_MS)
+    shutil.rmtree(second)
+    codes = {facts.path: facts.error_code for facts in manager.describe_log_dirs()}
+    assert codes == {first: 0, second: KAFKA_STORAGE_ERROR}
+    assert manager.directories.offline_paths == [second]
+    manager.close()
+
+
+def test_a_deletion_that_was_cut_short_is_finished() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0)
+    manager.delete_log(A0, NOW_MS)
+    disk.crash("all")
+    manager = started(disk)
+    assert manager.logs == {}
+    delete_due(manager, NOW_MS + 60_000)
+    assert not any(name.startswith("a-") for name in disk.list_directory("/d"))
+
+
+def test_a_log_is_deleted_where_the_directory_of_its_copy_fails() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d", "/other")
+    create(manager, A0)
+    manager.create_future_log(A0, manager.directories[1], TOPIC_A, NOW_MS)
+    disk.fail("rename", errno.EIO, path="-future")
+    with pytest.raises(StorageError):
+        manager.delete_log(A0, NOW_MS)
+    assert manager.directories.offline_paths == ["/other"]
+    assert (dict(manager.logs), directories_of(disk, "a")) == ({}, ["-delete"])
+
+
+def directories_of(disk: SimDisk, topic: str) -> list[str]:
+    """Return the markers of a topic's directories: "" of one in service."""
+    names = [name for name in disk.list_directory("/d") if name.startswith(f"{topic}-")]
+    return [name[name.rindex("-") :] if "." in name else "" for name in names]
+
+
+def test_a_log_that_finds_no_room_for_its_longer_name_gets_it_later_and_goes() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    append(log, 3)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=1000)
+    assert manager.delete_log(A0, NOW_MS)
+    assert manager.logs == {}
+    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
+    assert (directories_of(disk, "a"), log.size_bytes > 0) == ([""], True)
+    disk.heal()
+    assert list(manager.due_deletions(NOW_MS + 59_999)) == []
+    assert directories_of(disk, "a") == ["-delete"]
+    assert [sync.log_dir.path for sync in manager.due_syncs()] == ["/d"]
+    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert directories_of(disk, "a") == []
+    assert manager.directories.offline_paths == []
+
+
+def test_a_log_that_is_due_makes_room_for_its_longer_name_itself() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    log = flushed_log(manager, 10)
+    region = log.read(0, 1000).region
+    assert region is not None
+    first, second = log.segments.all()[:2]
+    disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=3)
+    manager.delete_log(A0, NOW_MS)
+    assert list(manager.due_deletions(NOW_MS + 60_000)) == []
+    assert [disk.exists(segment.log.path) for segment in (first, second)] == [False, True]
+    assert len(region.read()) == region.length
+    region.release()
+    assert delete_due(manager, NOW_MS + 61_000) == 1
+    assert directories_of(disk, "a") == []
+
+
+def test_many_logs_get_their_longer_names_some_at_a_time() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    partitions = [TopicPartition("a", number) for number in range(NAMES_AT_ONCE + 1)]
+    create(manager, *partitions)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-", times=len(partitions) + 1)
+    for partition in partitions:
+        manager.delete_log(partition, NOW_MS)
+    for nameless in (2, 0):  # the first of all finds no room again, and is tried behind the others
+        assert list(manager.due_deletions(NOW_MS)) == []
+        assert directories_of(disk, "a").count("") == nameless
+
+
+def test_a_new_log_never_takes_the_name_of_a_deleted_one_that_still_has_it() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0], 3)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-0", times=1000)
+    manager.delete_log(A0, NOW_MS)
+    with pytest.raises(ApiError, match="a deleted log's") as caught:
+        manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS)
+    assert caught.value.code == KAFKA_STORAGE_ERROR
+    disk.heal()
+    log = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS)
+    assert (log.topic_id, log.log_end_offset, log.directory) == (TOPIC_B, 0, "/d/a-0")
+    assert delete_due(manager, NOW_MS + 60_000) == 1
+    assert directories_of(disk, "a") == [""]
+
+
+def test_a_stop_gives_a_deleted_log_its_name_where_there_is_room_by_then() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-0")
+    manager.delete_log(A0, NOW_MS)
+    manager.close()
+    assert directories_of(disk, "a") == ["-delete"]
+
+
+def test_a_stray_for_whose_name_there_is_no_room_is_called_so_later() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0, B0)
+    manager.close()
+    manager = locked(disk)
+    disk.fail("rename", errno.ENOSPC, path="/d/a-0")
+    load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
+    assert (list(manager.logs), manager.directories.offline_paths) == ([B0], [])
+    assert directories_of(disk, "a") == [""]
+    assert list(manager.due_deletions(NOW_MS)) == []
+    assert directories_of(disk, "a") == ["-stray"]
+
+
+def test_strays_are_moved_aside_and_kept() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0, B0)
+    manager.close()
+    manager = locked(disk)
+    load_logs(manager, NOW_MS, is_stray=lambda log: log.topic_partition == A0)
+    assert list(manager.logs) == [B0]
+    assert any(name.endswith("-stray") for name in disk.list_directory("/d"))
+    manager.close()
+    assert list(started(disk).logs) == [B0]
+
+
+def test_what_is_no_partition_is_left_alone() -> None:
+    disk = SimDisk()
+    for name in ("lost+found", str(METADATA_PARTITION)):
+        disk.make_directory(f"/d/{name}")
+    manager = started(disk)
+    assert manager.logs == {}
+    manager.close()
+    assert disk.exists("/d/lost+found")
+
+
+def test_a_partition_in_two_directories_takes_the_second_offline() -> None:
+    disk = SimDisk()
+    for directory in ("/d1", "/d2"):
+        manager = started(disk, directory)
+        create(manager, A0)
+        manager.close()
+    manager = started(disk, "/d1", "/d2")
+    assert manager.directories.offline_paths == ["/d2"]
+    assert manager.logs[A0].directory == "/d1/a-0"
+
+
+def test_topics_get_their_configuration_when_loaded() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    create(manager, A0, B0)
+    manager.close()
+    manager = locked(disk)
+    load_logs(manager, NOW_MS, config_for=lambda topic: LogConfig(retention_ms=5) if topic == "a" else CONFIG)
+    assert (manager.logs[A0].config.retention_ms, manager.logs[B0].config.retention_ms) == (5, -1)
+
+
+def test_checkpoints_are_written_when_they_change() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    [log] = create(manager, A0)
+    append(log, 5)
+    flush_log(log)
+    log.maybe_increment_log_start_offset(2)
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 5\n"
+    assert disk.read_file("/d/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
+    changes = disk.changes
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
+    assert disk.changes == changes
+    disk.crash("none")
+    log = started(disk).logs[A0]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 5)
+
+
+def test_a_checkpoint_for_which_there_are_too_many_open_files_is_written_the_next_time() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    flushed_log(manager, 3)
+    disk.fail("open", errno.EMFILE, path="recovery-point")
+    with pytest.raises(ApiError):
+        manager.checkpoints.write_now(manager.checkpoints.recovery_points())
+    assert not manager.directories.offline_paths
+    manager.checkpoints.write_now(manager.checkpoints.recovery_points())
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 3\n"
+
+
+def test_flushes_are_due_after_rolls_time_and_messages() -> None:
+    manager = started(SimDisk())
+    rolled, timed, counted = create(manager, A0, A1, B0)
+    timed.update_config(LogConfig(flush_ms=1000, segment_index_bytes=4096))
+    counted.update_config(LogConfig(flush_messages=2, segment_index_bytes=4096))
+    for log in (rolled, timed, counted):
+        append(log, value_bytes=300)
+    assert list(manager.flush_due(NOW_MS + 999)) == []
+    append(rolled, value_bytes=300)
+    append(counted)
+    due = list(manager.flush_due(NOW_MS + 1000))
+    assert [(flush.log, flush.end_offset) for flush in due] == [(rolled, 1), (timed, 1), (counted, 2)]
+    for flush in due:
+        flush.run()
+        flush.complete(NOW_MS + 1000)
+    assert list(manager.flush_due(NOW_MS + 1000)) == []
+
+
+def test_truncation_lowers_the_recovery_point_on_disk_first() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    flushed_log(manager, 10)
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
+    order: list[str] = []
+    disk.hook = lambda operation, path: order.append(f"{operation} {path.rpartition('/')[2]}")
+    manager.truncate_to({A0: 4})
+    disk.hook = None
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 4\n"
+    lowered = order.index("rename recovery-point-offset-checkpoint.tmp")
+    cut = next(i for i, step in enumerate(order) if step.startswith("truncate 0000"))
+    assert lowered < cut
+    manager.truncate_fully_and_start_at(A0, 50)
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 0\n"
+
+
+def test_a_recovery_point_that_was_lowered_does_not_rise_again_by_a_write_that_was_late() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    flushed_log(manager, 10)
+    (late,) = manager.checkpoints.recovery_points()
+    manager.truncate_to({A0: 4})
+    late.run()
+    assert disk.read_file("/d/recovery-point-offset-checkpoint") == b"0\n1\na 0 4\n"
+
+
+def test_rewritten_offsets_are_not_trusted_after_a_power_cut() -> None:
+    """The recovery point was above a truncation; new segments reach beyond it, unsynced but for their names."""
+    disk = SimDisk()
+    manager = started(disk)
+    log = flushed_log(manager, 12)
+    manager.checkpoints.write_now(manager.checkpoints.all_at_the_end())
+    disk.settle()
+    manager.truncate_to({A0: 4})
+    for _ in range(12):
+        append(log, value_bytes=100, leader_epoch=1)
+    disk.sync_directory("/d/a-0")
+    disk.crash("none")
+    log = started(disk).logs[A0]
+    assert 4 <= log.log_end_offset <= 12
+    for offset in range(log.log_end_offset):
+        assert log.read(offset, 1, isolation=FetchIsolation.LOG_END).region is not None
+
+
+def test_retention_runs_log_by_log() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for log in create(manager, A0, B0):
+        log.update_config(LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=1000))
+        for _ in range(9):
+            append(log, value_bytes=100)
+    steps = list(manager.cleanup_steps(NOW_MS + 5000))
+    assert len(steps) == 2
+    assert all(steps)
+    assert all(log.is_empty for log in manager.logs.values())
+    assert sum(manager.cleanup_steps(NOW_MS + 5000)) == 0
+
+
+def logs_past_retention(manager: LogManager, *partitions: TopicPartition) -> list[Log]:
+    logs = create(manager, *partitions)
+    for log in logs:
+        log.update_config(LogConfig(segment_bytes=500, segment_index_bytes=4096, retention_ms=1000))
+        append(log, value_bytes=100)
+    return logs
+
+
+def test_a_log_whose_retention_finds_no_room_leaves_the_others_theirs() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    full, other = logs_past_retention(manager, A0, B0)
+    disk.fail("create", errno.ENOSPC, path="/d/a-0/")
+    assert [bool(deleted) for deleted in manager.cleanup_steps(NOW_MS + 5000)] == [False, True]
+    assert (full.is_empty, other.is_empty) == (False, True)
+    assert sum(manager.cleanup_steps(NOW_MS + 5000)) > 0
+    assert full.is_empty
+
+
+def test_retention_passes_over_a_log_that_was_deleted_since_it_began() -> None:
+    manager = started(SimDisk())
+    logs_past_retention(manager, A0, B0)
+    steps = manager.cleanup_steps(NOW_MS + 5000)
+    assert next(steps) > 0
+    manager.delete_log(B0, NOW_MS)
+    delete_due(manager, NOW_MS + 60_000)
+    assert list(steps) == []
+    assert manager.directories.offline_paths == []
+
+
+def test_a_failing_directory_goes_offline_with_its_logs() -> None:
+    disk = SimDisk()
+    failed: list[str] = []
+    manager = started(disk, "/d1", "/d2", on_directory_offline=failed.append)
+    create(manager, A0, A1)
+    disk.fail("write", errno.EIO, path="/d1/a-0")
+    with pytest.raises(StorageError):
+        append(manager.logs[A0])
+    assert failed == manager.directories.offline_paths == ["/d1"]
+    assert list(manager.logs) == [A1]
+    with pytest.raises(ApiError) as caught:
+        create(manager, A0)
+    assert caught.value.code == KAFKA_STORAGE_ERROR
+    append(manager.logs[A1])
+    manager.close()
+    assert not disk.exists("/d1/.kafka_cleanshutdown")
+    assert disk.exists("/d2/.kafka_cleanshutdown")
+
+
+def test_a_log_whose_directory_is_offline_leaves_its_name_when_it_is_deleted_and_its_copy_goes() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    [log] = create(manager, A0)
+    assert log.log_dir.path == "/d1"
+    manager.create_future_log(A0, manager.directories[1], TOPIC_A, NOW_MS)
+    manager.directories[0].state.go_offline("test")
+    manager.delete_log(A0, NOW_MS)
+    assert [name.rpartition("-")[2] for name in disk.list_directory("/d2") if name.startswith("a-")] == ["delete"]
+    again = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS, is_new=True)
+    assert again.directory == "/d2/a-0"
+    assert manager.future_logs == {}
+
+
+def test_a_stop_that_fails_is_not_clean() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0])
+    disk.fail("sync", errno.EIO, path="a-0")
+    manager.close()
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+    assert not disk.locked
+    assert started(disk).logs[A0].log_end_offset == 1
+
+
+def test_a_stop_before_loading_is_not_clean() -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    append(create(manager, A0)[0])
+    disk.crash("all")
+    manager = locked(disk)
+    manager.close()
+    assert not disk.exists("/d/.kafka_cleanshutdown")
+
+
+def test_directories_are_described() -> None:
+    disk = SimDisk()
+    disk.capacity_bytes = 1 << 30
+    manager = started(disk, "/d1", "/d2")
+    log, _ = create(manager, A0, A1)
+    log.append_as_leader(batch(3), leader_epoch=0, now_ms=NOW_MS)
+    manager.directories[1].state.go_offline("test")
+    first, second = manager.describe_log_dirs()
+    assert (first.path, first.error_code, first.logs) == ("/d1", 0, [log])
+    assert first.total_bytes == 1 << 30
+    assert 0 < first.usable_bytes < 1 << 30
+    assert (second.path, second.error_code, second.logs) == ("/d2", KAFKA_STORAGE_ERROR, [])
+
+
+def test_a_copy_whose_directory_fails_does_not_keep_its_topic_from_being_deleted() -> None:
+    disk = SimDisk()
+    manager = started(disk, "/d1", "/d2")
+    first, second = manager.directories
+    [log] = create(manager, A0)
+    here, there = (first, second) if log.log_dir is first.state else (second, first)
+    manager.create_future_log(A0, there, TOPIC_A, NOW_MS)
+    disk.fail("rename", errno.EIO, path=there.path)
+    with pytest.raises(StorageError):
+        manager.delete_log(A0, NOW_MS)
+    assert manager.directories.offline_paths == [there.path]
+    assert (manager.logs, manager.future_logs) == ({}, {})
+    made = manager.get_or_create_log(A0, TOPIC_B, CONFIG, NOW_MS, is_new=True)
+    assert (made.log_dir, made.topic_id) == (here.state, TOPIC_B)
