@@ -4,24 +4,44 @@
 dump-log) read their arguments with argparse; the others are typer's.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = 130
+"""kafkapy.cli.failure's, which is not imported yet when Ctrl-C may come."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
+    """Run the command line; return the exit status: 130 after Ctrl-C, 1 where nobody reads what is printed."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    is_process = arguments is None
+    if given[:1] == ["start"]:
+        return _start(given[1:], is_process=is_process)
+    try:
+        status = _run(given, is_process=is_process)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `| head` has seen enough
+        if is_process:
+            _discard_output()
+        return 1
+    return status
+
+
+def _start(rest: Sequence[str], *, is_process: bool) -> int:
+    if is_process:
+        _end_quietly_on_signals()
+        _collect_no_garbage()
+    from kafkapy.cli.start import main as start
+
+    return start(rest)
+
+
+def _run(given: list[str], *, is_process: bool) -> int:
     command, rest = (given[0], given[1:]) if given else ("", [])
     match command:
-        case "start":
-            if arguments is None:
-                _open_standard_streams()
-                _end_quietly_on_signals()
-                _collect_no_garbage()
-            from kafkapy.cli.start import main as start
-
-            return start(rest)
         case "storage":
             from kafkapy.cli.storage import main as storage
 
@@ -34,43 +54,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from kafkapy.cli.dump_log import main as dump_log
 
             return dump_log(rest)
-        case "--version":
-            from kafkapy import __version__
-
-            print(f"kafkapy {__version__}")
-            return 0
         case _:
+            if is_process:
+                from kafkapy.cli.interrupt import end_soon_after_interrupt
+
+                end_soon_after_interrupt()
             from kafkapy.cli.main import main as others
 
             return others(given)
 
 
-def _open_standard_streams() -> None:
-    """Have /dev/null where a standard stream is closed.
+def _discard_output() -> None:
+    """Point stdout at nothing: Python would complain at its end of what it cannot write."""
+    import os
 
-    Else a socket or the event loop's own descriptor takes its number: what is printed goes there, and libuv aborts.
-    """
-    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            assert opened == descriptor, "the lowest free number is taken"
-            os.set_inheritable(opened, True)
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end_quietly_on_signals() -> None:
-    """Let a signal that asks to stop end with exit status 0 what has not started; later the server stops in order.
-
-    SIGHUP is left alone where it is ignored, as under nohup: JVMs, and so Apache Kafka, do the same.
-    """
+    """Let SIGTERM and SIGINT end with exit status 0 what has not started yet; later the server stops in order."""
     import signal
 
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
-            signal.signal(each, lambda *_: sys.exit(0))
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: sys.exit(0))
 
 
 def _collect_no_garbage() -> None:

@@ -1,12 +1,13 @@
 """What the client commands share: confluent-kafka when it is there, its errors as one line, its futures as values."""
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from kafkapy.cli.failure import fail
+from kafkapy.cli.failure import INTERRUPTED, fail
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -23,13 +24,19 @@ ClientConfig = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_SERVER = "127.0.0.1:9092"
+DEFAULT_PORT = 9092
+MAX_PORT = 65535
 
 
 class MissingClientError(Exception):
     """confluent-kafka is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("this command needs confluent-kafka: pip install kafkapy[cli]")
+        super().__init__("this command needs confluent-kafka: pip install 'confluent-kafka>=2.10'")
+
+
+class UnreachableError(Exception):
+    """No bootstrap server accepts a connection; the message is for the user."""
 
 
 def confluent() -> Any:
@@ -63,19 +70,54 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 
 def admin_client(server: str, settings: list[str] | None) -> "AdminClient":
-    return confluent().admin.AdminClient(client_properties(server, settings))  # type: ignore[no-any-return]
+    """Return a client for a broker that accepts connections. Raises UnreachableError, KafkaException."""
+    properties = client_properties(server, settings)
+    check_reachable(properties)
+    return confluent().admin.AdminClient(properties)  # type: ignore[no-any-return]
+
+
+def check_reachable(properties: Mapping[str, Any]) -> None:
+    """Connect to the first bootstrap server that accepts. Raises UnreachableError with the reason of the last one.
+
+    librdkafka goes on trying when it is refused, and says no more than "timed out" after 10 to 30 s.
+    """
+    servers = properties["bootstrap.servers"]
+    reason = "no HOST:PORT is given"
+    for server in filter(None, map(str.strip, servers.split(","))):
+        host, port = _host_and_port(server)
+        if not 0 < port <= MAX_PORT:
+            reason = f"{port} is not a port"
+            continue
+        try:
+            socket.create_connection((host, port), timeout=TIMEOUT_S).close()
+            return
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise UnreachableError(f"no broker answers at {servers}: {reason}")
+
+
+def _host_and_port(server: str) -> tuple[str, int]:
+    """Return the address in [PROTOCOL://]HOST[:PORT], as librdkafka reads it."""
+    address = server.rpartition("://")[2]
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        host, port = address, str(DEFAULT_PORT)
+    return host.strip("[]"), int(port)
 
 
 @contextmanager
 def failures(server: str) -> Iterator[None]:
-    """Turn an error of the client or of a broker into one line and exit status 1."""
-    kafka = confluent()
+    """Turn an error of the client or of a broker into one line and exit status 1, Ctrl-C into status 130."""
     try:
-        yield
-    except kafka.KafkaException as error:
-        raise typer.Exit(fail(_reason(error.args[0], server))) from error
-    except BrokenPipeError as error:
-        raise typer.Exit(1) from error
+        kafka = confluent()
+        try:
+            yield
+        except kafka.KafkaException as error:
+            raise typer.Exit(fail(reason_of_kafka(error.args[0], server))) from error
+    except UnreachableError as error:
+        raise typer.Exit(fail(str(error))) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
 
 
 def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:
@@ -85,10 +127,11 @@ def outcomes(futures: Mapping[T, Any]) -> Iterator[tuple[T, Any, str | None]]:
         try:
             yield subject, future.result(timeout=TIMEOUT_S + 5), None
         except kafka.KafkaException as error:
-            yield subject, None, _reason(error.args[0], None)
+            yield subject, None, reason_of_kafka(error.args[0], None)
 
 
-def _reason(error: Any, server: str | None) -> str:
+def reason_of_kafka(error: Any, server: str | None) -> str:
+    """Return a KafkaError in words. `server` is named where nobody answered; None: the error names itself."""
     code = getattr(error, "code", lambda: None)()
     kafka_error = confluent().KafkaError
     is_unreachable = code in (kafka_error._TRANSPORT, kafka_error._ALL_BROKERS_DOWN, kafka_error._TIMED_OUT)

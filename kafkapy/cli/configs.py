@@ -63,7 +63,9 @@ def alter(
     topic: Topic = None,
     broker: Broker = None,
     group: Group = None,
-    to_set: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE")] = None,
+    to_set: Annotated[
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a config (all: may be repeated).")
+    ] = None,
     to_delete: Annotated[
         list[str] | None, typer.Option("--delete", "-d", metavar="KEY", help="Back to default.")
     ] = None,

@@ -3,27 +3,42 @@
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from kafkapy.cli.client import DEFAULT_SERVER, TIMEOUT_S, ClientConfig, Server, client_properties, confluent, failures
-from kafkapy.cli.failure import fail
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    TIMEOUT_S,
+    ClientConfig,
+    Server,
+    check_reachable,
+    client_properties,
+    confluent,
+    failures,
+)
+from kafkapy.cli.failure import fail, note
 
 POLL_S = 0.2
+MAX_OFFSET = 2**63 - 1
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(show_default=False)],
+    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")],
     from_beginning: Annotated[bool, typer.Option("--from-beginning", "-B", help="Else only what comes.")] = False,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="All of them if none.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="All of them if none; may be repeated.")
+    ] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", "-o", help="Where to begin; negative: from the end.")
+        int | None,
+        typer.Option("--offset", "-o", min=-MAX_OFFSET, max=MAX_OFFSET, help="Where to begin; negative: from the end."),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Consume as a member of a group, and commit.")
     ] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1)] = None,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
     until_end: Annotated[bool, typer.Option("--until-end", "-e", help="Stop at the end of every partition.")] = False,
     timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long a silence.")] = None,
     isolation: Annotated[
@@ -35,8 +50,8 @@ def consume(
     client_config: ClientConfig = None,
 ) -> None:
     """Print records as they come, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
+    _check_options(from_beginning=from_beginning, partition=partition, offset=offset, group=group)
     with failures(bootstrap_server):
-        kafka = confluent()
         properties = client_properties(
             bootstrap_server,
             client_config,
@@ -46,15 +61,34 @@ def consume(
             auto_offset_reset="earliest" if from_beginning else "latest",
             isolation_level=isolation,
         )
-        consumer = kafka.Consumer(properties)
-        try:
+        check_reachable(properties)
+        kafka = confluent()
+        with _consumer(kafka, properties) as consumer:
             partition_count = _begin(kafka, consumer, topic, partition, offset, from_beginning, group)
+            if sys.stderr.isatty() and sys.stdout.isatty() and not until_end:
+                note(f"waiting for records of {topic}, Ctrl-C ends")
             write = _json_writer() if as_json else _text_writer(key_separator)
             _print_records(kafka, consumer, write, max_messages, partition_count if until_end else None, timeout_ms)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            consumer.close()
+
+
+def _check_options(*, from_beginning: bool, partition: list[int] | None, offset: int | None, group: str | None) -> None:
+    """Refuse options of which one would have no effect. Raises BadParameter."""
+    if from_beginning and offset is not None:
+        raise typer.BadParameter("--from-beginning and --offset both say where to begin: give one of them")
+    if group is not None and (offset is not None or partition):
+        raise typer.BadParameter("a member of a group is given its partitions and offsets: no --partition, no --offset")
+
+
+@contextmanager
+def _consumer(kafka: Any, properties: dict[str, Any]) -> Iterator[Any]:
+    """A consumer that is closed at the end; Ctrl-C is the ordinary end."""
+    consumer = kafka.Consumer(properties)
+    try:
+        yield consumer
+    except KeyboardInterrupt:
+        pass
+    finally:
+        consumer.close()
 
 
 def _begin(

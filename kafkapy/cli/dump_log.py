@@ -36,18 +36,15 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     dumper = Dumper(SystemDisk(), _options(given), _print, _print_error, given.decoder or decode_text)
     status = 0
-    try:
-        for path in files:
-            try:
-                dumper.dump(path)
-            except OSError as error:
-                _print_error(f"{path}: {error.strerror or error}")
-                status = 1
-        dumper.finish()
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough
-        sys.stderr.close()
-        return 1
+    for path in files:
+        try:
+            dumper.dump(path)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _print_error(f"{path}: {error.strerror or error}")
+            status = 1
+    dumper.finish()
     return 1 if dumper.has_failed else status
 
 

@@ -1,15 +1,24 @@
 """How a command says that it failed: one line on stderr, exit status 1."""
 
 import sys
+from typing import Final
 
 from kafkapy.config.definitions import broker_definitions
 from kafkapy.errors import ConfigError
+
+INTERRUPTED: Final = 130
+"""The exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
 
 
 def fail(reason: str) -> int:
     """Say why, in one line; return the exit status."""
     print(f"kafkapy: {' '.join(reason.split())}", file=sys.stderr)
     return 1
+
+
+def note(text: str) -> None:
+    """Tell something that is no failure, in one line on stderr."""
+    print(f"kafkapy: {text}", file=sys.stderr)
 
 
 def reason_of(error: BaseException) -> str:

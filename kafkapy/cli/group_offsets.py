@@ -12,6 +12,7 @@ Partition: TypeAlias = tuple[str, int]
 
 NO_OFFSET = -1001
 """librdkafka's name for "none"."""
+PARTITION_NUMBER = re.compile(r"[0-9]{1,9}")
 DURATION = re.compile(r"-P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 
 
@@ -27,9 +28,9 @@ class ResetTarget:
         """Read what --to says. Raises ValueError."""
         if text in ("earliest", "latest"):
             return cls(text)
-        if re.fullmatch(r"[+-]\d+", text):
+        if re.fullmatch(r"[+-][0-9]{1,18}", text):
             return cls("shift", int(text))
-        if text.isdigit():
+        if re.fullmatch(r"[0-9]{1,18}", text):
             return cls("offset", int(text))
         duration = DURATION.fullmatch(text)
         if duration is not None and any(duration.groups()):
@@ -55,10 +56,10 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
     asked: dict[str, list[int] | None] = {}
     for text in texts:
         name, colon, partitions = text.partition(":")
-        try:
-            asked[name] = [int(each) for each in partitions.split(",")] if colon else None
-        except ValueError:
-            raise ValueError(f"{text!r} must read TOPIC or TOPIC:0,1") from None
+        numbers = partitions.split(",")
+        if colon and not all(PARTITION_NUMBER.fullmatch(each) for each in numbers):
+            raise ValueError(f"{text!r} must read TOPIC or TOPIC:0,1")
+        asked[name] = [int(each) for each in numbers] if colon else None
     return asked
 
 

@@ -14,8 +14,9 @@ from kafkapy.cli.client import (
     confluent,
     failures,
     outcomes,
+    reason_of_kafka,
 )
-from kafkapy.cli.failure import fail
+from kafkapy.cli.failure import fail, note
 from kafkapy.cli.group_offsets import NO_OFFSET, GroupOffsets, ResetTarget, parse_topics
 from kafkapy.cli.output import print_json, print_table
 
@@ -23,8 +24,8 @@ app = typer.Typer(
     help="List, describe, explain and delete consumer groups, and reset what they have read.", no_args_is_help=True
 )
 
-GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The id of a group.")]
+GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False, help="The ids of groups.")]
 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
@@ -54,12 +55,13 @@ def list_groups(
         {"group": each.group_id, "type": _word(each.type), "state": _word(each.state)}
         for each in sorted(found.valid, key=lambda each: each.group_id)
     ]
+    reasons = [reason_of_kafka(error.args[0], bootstrap_server) for error in found.errors]
     if as_json:
         print_json(groups)
-    else:
+    elif groups or not reasons:
         print_table(("GROUP", "TYPE", "STATE"), (list(group.values()) for group in groups))
-    for error in found.errors:
-        raise typer.Exit(fail(str(error)))
+    if reasons:
+        raise typer.Exit(fail("; ".join(dict.fromkeys(reasons))))
 
 
 @app.command()
@@ -130,22 +132,34 @@ def reset(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     with failures(bootstrap_server):
-        offsets = GroupOffsets(admin_client(bootstrap_server, client_config), group_id)
+        admin = admin_client(bootstrap_server, client_config)
+        offsets = GroupOffsets(admin, group_id)
+        members = _members_of(admin, group_id)
         try:
             plan = offsets.plan(offsets.partitions_of(asked), target)
         except LookupError as error:
             raise typer.Exit(fail(str(error))) from error
+        if execute and members:
+            raise typer.Exit(fail(f"{group_id} has members, stop them first: {', '.join(members)}"))
         if execute:
             offsets.commit({partition: after for partition, (_, after) in plan.items()})
     rows = [
         {"topic": name, "partition": partition, "before": before, "after": after}
         for (name, partition), (before, after) in sorted(plan.items())
     ]
+    if members and not execute:
+        note(f"{group_id} has members, --execute would be refused until they stop: {', '.join(members)}")
     if as_json:
         print_json(rows)
         return
     title = None if execute else "Would be done with --execute:"
     print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), (_dashed(row.values()) for row in rows), title=title)
+
+
+def _members_of(admin: Any, group_id: str) -> list[str]:
+    """Return the group's members as `client id (host)`; none for a group that does not exist."""
+    (future,) = admin.describe_consumer_groups([group_id], request_timeout=TIMEOUT_S).values()
+    return [f"{member.client_id} ({member.host})" for member in future.result().members]
 
 
 @app.command()

@@ -1,16 +1,17 @@
 """The commands that are clients of a running broker, and the overview of all commands (typer).
 
-They go through confluent-kafka, as any client would: `pip install kafkapy[cli]`.
+They go through confluent-kafka, as any client would; the distribution's extra `cli` brings it.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from kafkapy import __version__
 from kafkapy.cli import configs, consume, groups, produce, topics
 from kafkapy.cli.client import MissingClientError
-from kafkapy.cli.failure import fail
+from kafkapy.cli.failure import INTERRUPTED, fail
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Of commands that __main__ dispatches before typer: they stand here for the overview."""
@@ -21,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
@@ -29,15 +31,46 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 
 
+CLICK_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""The base class of usage errors: click's, or that of the copy which newer versions of typer carry."""
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"kafkapy {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status (2 where it was not understood)."""
     try:
-        app(args=list(arguments), prog_name="kafkapy")
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        status = app(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
+    except CLICK_ERROR as error:
+        return _explain(error)
+    except typer.Abort:  # click's word for Ctrl-C
+        return INTERRUPTED
     except MissingClientError as error:
         return fail(str(error))
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _explain(error: Any) -> int:
+    """Say in one line what a command line lacks; where it lacks everything, print the help. Return the status."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        path = context.command_path if context is not None else "kafkapy"
+        fail(f"{error.format_message()} ({path} -h tells more)")
+    return int(error.exit_code)
 
 
 def _stands_in(name: str, text: str) -> None:

@@ -2,27 +2,46 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kafkapy.cli.client import DEFAULT_SERVER, ClientConfig, Server, client_properties, confluent, failures
-from kafkapy.cli.failure import fail
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    ClientConfig,
+    Server,
+    check_reachable,
+    client_properties,
+    confluent,
+    failures,
+)
+from kafkapy.cli.failure import INTERRUPTED, fail, note
 
 FLUSH_TIMEOUT_S = 30.0
+FLUSH_SLICE_S = 0.2
+"""A flush is not interruptible: this long Ctrl-C may wait for it."""
+INTERRUPTED_FLUSH_S = 0.3
+PROMPT = "> "
+MAX_PARTITION = 2**31 - 1
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(show_default=False)],
+    topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")],
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Standard input if none.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="What parts key and value in a line.")
     ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE")] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p", help="-1: by key, else at random.")] = -1,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."),
+    ] = None,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=-1, max=MAX_PARTITION, help="-1: by key, else at random.")
+    ] = -1,
     compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option("--acks", help="0, 1 or all.")] = "all",
     is_json: Annotated[
@@ -42,22 +61,28 @@ def produce(
             linger_ms=5,
             message_timeout_ms=int(FLUSH_TIMEOUT_S * 1000),
         )
+        check_reachable(properties)
         sender = _Sender(confluent().Producer(properties), topic)
         headers = [_header(text) for text in header or ()]
-        for number, line in enumerate(_lines(files), start=1):
-            try:
-                record = _json_record(line) if is_json else _text_record(line, key, key_separator)
-            except ValueError as error:
-                sender.finish()
-                raise typer.Exit(fail(f"line {number}: {error}")) from error
-            record.setdefault("partition", partition)
-            record.setdefault("headers", headers)
-            sender.send(record)
-        sender.finish()
+        try:
+            for number, line in enumerate(_lines(files), start=1):
+                try:
+                    record = _json_record(line) if is_json else _text_record(line, key, key_separator)
+                except ValueError as error:
+                    sender.finish(FLUSH_TIMEOUT_S + 1)
+                    raise typer.Exit(fail(f"line {number}: {error}")) from error
+                record.setdefault("partition", partition)
+                record.setdefault("headers", headers)
+                sender.send(record)
+            sender.finish(FLUSH_TIMEOUT_S + 1)
+        except KeyboardInterrupt as error:
+            sender.finish(INTERRUPTED_FLUSH_S)
+            note(f"interrupted: {sender.summary()}")
+            raise typer.Exit(INTERRUPTED) from error
     if sender.failures:
         raise typer.Exit(fail(f"{len(sender.failures)} records were not taken: {sender.failures[0]}"))
     if not quiet:
-        print(f"Produced {sender.count} record{'' if sender.count == 1 else 's'} to {topic}.")
+        print(sender.summary())
 
 
 class _Sender:
@@ -78,9 +103,17 @@ class _Sender:
                 self._producer.poll(0.1)
         self._producer.poll(0)
 
-    def finish(self) -> None:
-        remaining = self._producer.flush(FLUSH_TIMEOUT_S + 1)
+    def finish(self, timeout_s: float) -> None:
+        """Wait until all records are delivered or have failed; those that are neither in time have failed, too."""
+        deadline_s = time.monotonic() + timeout_s
+        remaining = len(self._producer)
+        while remaining and time.monotonic() < deadline_s:
+            remaining = self._producer.flush(FLUSH_SLICE_S)
         self.failures += ["not delivered in time"] * remaining
+
+    def summary(self) -> str:
+        done = f"Produced {self.count} record{'' if self.count == 1 else 's'} to {self._topic}."
+        return f"{done} {len(self.failures)} were not delivered." if self.failures else done
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -91,7 +124,7 @@ class _Sender:
 
 def _lines(files: list[Path] | None) -> Iterator[bytes]:
     if not files:
-        yield from (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        yield from _typed_lines() if sys.stdin.isatty() else (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
         return
     for path in files:
         try:
@@ -99,6 +132,14 @@ def _lines(files: list[Path] | None) -> Iterator[bytes]:
                 yield from (line.rstrip(b"\r\n") for line in file)
         except OSError as error:
             raise typer.Exit(fail(f"{path}: {error.strerror}")) from error
+
+
+def _typed_lines() -> Iterator[bytes]:
+    """Yield what is typed at a prompt, until Ctrl-D."""
+    print(PROMPT, end="", file=sys.stderr, flush=True)
+    for line in iter(sys.stdin.buffer.readline, b""):
+        yield line.rstrip(b"\r\n")
+        print(PROMPT, end="", file=sys.stderr, flush=True)
 
 
 def _text_record(line: bytes, key: str | None, separator: str | None) -> dict[str, Any]:

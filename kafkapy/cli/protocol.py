@@ -38,12 +38,8 @@ def main(arguments: list[str]) -> int:
     """Run the command with what follows `kafkapy protocol`; return the exit status."""
     if arguments in (["decode"], ["encode"]):
         convert = decode_lines if arguments == ["decode"] else encode_lines
-        try:
-            return convert(sys.stdin.buffer, sys.stdout)
-        except BrokenPipeError:  # whoever reads has seen enough
-            sys.stderr.close()
-            return 1
-    is_help = arguments in (["-h"], ["--help"])
+        return convert(sys.stdin.buffer, sys.stdout)
+    is_help = not {"-h", "--help"}.isdisjoint(arguments)
     print(f"{USAGE}\n\n{__doc__}" if is_help else USAGE, file=sys.stdout if is_help else sys.stderr)
     return 0 if is_help else 2
 

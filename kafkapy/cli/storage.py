@@ -141,13 +141,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="format|info|random-uuid")
     commands.add_parser("random-uuid", help="print a random UUID, fit for a cluster id")
     info = commands.add_parser("info", help="say what lies in the log directories")
-    info.add_argument("-c", "--config", required=True, metavar="server.properties")
+    info.add_argument(
+        "-c", "--config", required=True, metavar="server.properties", help="the node's configuration file"
+    )
     _add_format(commands.add_parser("format", help="make the log directories ready for a node"))
     return parser
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--config", required=True, metavar="server.properties")
+    parser.add_argument(
+        "-c", "--config", required=True, metavar="server.properties", help="the node's configuration file"
+    )
     parser.add_argument("-t", "--cluster-id", required=True, help="the cluster that the node belongs to")
     parser.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="pass over directories that are formatted already"

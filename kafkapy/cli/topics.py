@@ -21,17 +21,42 @@ from kafkapy.cli.output import print_json, print_table
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False, help="Names of topics.")]
+MAX_PARTITIONS = 100_000
+MAX_REPLICAS = 10_000
+"""What librdkafka lets through."""
+
+
+def _count_or_default(value: int) -> int:
+    """Check a count of partitions or replicas. Raises BadParameter."""
+    if value == -1 or value >= 1:
+        return value
+    raise typer.BadParameter(f"{value} is not a count: at least 1, or -1 for the broker's default")
 
 
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's num.partitions.")] = -1,
-    replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            max=MAX_PARTITIONS,
+            callback=_count_or_default,
+            help="-1: the broker's num.partitions.",
+        ),
     ] = -1,
-    config: Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE")] = None,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", max=MAX_REPLICAS, callback=_count_or_default, help="-1: the broker's default."
+        ),
+    ] = -1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topics; may be repeated."),
+    ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -94,8 +119,10 @@ def describe(
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many there are to be.")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to change.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, max=MAX_PARTITIONS, help="How many it is to have.")
+    ],
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:

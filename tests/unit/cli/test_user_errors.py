@@ -1,0 +1,224 @@
+"""What a user meets who mistypes, has no broker, or ends a command early: a line, at once, and no traceback."""
+
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+from kafkapy.cli.main import app
+from tests.support.asking import until
+
+pytest.importorskip("confluent_kafka")
+
+REFUSED = "127.0.0.1:1"
+END_S = 3.0
+"""Ctrl-C ends a command within a second on a machine at rest; without the limit it takes 10 s and more."""
+OWN_PARSERS = {"start", "storage", "protocol", "dump-log"}
+
+
+def commands(group: object = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every command that typer parses, with its path."""
+    command = typer.main.get_command(app) if group is None else group
+    yield path, command
+    for name, each in getattr(command, "commands", {}).items():
+        if name not in OWN_PARSERS:
+            yield from commands(each, (*path, name))
+
+
+HELPED = [path for path, _ in commands()] + [
+    ("start",),
+    ("storage",),
+    ("storage", "format"),
+    ("storage", "info"),
+    ("storage", "random-uuid"),
+    ("protocol",),
+    ("protocol", "decode"),
+    ("dump-log",),
+]
+
+
+def kafkapy(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "kafkapy", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, **{"stdin": subprocess.DEVNULL, **options})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def silent_server() -> Iterator[socket.socket]:
+    """A listener that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+        yield listening
+
+
+@pytest.mark.parametrize("path", HELPED, ids=" ".join)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_command_has_help(path, option, capsys) -> None:
+    try:
+        status = main([*path, option])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 0
+    assert "usage: kafkapy" in capsys.readouterr().out.lower()
+
+
+def test_every_option_and_argument_is_explained() -> None:
+    unexplained = [
+        f"{' '.join(path)} {each.name}"
+        for path, command in commands()
+        for each in command.params
+        if not getattr(each, "help", None)
+    ]
+    assert unexplained == []
+
+
+def test_the_overview_names_the_version_option(capsys) -> None:
+    main(["--help"])
+    assert "--version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["topics", "create", "t", "-p", "-5"], "-5 is not a count: at least 1, or -1"),
+        (["topics", "create", "t", "-p", "0"], "0 is not a count: at least 1, or -1"),
+        (["topics", "create", "t", "-p", "100001"], "--partitions"),
+        (["topics", "create", "t", "-r", "-2"], "-2 is not a count: at least 1, or -1"),
+        (["topics", "alter", "t", "-p", "-5"], "--partitions"),
+        (["produce", "t", "-p", "-5"], "--partition"),
+        (["produce", "t", "-p", "99999999999"], "--partition"),
+        (["consume", "t", "-p", "-1"], "--partition"),
+        (["consume", "t", "-o", "9" * 20], "--offset"),
+        (["consume", "t", "-B", "-o", "3"], "--from-beginning and --offset"),
+        (["consume", "t", "-g", "g", "-o", "3"], "no --partition, no --offset"),
+        (["groups", "reset", "g", "-t", "t:-1", "--to", "latest"], "'t:-1' must read TOPIC or TOPIC:0,1"),
+        (["groups", "reset", "g", "-t", "t", "--to", "9" * 20], "is none of: earliest, latest"),
+        (["topics", "nonsense"], "No such command 'nonsense'"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["topics", "list", "--nonsense"], "No such option: --nonsense"),
+    ],
+)
+def test_a_command_that_is_not_understood_is_one_line(arguments, message, capsys) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert message in said.err
+    assert " -h tells more" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["topics", "create", "t"],
+        ["configs", "describe", "--broker", "1"],
+        ["groups", "list"],
+        ["groups", "reset", "g", "-t", "t", "--to", "latest"],
+        ["consume", "t"],
+        ["produce", "t"],
+    ],
+)
+def test_a_refused_connection_is_told_at_once(arguments, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"one\n"), isatty=lambda: False))
+    started_s = time.monotonic()
+    assert main([*arguments, "-b", REFUSED]) == 1
+    assert time.monotonic() - started_s < END_S
+    assert capsys.readouterr().err == f"kafkapy: no broker answers at {REFUSED}: Connection refused\n"
+
+
+@pytest.mark.parametrize("servers", ["{refused},{server}", "PLAINTEXT://{server}"])
+def test_any_of_the_servers_that_answers_will_do(servers, server, capsys) -> None:
+    assert main(["topics", "list", "-b", servers.format(refused=REFUSED, server=server)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("servers", "reason"), [("127.0.0.1:99999", "not a port"), (",", "no HOST:PORT is given")])
+def test_an_address_that_is_none_is_told(servers, reason, capsys) -> None:
+    assert main(["topics", "list", "-b", servers]) == 1
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["topics list", "consume t", "produce t"])
+def test_ctrl_c_ends_a_command_that_waits_for_a_broker(command, silent_server) -> None:
+    address = f"127.0.0.1:{silent_server.getsockname()[1]}"
+    with kafkapy(*command.split(), "-b", address, stdin=subprocess.PIPE) as process:
+        process.stdin.write(b"one\n")
+        process.stdin.close()
+        accepted = [silent_server.accept()[0] for _ in range(2)]  # our own check, then librdkafka
+        process.send_signal(signal.SIGINT)
+        interrupted_s = time.monotonic()
+        process.wait(30)
+        took_s = time.monotonic() - interrupted_s
+        said = process.stderr.read().decode()
+    for each in accepted:
+        each.close()
+    assert took_s < END_S
+    assert "Traceback" not in said
+    if command == "produce t":
+        assert "interrupted: Produced 0 records to t." in said
+
+
+def test_ctrl_c_says_what_was_delivered(server) -> None:
+    with kafkapy("produce", "half", "-b", server, stdin=subprocess.PIPE) as process:
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        until(lambda: "half" in topics_of(server))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b"kafkapy: interrupted: Produced 2 records to half.\n"
+
+
+def topics_of(server: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkapy", "topics", "list", "-b", server], capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("command", ["consume many -B -e", "protocol decode"])
+def test_a_reader_that_has_seen_enough_is_no_failure_worth_words(command, server, tmp_path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b'{"message": "x"}\n' * 20_000)
+    if command.startswith("consume"):
+        assert main(["produce", "many", "-q", "-b", server, str(lines)]) == 0
+    arguments = [*command.split(), *(["-b", server] if command.startswith("consume") else [])]
+    with lines.open("rb") as stdin, kafkapy(*arguments, stdin=stdin, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == b""
+
+
+def test_a_reset_names_the_members_in_its_way(server, capsys) -> None:
+    from confluent_kafka import Consumer
+
+    assert main(["topics", "create", "reset", "-b", server]) == 0
+    consumer = Consumer({"bootstrap.servers": server, "group.id": "busy", "client.id": "reader"})
+    consumer.subscribe(["reset"])
+    try:
+        until(lambda: consumer.poll(0.1) is None and consumer.assignment())
+        capsys.readouterr()
+        arguments = ["groups", "reset", "busy", "-t", "reset", "--to", "latest", "-b", server]
+        assert main([*arguments, "--json"]) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)[0]["after"] == 0
+        assert "busy has members, --execute would be refused until they stop: reader (" in said.err
+        assert main([*arguments, "--execute"]) == 1
+        assert "busy has members, stop them first: reader (" in capsys.readouterr().err
+    finally:
+        consumer.close()
