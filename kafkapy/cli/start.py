@@ -1,4 +1,4 @@
-"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM, SIGINT or SIGHUP.
+"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM or SIGINT.
 
 Without a file, an embedded node: its directory is formatted when it is not, and it runs with one-node defaults. Says
 one line on stdout when clients may connect; why it cannot start, in one line on stderr, with exit status 1.
@@ -125,10 +125,19 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
 
 
 def _say_ready(server: "BrokerServer") -> None:
-    """Print the line; a file that takes none, on a full disk say, does not keep the broker from serving."""
+    """Print the line; a file that takes none, on a full disk say, does not keep the broker from serving.
+
+    The installation is checked after that: it is no part of what makes a start wait.
+    """
+    import logging
+
+    from kafkapy.server.distributions import warnings_of_installation
+
     address = connectable(server.bootstrap_servers)
     with contextlib.suppress(OSError):
         print(f"kafkapy ready on {address} (cluster {server.cluster_id}, node {server.node_id})", flush=True)
+    for warning in warnings_of_installation():
+        logging.getLogger("kafkapy.server").warning("%s", warning)
 
 
 def _forget_unwritten(stream: TextIO) -> None:

@@ -7,8 +7,15 @@ a consumer group's first rebalance waits for nobody. Every key may be overridden
 from collections.abc import Mapping
 from typing import Final
 
+from kafkapy.config.endpoints import SecurityProtocol
+
 EMBEDDED_NODE_ID: Final = 1
 CONTROLLER_LISTENER: Final = "CONTROLLER"
+
+PROTOCOL_MAP: Final = ",".join(
+    (f"{CONTROLLER_LISTENER}:PLAINTEXT", *(f"{name}:{name}" for name in SecurityProtocol.__members__))
+)
+"""Kafka maps the controller's listener only where no other is secured."""
 
 ONE_NODE_DEFAULTS: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
@@ -20,6 +27,8 @@ ONE_NODE_DEFAULTS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+
+INTER_BROKER_KEYS: Final = frozenset({"inter.broker.listener.name", "security.inter.broker.protocol"})
 
 
 def embedded_properties(
@@ -40,6 +49,7 @@ def embedded_properties(
     controller = f"{CONTROLLER_LISTENER}://127.0.0.1:0"
     properties = {
         **ONE_NODE_DEFAULTS,
+        "listener.security.protocol.map": PROTOCOL_MAP,
         "node.id": str(node_id),
         "listeners": f"PLAINTEXT://127.0.0.1:{port},{controller}",
         quorum_key: f"{node_id}@127.0.0.1:0" if has_static_voters else "127.0.0.1:0",
@@ -49,4 +59,6 @@ def embedded_properties(
     names = [listener.partition("://")[0].strip() for listener in properties["listeners"].split(",")]
     if properties["controller.listener.names"] == CONTROLLER_LISTENER and CONTROLLER_LISTENER not in names:
         properties["listeners"] += f",{controller}"
+    if "PLAINTEXT" not in names and INTER_BROKER_KEYS.isdisjoint(overrides or {}):
+        properties["inter.broker.listener.name"] = names[0]
     return properties

@@ -25,12 +25,19 @@ FREE_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
 
 def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """Return the configuration and warnings, one for each key that is unknown or questionable. Raises ConfigError."""
+    for key in ("node.id", "broker.id"):
+        if key in properties:  # parsed before one is copied to the other, so that the one that was given is blamed
+            broker_definitions()[key].parse(properties[key])
     originals = _with_node_id(properties)
     values = {key: _value(definition, originals) for key, definition in broker_definitions().items()}
-    warnings = [warning for key in originals if key not in values and (warning := _check_other_key(originals, key))]
     config = BrokerConfig(originals, values)
-    warnings += check(config)
-    return config, warnings
+    return config, [*warnings_of_keys(originals), *check(config)]
+
+
+def warnings_of_keys(properties: Mapping[str, str]) -> list[str]:
+    """Return a warning for each key that is unknown. Raises ConfigError for a listener's own key of a bad value."""
+    known = broker_definitions()
+    return [warning for key in properties if key not in known and (warning := _check_other_key(properties, key))]
 
 
 def base_key(key: str) -> str:

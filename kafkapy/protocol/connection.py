@@ -241,7 +241,7 @@ class Connection:
             return None
         (size,) = _unpack_size(data, position)
         if not 0 <= size <= self._max_frame_bytes:
-            raise ProtocolError(f"frame size {size} is not within 0 and {self._max_frame_bytes}")
+            raise ProtocolError(_describe_size(size, self._max_frame_bytes))
         end = start + size
         if end < len(data):
             self._position = end
@@ -456,3 +456,12 @@ def discard(response: "Writer | None") -> None:
     """Release the regions of an answer whose connection is gone."""
     if response is not None:
         _release(response)
+
+
+def _describe_size(size: int, max_frame_bytes: int) -> str:
+    """Return what to say of a frame size out of bounds."""
+    from kafkapy.protocol.foreign import foreign_protocol  # only mistakes pay for it
+
+    spoken = foreign_protocol(size)
+    told = f"frame size {size} is not within 0 and {max_frame_bytes}"
+    return told if spoken is None else f"the client speaks {spoken} to a port of Kafka's plain protocol ({told})"

@@ -18,12 +18,15 @@ import contextlib
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kafkapy.config.load import warnings_of_keys
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.distributions import warnings_of_installation
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.offline.format import embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
@@ -32,7 +35,10 @@ logger = logging.getLogger("kafkapy.server")
 
 
 class Broker:
-    """One embedded node; a context manager, plain and async. `properties` are Kafka's keys: {"num.partitions": 3}."""
+    """One embedded node; a context manager, plain and async.
+
+    `properties` are Kafka's keys: {"num.partitions": 3}. A UserWarning names each that is unknown.
+    """
 
     def __init__(
         self, data_dir: str | Path | None = None, *, port: int = 0, properties: Mapping[str, object] | None = None
@@ -41,6 +47,8 @@ class Broker:
         self._given_data_dir = data_dir
         self._port = port
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        for warning in warnings_of_keys(self._properties):
+            warnings.warn(warning, stacklevel=2)
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: _LoopThread | None = None
@@ -63,7 +71,8 @@ class Broker:
         self._check_not_running()
         disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
         try:
-            config, _ = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
+            config, found = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
+            self._log_warnings((*warnings_of_installation(), *found))
             format_embedded(config, disk, random, clock)
             server = BrokerServer(config, disk=disk, clock=clock, random=random)
             await server.start()
@@ -123,6 +132,13 @@ class Broker:
             raise RuntimeError("this broker is not running: use it as `with Broker() as broker:`")
         _check_not_failed(self._server)
         return self._server
+
+    def _log_warnings(self, found: Iterable[str]) -> None:
+        """Log what the configuration and the installation leave to be desired, except what __init__ warned of."""
+        told = warnings_of_keys(self._properties)
+        for warning in found:
+            if warning not in told:
+                logger.warning("%s", warning)
 
     def _check_not_running(self) -> None:
         if self._server is not None:

@@ -1,5 +1,6 @@
 """A node's listeners: bound, and told to those who are to find them."""
 
+import errno
 import logging
 import socket
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
             address = reactor.bind(endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port)
         except OSError as error:
             where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
-            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+            hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""
+            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}{hint}") from error
         addresses[endpoint.listener] = address
         logger.info("Awaiting socket connections on %s:%d.", *address[:2])
     return addresses

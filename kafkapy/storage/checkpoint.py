@@ -134,16 +134,22 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
     """Read a meta.properties of version 1. Raises CheckpointError."""
     try:
         values = dict(_property_lines(data.decode("utf-8")))
-        if values.pop("version") != "1":
-            raise ValueError("its version is not 1")
+        version = values.pop("version")
+        if version != "1":
+            raise ValueError(f"its version is {version}, not 1")
+        node_id = values.pop("node.id")
+        if not node_id.isdecimal():
+            raise ValueError(f"its node.id is {node_id}, not a number")
         directory_id = values.pop("directory.id", None)
         return MetaProperties(
             cluster_id=values.pop("cluster.id"),
-            node_id=int(values.pop("node.id")),
+            node_id=int(node_id),
             directory_id=uuid_from_string(directory_id) if directory_id is not None else None,
             others=values,
         )
-    except (ValueError, KeyError) as error:
+    except KeyError as error:
+        raise CheckpointError(f"malformed {path}: it lacks {error.args[0]}") from error
+    except ValueError as error:
         raise CheckpointError(f"malformed {path}: {error}") from error
 
 

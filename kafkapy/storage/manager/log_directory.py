@@ -49,6 +49,8 @@ class LogDirectory:
             logger.info("Log directory %s not found, creating it.", self.path)
             self._disk.make_directory(self.path)
             self._disk.sync_directory(self.path.rpartition("/")[0] or "/")
+        elif not self._disk.is_directory(self.path):
+            raise StorageError(self.path, f"{self.path} is a file, not a directory")
         self._lock = self._disk.lock_directory(self.path)
         if self._lock is None:
             used = "A Kafka instance in another process or thread is using this directory."

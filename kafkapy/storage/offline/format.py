@@ -127,6 +127,8 @@ def embedded_config(
 
     Raises ConfigError, FormatError, OSError.
     """
+    if disk.exists(data_dir) and not disk.is_directory(data_dir):
+        raise FormatError(f"{data_dir} is a file, not a directory")
     try:
         found = read_meta_properties(disk, data_dir)
     except CheckpointError as error:

@@ -1,0 +1,18 @@
+"""Other protocols, recognized by the four bytes where Kafka's protocol has the size of a frame."""
+
+from typing import Final
+
+HTTP_METHODS: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
+TLS_HANDSHAKE: Final = b"\x16\x03"
+"""A TLS record: handshake, version 3.x."""
+SSH: Final = b"SSH-"
+
+
+def foreign_protocol(size: int) -> str | None:
+    """Return what a client speaks whose frame would have this size (int32), None if it may be Kafka's protocol."""
+    first = (size & 0xFFFFFFFF).to_bytes(4, "big")
+    if first in HTTP_METHODS:
+        return "HTTP"
+    if first.startswith(TLS_HANDSHAKE):
+        return "TLS"
+    return "SSH" if first == SSH else None

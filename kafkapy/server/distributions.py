@@ -1,0 +1,51 @@
+"""Is another distribution installed that brings a package of the same name?
+
+This broker's distribution is `kafkapy-broker`. `kafkapy` on PyPI is another project, a command-line tool whose package
+and command are called kafkapy, too: installed into one environment, each overwrites files of the other.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+DISTRIBUTION: Final = "kafkapy-broker"
+OWN_ENTRY_POINT: Final = "kafkapy.__main__:main"
+
+
+def foreign_distributions(path: Iterable[str] | None = None) -> list[str]:
+    """Return the .dist-info directories of the other project on a module path (sys.path).
+
+    Reads the directories' names only: importlib.metadata would cost a start 20 ms.
+    """
+    found = []
+    for directory in sys.path if path is None else path:
+        names = _names(directory)
+        found += [f"{directory}/{name}" for name in names if _is_foreign(f"{directory}/{name}", name)]
+    return found
+
+
+def warnings_of_installation() -> Sequence[str]:
+    """Return what to tell the operator of the other project, if it is installed."""
+    return [
+        f"{each} is another project whose package and command are called kafkapy, too: each overwrites files of the "
+        f"other. Run `pip uninstall kafkapy {DISTRIBUTION}`, then install {DISTRIBUTION} again"
+        for each in foreign_distributions()
+    ]
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory or ".")
+    except OSError:  # the path may name what is not there, and archives
+        return []
+
+
+def _is_foreign(directory: str, name: str) -> bool:
+    if not (name.startswith("kafkapy-") and name.endswith(".dist-info")):
+        return False
+    try:
+        with open(f"{directory}/entry_points.txt", encoding="utf-8") as file:
+            return OWN_ENTRY_POINT not in file.read()  # else an install of this broker from before it had its name
+    except OSError:
+        return True
