@@ -48,7 +48,7 @@ class Router:
         else:
             route = self._routes.get(header.api_key) or self._load(served)
         request_class, handler = route
-        request, _ = request_class.read(frame, position, header.api_version)
+        request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
         try:
             response = await handler(self._services, RequestContext(header, connection), request)
         except ApiError as error:

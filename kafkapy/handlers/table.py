@@ -4,9 +4,22 @@ An API is listed with the versions whose semantics hold here. Produce is listed 
 without them librdkafka takes the broker for one that cannot do message format 2 and stops compressing (KAFKA-18659).
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.protocol.api import APIS
+
+MANY: Final = 100_000
+"""Elements (array entries and tagged fields) that a request may have, unless its row says otherwise.
+
+An element takes up to 4 us to decode and 0.4 KB, so that a request takes 40 MB at most beside its bytes. Clients that
+name 10,000 topics or partitions stay below it by far. A deviation: Apache Kafka bounds bytes only.
+"""
+FEW: Final = 1_000
+"""For requests that name a handful of things: a version, filters, the protocols of a member."""
+MEMBERS: Final = 10_000
+"""For requests about the members of one group, which one decision takes all at once."""
+PRODUCED: Final = 20_000
+"""For Produce, which is decoded and carried out in one go: topics and partitions."""
 
 
 class ServedApi(NamedTuple):
@@ -17,9 +30,17 @@ class ServedApi(NamedTuple):
     listed_min: int
     max_version: int
     served_min: int
+    max_elements: int
 
 
-def _row(api_key: int, handler: str, *, max_version: int | None = None, listed_min: int | None = None) -> ServedApi:
+def _row(
+    api_key: int,
+    handler: str,
+    *,
+    max_version: int | None = None,
+    listed_min: int | None = None,
+    max_elements: int = MANY,
+) -> ServedApi:
     api = APIS[api_key]
     return ServedApi(
         api_key=api_key,
@@ -27,30 +48,32 @@ def _row(api_key: int, handler: str, *, max_version: int | None = None, listed_m
         listed_min=api.min_version if listed_min is None else listed_min,
         max_version=api.max_version if max_version is None else max_version,
         served_min=api.min_version,
+        max_elements=max_elements,
     )
 
 
 BROKER_APIS: dict[int, ServedApi] = {
     row.api_key: row
     for row in (
-        _row(0, "produce", listed_min=0),
+        _row(0, "produce", listed_min=0, max_elements=PRODUCED),
         _row(1, "fetch"),
         _row(2, "list_offsets"),
         _row(3, "metadata"),
         _row(8, "offset_commit"),
         _row(9, "offset_fetch"),
         _row(10, "find_coordinator"),
-        _row(11, "join_group"),
-        _row(12, "heartbeat"),
-        _row(13, "leave_group"),
-        _row(14, "sync_group"),
+        _row(11, "join_group", max_elements=FEW),
+        _row(12, "heartbeat", max_elements=FEW),
+        _row(13, "leave_group", max_elements=MEMBERS),
+        _row(14, "sync_group", max_elements=MEMBERS),
         _row(15, "describe_groups"),
-        _row(16, "list_groups"),
-        _row(18, "api_versions"),
+        _row(16, "list_groups", max_elements=FEW),
+        _row(18, "api_versions", max_elements=FEW),
         _row(19, "create_topics"),
         _row(20, "delete_topics"),
         _row(21, "delete_records"),
-        _row(22, "init_producer_id", max_version=5),  # 6 is unstable in 4.3 (two-phase commit, KIP-939)
+        # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
+        _row(22, "init_producer_id", max_version=5, max_elements=FEW),
         _row(23, "offset_for_leader_epoch"),
         _row(32, "describe_configs"),
         _row(33, "alter_configs"),
@@ -60,12 +83,12 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(42, "delete_groups"),
         _row(44, "incremental_alter_configs"),
         _row(47, "offset_delete"),
-        _row(55, "describe_quorum"),
-        _row(60, "describe_cluster"),
+        _row(55, "describe_quorum", max_elements=FEW),
+        _row(60, "describe_cluster", max_elements=FEW),
         _row(61, "describe_producers"),
         _row(68, "consumer_group_heartbeat"),
         _row(69, "consumer_group_describe"),
-        _row(74, "list_config_resources"),
+        _row(74, "list_config_resources", max_elements=FEW),
         _row(75, "describe_topic_partitions"),
     )
 }

@@ -11,12 +11,15 @@ from struct import error as StructError
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import API_VERSIONS, APIS
-from kafkapy.protocol.primitives import Data, Writer, tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Writer, tag_section
 
 _unpack_fixed = Struct(">hhih").unpack_from
 _pack_correlation_id = Struct(">i").pack
 _pack_correlation_id_and_no_tags = Struct(">iB").pack
 _FIXED_BYTES = 10
+
+MAX_HEADER_TAGS = 1_000
+"""Tagged fields of a header: Apache Kafka 4.3.1 defines none; what later versions may add is far from this."""
 
 FLEXIBLE_FROM = {key: api.flexible_from for key, api in APIS.items()}
 
@@ -51,7 +54,7 @@ def read_request_header(frame: Data) -> tuple[RequestHeader, int]:
             tag_count = frame[position]
             position += 1
             if tag_count:
-                _, position = tag_section(frame, position, tag_count)
+                _, position = tag_section(frame, position, tag_count, ElementBudget(MAX_HEADER_TAGS))
     except KeyError:
         raise ProtocolError(f"request with the api key {api_key}, which no api has") from None
     except (StructError, IndexError) as error:
@@ -90,5 +93,5 @@ def read_response_header(frame: Data, api_key: int, api_version: int) -> tuple[i
     if api_version >= FLEXIBLE_FROM[api_key] and api_key != API_VERSIONS:
         if len(frame) < 5:
             raise ProtocolError("response header is cut short in a frame of 4 bytes")
-        _, position = tag_section(frame, 5, frame[4]) if frame[4] else (None, 5)
+        _, position = tag_section(frame, 5, frame[4], ElementBudget(MAX_HEADER_TAGS)) if frame[4] else (None, 5)
     return int.from_bytes(frame[:4], "big", signed=True), position

@@ -29,6 +29,9 @@ SPLICE_BYTES: Final = 16 * 1024
 MAX_STRING_BYTES: Final = 0x7FFF
 """Kafka refuses longer strings in both directions, in the compact form too."""
 
+UNBOUNDED: Final = 1 << 62
+"""No bound on the elements of a message, for those that do not come from clients: records, answers to us."""
+
 EMPTY: Final[Any] = object()
 """Default of constructor arguments that stand for a fresh list or struct."""
 
@@ -75,17 +78,22 @@ class Message(MessageStruct):
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int]
-    READERS: ClassVar[Mapping[int, Callable[[Data, int], tuple[Any, int]]]]
+    READERS: ClassVar[Mapping[int, Callable[[Data, int, "ElementBudget"], tuple[Any, int]]]]
     WRITERS: ClassVar[Mapping[int, Callable[["Writer", Any], None]]]
 
     @classmethod
-    def read(cls: type["MessageT"], data: Data, position: int, version: int) -> tuple["MessageT", int]:
-        """Read a message of `version` at `position`; return it and the position after it. Raises ProtocolError."""
+    def read(
+        cls: type["MessageT"], data: Data, position: int, version: int, max_elements: int = UNBOUNDED
+    ) -> tuple["MessageT", int]:
+        """Read a message of `version` at `position`; return it and the position after it.
+
+        max_elements: how many entries all of its arrays and tagged sections may have together. Raises ProtocolError.
+        """
         reader = cls.READERS.get(version)
         if reader is None:
             raise ProtocolError(f"{cls.NAME} has no version {version}")
         try:
-            message, end = reader(data, position)
+            message, end = reader(data, position, ElementBudget(max_elements))
         except (IndexError, struct.error) as error:
             raise ProtocolError(f"{cls.NAME} v{version} is cut short: {error}") from error
         except UnicodeDecodeError as error:
@@ -262,21 +270,46 @@ def compact_nullable_records(data: Data, position: int, size: int) -> tuple[Reco
     return compact_records(data, position, size)
 
 
-def check_count(data: Data, position: int, count: int, element_bytes: int) -> None:
-    """Refuse a count of elements of at least `element_bytes` each that cannot be in what is left of `data`."""
+class ElementBudget:
+    """What is left of the elements that one message may have: entries of arrays, and tagged fields.
+
+    Each costs time and memory, whatever few bytes it takes: one byte for an empty string. An array's count is taken
+    off before its first element is read, so that a message with too many is refused before they cost anything.
+    """
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.left = self.limit = limit
+
+    def exceeded(self) -> ProtocolError:
+        return ProtocolError(f"more than {self.limit} array entries and tagged fields")
+
+
+def check_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> None:
+    """Take `count` elements off the budget; refuse a count that it, or what is left of `data`, does not allow.
+
+    Each element takes at least `element_bytes`.
+    """
     if count * element_bytes > len(data) - position or count < 0:
         if count < 0:
             raise null_or_negative(count)
         raise ProtocolError(f"array of {count} elements in {max(0, len(data) - position)} bytes")
+    budget.left -= count
+    if budget.left < 0:
+        raise budget.exceeded()
 
 
-def compact_count(data: Data, position: int, count: int, element_bytes: int) -> tuple[int, int]:
-    """Return an array's count whose first byte was `count`, checked against what is left, and the position after it."""
+def compact_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> tuple[int, int]:
+    """Return an array's count whose first byte was `count`, checked as by check_count, and the position after it."""
     if count > 0x7F:
         count, position = uvarint_rest(data, position, count)
+    elif count == 1:
+        return 0, position
     count -= 1
-    if count * element_bytes > len(data) - position or count < 0:
-        check_count(data, position, count, element_bytes)
+    if count * element_bytes > len(data) - position or count < 0 or count > budget.left:
+        check_count(data, position, count, element_bytes, budget)
+    budget.left -= count
     return count, position
 
 
@@ -294,7 +327,7 @@ def uuid_list(data: Data, position: int, count: int) -> list[bytes]:
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
 
 
-def tag_section(data: Data, position: int, count: int) -> tuple[dict[int, bytes] | None, int]:
+def tag_section(data: Data, position: int, count: int, budget: ElementBudget) -> tuple[dict[int, bytes] | None, int]:
     """Return the tagged fields of a struct by tag, unparsed, and the position after them.
 
     `count` is the section's first byte. Duplicate tags are refused; their order is not looked at, as Kafka does not.
@@ -303,6 +336,9 @@ def tag_section(data: Data, position: int, count: int) -> tuple[dict[int, bytes]
         count, position = uvarint_rest(data, position, count)
     if count * 2 > len(data) - position:
         raise ProtocolError(f"{count} tagged fields in {max(0, len(data) - position)} bytes")
+    budget.left -= count
+    if budget.left < 0:
+        raise budget.exceeded()
     tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, position = read_uvarint(data, position)

@@ -19,9 +19,10 @@ class ReadFunction:
 
     def function(self) -> list[str]:
         layout, name = self.layout, self.layout.spec.name
-        self.body.names |= {"Data", "new"}
+        self.body.names |= {"Data", "ElementBudget", "new"}
         opening = f"def {function_name('read', self.layouts, layout)}("
-        header = wrap(opening, ["data: Data", "position: int"], f") -> tuple[{name}, int]:", "")
+        arguments = ["data: Data", "position: int", "budget: ElementBudget"]
+        header = wrap(opening, arguments, f") -> tuple[{name}, int]:", "")
         self.emit(f"item = new({name})")
         for field in layout.in_order:
             self.field(field)
@@ -30,11 +31,15 @@ class ReadFunction:
         self.flush()
         self.absent_fields()
         tags = self.tags() if layout.is_flexible else []
+        self.indent = "    "
         self.emit("return item, position")
         return [*tags, "", "", *header, *self.lines]
 
     def emit(self, line: str) -> None:
         self.lines.append(self.indent + line)
+
+    def emit_call(self, targets: str, function: str, arguments: list[str]) -> None:
+        self.lines += wrap(f"{targets} = {function}(", arguments, ")", self.indent, trailing_comma=False)
 
     def flush(self) -> None:
         """Read all pending fields of fixed size at once."""
@@ -82,17 +87,19 @@ class ReadFunction:
         if field.is_nullable:
             self.pending.append(("marker", "B" if field.is_tagged else "b"))
         self.flush()
-        call = f"{target}, {self.position} = {self.call(layout)}"
         if not field.is_nullable:
-            self.emit(call)
+            self.call(layout, target)
             return
         self.emit("if marker == 0:" if field.is_tagged else "if marker < 0:")
         self.emit(f"    {target} = None")
         self.emit("else:")
-        self.emit(f"    {call}")
+        outer, self.indent = self.indent, self.indent + "    "
+        self.call(layout, target)
+        self.indent = outer
 
-    def call(self, layout: StructLayout) -> str:
-        return f"{function_name('read', self.layouts, layout)}({self.data}, {self.position})"
+    def call(self, layout: StructLayout, target: str) -> None:
+        function = function_name("read", self.layouts, layout)
+        self.emit_call(f"{target}, {self.position}", function, [self.data, self.position, "budget"])
 
     def array(self, field: FieldLayout, target: str) -> None:
         self.pending.append(("count", "B" if field.is_compact else "i"))
@@ -111,10 +118,10 @@ class ReadFunction:
         data, position = self.data, self.position
         if field.is_compact:
             self.body.use("compact_count")
-            self.emit(f"count, {position} = compact_count({data}, {position}, count, {field.element_bytes})")
+            self.emit(f"count, {position} = compact_count({data}, {position}, count, {field.element_bytes}, budget)")
         else:
             self.body.use("check_count")
-            self.emit(f"check_count({data}, {position}, count, {field.element_bytes})")
+            self.emit(f"check_count({data}, {position}, count, {field.element_bytes}, budget)")
         if field.spec.type in FIXED_CODES:
             self.fixed_elements(FIXED_CODES[field.spec.type], target)
             return
@@ -123,7 +130,7 @@ class ReadFunction:
         self.emit("for _ in range(count):")
         outer, self.indent = self.indent, self.indent + "    "
         if field.struct is not None:
-            self.emit(f"{name}_item, {position} = {self.call(field.struct)}")
+            self.call(field.struct, f"{name}_item")
         else:
             self.sized(field.spec.type, f"{name}_item", is_compact=field.is_compact, is_nullable=False)
         self.emit(f"{name}_list.append({name}_item)")
@@ -150,10 +157,11 @@ class ReadFunction:
         self.emit("if tag_count:")
         self.body.use("tag_section")
         if not self.layout.tagged:
-            self.emit("    item.unknown_tagged_fields, position = tag_section(data, position, tag_count)")
+            self.emit("    item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)")
             return []
         name = function_name("read_tags_of", self.layouts, self.layout)
-        self.emit(f"    position = {name}(item, data, position, tag_count)")
+        self.indent += "    "
+        self.emit_call("position", name, ["item", "data", "position", "tag_count", "budget"])
         return ReadTagsFunction(self.layouts, self.layout, self.body).function()
 
 
@@ -168,14 +176,14 @@ class ReadTagsFunction(ReadFunction):
     def function(self) -> list[str]:
         name = function_name("read_tags_of", self.layouts, self.layout)
         class_name = self.layout.spec.name
-        self.emit("tags, position = tag_section(data, position, tag_count)")
+        self.emit("tags, position = tag_section(data, position, tag_count, budget)")
         self.emit("if tags is None:")
         self.emit("    return position")
         for field in self.layout.tagged:
             self.tag(field)
         self.emit("item.unknown_tagged_fields = tags or None")
         self.emit("return position")
-        arguments = [f"item: {class_name}", "data: Data", "position: int", "tag_count: int"]
+        arguments = [f"item: {class_name}", "data: Data", "position: int", "tag_count: int", "budget: ElementBudget"]
         return ["", "", *wrap(f"def {name}(", arguments, ") -> int:", ""), *self.lines]
 
     def tag(self, field: FieldLayout) -> None:

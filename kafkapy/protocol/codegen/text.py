@@ -38,13 +38,21 @@ class Body:
         return [f'{name} = Struct("{codes}").{methods[verb]}' for (name, verb), codes in sorted(self._formats.items())]
 
 
-def wrap(opening: str, items: list[str], closing: str, indent: str, *, bare: bool = False) -> list[str]:
-    """Return `opening items closing` on one line where it fits, else an item a line, each with its comma."""
+def wrap(
+    opening: str, items: list[str], closing: str, indent: str, *, bare: bool = False, trailing_comma: bool = True
+) -> list[str]:
+    """Return `opening items closing` on one line where it fits, else an item a line, each with its comma.
+
+    Without `trailing_comma`, all items are put on one indented line first, as ruff does for a call.
+    """
     line = f"{indent}{opening}{', '.join(items)}{closing}"
     if bare:
         line = line.replace("(", "").replace(")", "")
     if len(line) <= LINE_LENGTH:
         return [line]
+    together = f"{indent}    {', '.join(items)}"
+    if not trailing_comma and len(together) <= LINE_LENGTH:
+        return [f"{indent}{opening}", together, f"{indent}{closing}"]
     return [f"{indent}{opening}", *(f"{indent}    {item}," for item in items), f"{indent}{closing}"]
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -79,7 +80,11 @@ class AccessControlEntryRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_access_control_entry_record_v0(data: Data, position: int) -> tuple[AccessControlEntryRecord, int]:
+def _read_access_control_entry_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AccessControlEntryRecord, int]:
     item = new(AccessControlEntryRecord)
     item.id, item.resource_type, size = _unpack_ubB(data, position)
     position += 18
@@ -92,7 +97,7 @@ def _read_access_control_entry_record_v0(data: Data, position: int) -> tuple[Acc
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

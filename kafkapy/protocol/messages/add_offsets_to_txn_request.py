@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -57,7 +58,11 @@ class AddOffsetsToTxnRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_add_offsets_to_txn_request_v0(data: Data, position: int) -> tuple[AddOffsetsToTxnRequest, int]:
+def _read_add_offsets_to_txn_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddOffsetsToTxnRequest, int]:
     item = new(AddOffsetsToTxnRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -77,7 +82,11 @@ def _write_add_offsets_to_txn_request_v0(out: Writer, item: AddOffsetsToTxnReque
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_offsets_to_txn_request_v3(data: Data, position: int) -> tuple[AddOffsetsToTxnRequest, int]:
+def _read_add_offsets_to_txn_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddOffsetsToTxnRequest, int]:
     item = new(AddOffsetsToTxnRequest)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     item.producer_id, item.producer_epoch, size = _unpack_qhB(data, position)
@@ -87,7 +96,7 @@ def _read_add_offsets_to_txn_request_v3(data: Data, position: int) -> tuple[AddO
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_ih = Struct(">ih").pack
 _unpack_ih = Struct(">ih").unpack_from
@@ -38,7 +47,11 @@ class AddOffsetsToTxnResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_add_offsets_to_txn_response_v0(data: Data, position: int) -> tuple[AddOffsetsToTxnResponse, int]:
+def _read_add_offsets_to_txn_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddOffsetsToTxnResponse, int]:
     item = new(AddOffsetsToTxnResponse)
     item.throttle_time_ms, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -52,13 +65,17 @@ def _write_add_offsets_to_txn_response_v0(out: Writer, item: AddOffsetsToTxnResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_offsets_to_txn_response_v3(data: Data, position: int) -> tuple[AddOffsetsToTxnResponse, int]:
+def _read_add_offsets_to_txn_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddOffsetsToTxnResponse, int]:
     item = new(AddOffsetsToTxnResponse)
     item.throttle_time_ms, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -123,14 +124,18 @@ class AddPartitionsToTxnRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_add_partitions_to_txn_topic_v0(data: Data, position: int) -> tuple[AddPartitionsToTxnTopic, int]:
+def _read_add_partitions_to_txn_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnTopic, int]:
     item = new(AddPartitionsToTxnTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -145,17 +150,21 @@ def _write_add_partitions_to_txn_topic_v0(out: Writer, item: AddPartitionsToTxnT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_partitions_to_txn_request_v0(data: Data, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def _read_add_partitions_to_txn_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnRequest, int]:
     item = new(AddPartitionsToTxnRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.v3_and_below_transactional_id, position = string(data, position, size)
     item.v3_and_below_producer_id, item.v3_and_below_producer_epoch, count = _unpack_qhi(data, position)
     position += 14
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     v3_and_below_topics_list: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
-        v3_and_below_topics_item, position = _read_add_partitions_to_txn_topic_v0(data, position)
+        v3_and_below_topics_item, position = _read_add_partitions_to_txn_topic_v0(data, position, budget)
         v3_and_below_topics_list.append(v3_and_below_topics_item)
     item.v3_and_below_topics = v3_and_below_topics_list
     item.transactions = []
@@ -175,19 +184,23 @@ def _write_add_partitions_to_txn_request_v0(out: Writer, item: AddPartitionsToTx
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_partitions_to_txn_topic_v3(data: Data, position: int) -> tuple[AddPartitionsToTxnTopic, int]:
+def _read_add_partitions_to_txn_topic_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnTopic, int]:
     item = new(AddPartitionsToTxnTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -201,15 +214,19 @@ def _write_add_partitions_to_txn_topic_v3(out: Writer, item: AddPartitionsToTxnT
         out.append(0)
 
 
-def _read_add_partitions_to_txn_request_v3(data: Data, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def _read_add_partitions_to_txn_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnRequest, int]:
     item = new(AddPartitionsToTxnRequest)
     item.v3_and_below_transactional_id, position = compact_string(data, position + 1, data[position])
     item.v3_and_below_producer_id, item.v3_and_below_producer_epoch, count = _unpack_qhB(data, position)
     position += 11
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     v3_and_below_topics_list: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
-        v3_and_below_topics_item, position = _read_add_partitions_to_txn_topic_v3(data, position)
+        v3_and_below_topics_item, position = _read_add_partitions_to_txn_topic_v3(data, position, budget)
         v3_and_below_topics_list.append(v3_and_below_topics_item)
     item.v3_and_below_topics = v3_and_below_topics_list
     tag_count = data[position]
@@ -217,7 +234,7 @@ def _read_add_partitions_to_txn_request_v3(data: Data, position: int) -> tuple[A
     item.transactions = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -235,22 +252,26 @@ def _write_add_partitions_to_txn_request_v3(out: Writer, item: AddPartitionsToTx
         out.append(0)
 
 
-def _read_add_partitions_to_txn_transaction_v4(data: Data, position: int) -> tuple[AddPartitionsToTxnTransaction, int]:
+def _read_add_partitions_to_txn_transaction_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnTransaction, int]:
     item = new(AddPartitionsToTxnTransaction)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     item.producer_id, item.producer_epoch, item.verify_only, count = _unpack_qhtB(data, position)
     position += 12
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
-        topics_item, position = _read_add_partitions_to_txn_topic_v3(data, position)
+        topics_item, position = _read_add_partitions_to_txn_topic_v3(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -266,14 +287,18 @@ def _write_add_partitions_to_txn_transaction_v4(out: Writer, item: AddPartitions
         out.append(0)
 
 
-def _read_add_partitions_to_txn_request_v4(data: Data, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
+def _read_add_partitions_to_txn_request_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnRequest, int]:
     item = new(AddPartitionsToTxnRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 14)
+    count, position = compact_count(data, position, count, 14, budget)
     transactions_list: list[AddPartitionsToTxnTransaction] = []
     for _ in range(count):
-        transactions_item, position = _read_add_partitions_to_txn_transaction_v4(data, position)
+        transactions_item, position = _read_add_partitions_to_txn_transaction_v4(data, position, budget)
         transactions_list.append(transactions_item)
     item.transactions = transactions_list
     tag_count = data[position]
@@ -284,7 +309,7 @@ def _read_add_partitions_to_txn_request_v4(data: Data, position: int) -> tuple[A
     item.v3_and_below_topics = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -131,6 +132,7 @@ class AddPartitionsToTxnResponse(Message):
 def _read_add_partitions_to_txn_partition_result_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AddPartitionsToTxnPartitionResult, int]:
     item = new(AddPartitionsToTxnPartitionResult)
     item.partition_index, item.partition_error_code = _unpack_ih(data, position)
@@ -145,17 +147,21 @@ def _write_add_partitions_to_txn_partition_result_v0(out: Writer, item: AddParti
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_partitions_to_txn_topic_result_v0(data: Data, position: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
+def _read_add_partitions_to_txn_topic_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnTopicResult, int]:
     item = new(AddPartitionsToTxnTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     results_by_partition_list: list[AddPartitionsToTxnPartitionResult] = []
     for _ in range(count):
-        results_by_partition_item, position = _read_add_partitions_to_txn_partition_result_v0(data, position)
+        results_by_partition_item, position = _read_add_partitions_to_txn_partition_result_v0(data, position, budget)
         results_by_partition_list.append(results_by_partition_item)
     item.results_by_partition = results_by_partition_list
     item.unknown_tagged_fields = None
@@ -171,14 +177,20 @@ def _write_add_partitions_to_txn_topic_result_v0(out: Writer, item: AddPartition
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_add_partitions_to_txn_response_v0(data: Data, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def _read_add_partitions_to_txn_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnResponse, int]:
     item = new(AddPartitionsToTxnResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     results_by_topic_v3_and_below_list: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(count):
-        results_by_topic_v3_and_below_item, position = _read_add_partitions_to_txn_topic_result_v0(data, position)
+        results_by_topic_v3_and_below_item, position = _read_add_partitions_to_txn_topic_result_v0(
+            data, position, budget
+        )
         results_by_topic_v3_and_below_list.append(results_by_topic_v3_and_below_item)
     item.results_by_topic_v3_and_below = results_by_topic_v3_and_below_list
     item.error_code = 0
@@ -201,13 +213,14 @@ def _write_add_partitions_to_txn_response_v0(out: Writer, item: AddPartitionsToT
 def _read_add_partitions_to_txn_partition_result_v3(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AddPartitionsToTxnPartitionResult, int]:
     item = new(AddPartitionsToTxnPartitionResult)
     item.partition_index, item.partition_error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -219,22 +232,26 @@ def _write_add_partitions_to_txn_partition_result_v3(out: Writer, item: AddParti
         out.append(0)
 
 
-def _read_add_partitions_to_txn_topic_result_v3(data: Data, position: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
+def _read_add_partitions_to_txn_topic_result_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnTopicResult, int]:
     item = new(AddPartitionsToTxnTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     results_by_partition_list: list[AddPartitionsToTxnPartitionResult] = []
     for _ in range(count):
-        results_by_partition_item, position = _read_add_partitions_to_txn_partition_result_v3(data, position)
+        results_by_partition_item, position = _read_add_partitions_to_txn_partition_result_v3(data, position, budget)
         results_by_partition_list.append(results_by_partition_item)
     item.results_by_partition = results_by_partition_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -249,14 +266,20 @@ def _write_add_partitions_to_txn_topic_result_v3(out: Writer, item: AddPartition
         out.append(0)
 
 
-def _read_add_partitions_to_txn_response_v3(data: Data, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def _read_add_partitions_to_txn_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnResponse, int]:
     item = new(AddPartitionsToTxnResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     results_by_topic_v3_and_below_list: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(count):
-        results_by_topic_v3_and_below_item, position = _read_add_partitions_to_txn_topic_result_v3(data, position)
+        results_by_topic_v3_and_below_item, position = _read_add_partitions_to_txn_topic_result_v3(
+            data, position, budget
+        )
         results_by_topic_v3_and_below_list.append(results_by_topic_v3_and_below_item)
     item.results_by_topic_v3_and_below = results_by_topic_v3_and_below_list
     tag_count = data[position]
@@ -265,7 +288,7 @@ def _read_add_partitions_to_txn_response_v3(data: Data, position: int) -> tuple[
     item.results_by_transaction = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -282,22 +305,26 @@ def _write_add_partitions_to_txn_response_v3(out: Writer, item: AddPartitionsToT
         out.append(0)
 
 
-def _read_add_partitions_to_txn_result_v4(data: Data, position: int) -> tuple[AddPartitionsToTxnResult, int]:
+def _read_add_partitions_to_txn_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnResult, int]:
     item = new(AddPartitionsToTxnResult)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topic_results_list: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(count):
-        topic_results_item, position = _read_add_partitions_to_txn_topic_result_v3(data, position)
+        topic_results_item, position = _read_add_partitions_to_txn_topic_result_v3(data, position, budget)
         topic_results_list.append(topic_results_item)
     item.topic_results = topic_results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -312,14 +339,18 @@ def _write_add_partitions_to_txn_result_v4(out: Writer, item: AddPartitionsToTxn
         out.append(0)
 
 
-def _read_add_partitions_to_txn_response_v4(data: Data, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
+def _read_add_partitions_to_txn_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddPartitionsToTxnResponse, int]:
     item = new(AddPartitionsToTxnResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     results_by_transaction_list: list[AddPartitionsToTxnResult] = []
     for _ in range(count):
-        results_by_transaction_item, position = _read_add_partitions_to_txn_result_v4(data, position)
+        results_by_transaction_item, position = _read_add_partitions_to_txn_result_v4(data, position, budget)
         results_by_transaction_list.append(results_by_transaction_item)
     item.results_by_transaction = results_by_transaction_list
     tag_count = data[position]
@@ -327,7 +358,7 @@ def _read_add_partitions_to_txn_response_v4(data: Data, position: int) -> tuple[
     item.results_by_topic_v3_and_below = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

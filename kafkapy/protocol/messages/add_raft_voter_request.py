@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,7 +100,7 @@ class AddRaftVoterRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
+def _read_listener_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Listener, int]:
     item = new(Listener)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -107,7 +108,7 @@ def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -121,15 +122,19 @@ def _write_listener_v0(out: Writer, item: Listener) -> None:
         out.append(0)
 
 
-def _read_add_raft_voter_request_v0(data: Data, position: int) -> tuple[AddRaftVoterRequest, int]:
+def _read_add_raft_voter_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddRaftVoterRequest, int]:
     item = new(AddRaftVoterRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.timeout_ms, item.voter_id, item.voter_directory_id, count = _unpack_iiuB(data, position)
     position += 25
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     tag_count = data[position]
@@ -137,7 +142,7 @@ def _read_add_raft_voter_request_v0(data: Data, position: int) -> tuple[AddRaftV
     item.ack_when_committed = True
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -155,22 +160,26 @@ def _write_add_raft_voter_request_v0(out: Writer, item: AddRaftVoterRequest) -> 
         out.append(0)
 
 
-def _read_add_raft_voter_request_v1(data: Data, position: int) -> tuple[AddRaftVoterRequest, int]:
+def _read_add_raft_voter_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AddRaftVoterRequest, int]:
     item = new(AddRaftVoterRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.timeout_ms, item.voter_id, item.voter_directory_id, count = _unpack_iiuB(data, position)
     position += 25
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     item.ack_when_committed, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

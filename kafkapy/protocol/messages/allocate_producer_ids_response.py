@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_ihqi = Struct(">ihqi").pack
 _unpack_ihqiB = Struct(">ihqiB").unpack_from
@@ -43,7 +43,11 @@ class AllocateProducerIdsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_allocate_producer_ids_response_v0(data: Data, position: int) -> tuple[AllocateProducerIdsResponse, int]:
+def _read_allocate_producer_ids_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AllocateProducerIdsResponse, int]:
     item = new(AllocateProducerIdsResponse)
     (
         item.throttle_time_ms,
@@ -55,7 +59,7 @@ def _read_allocate_producer_ids_response_v0(data: Data, position: int) -> tuple[
     position += 19
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -122,7 +123,7 @@ class AlterClientQuotasRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_entity_data_v0(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -141,7 +142,7 @@ def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_op_data_v0(data: Data, position: int) -> tuple[OpData, int]:
+def _read_op_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[OpData, int]:
     item = new(OpData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -159,22 +160,22 @@ def _write_op_data_v0(out: Writer, item: OpData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entry_data_v0(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v0(data, position)
+        entity_item, position = _read_entity_data_v0(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 11)
+    check_count(data, position, count, 11, budget)
     ops_list: list[OpData] = []
     for _ in range(count):
-        ops_item, position = _read_op_data_v0(data, position)
+        ops_item, position = _read_op_data_v0(data, position, budget)
         ops_list.append(ops_item)
     item.ops = ops_list
     item.unknown_tagged_fields = None
@@ -192,14 +193,18 @@ def _write_entry_data_v0(out: Writer, item: EntryData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_client_quotas_request_v0(data: Data, position: int) -> tuple[AlterClientQuotasRequest, int]:
+def _read_alter_client_quotas_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterClientQuotasRequest, int]:
     item = new(AlterClientQuotasRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     entries_list: list[EntryData] = []
     for _ in range(count):
-        entries_item, position = _read_entry_data_v0(data, position)
+        entries_item, position = _read_entry_data_v0(data, position, budget)
         entries_list.append(entries_item)
     item.entries = entries_list
     (item.validate_only,) = _unpack_t(data, position)
@@ -217,7 +222,7 @@ def _write_alter_client_quotas_request_v0(out: Writer, item: AlterClientQuotasRe
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     item.entity_type, position = compact_string(data, position + 1, data[position])
     item.entity_name, position = compact_nullable_string(data, position + 1, data[position])
@@ -225,7 +230,7 @@ def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -238,14 +243,14 @@ def _write_entity_data_v1(out: Writer, item: EntityData) -> None:
         out.append(0)
 
 
-def _read_op_data_v1(data: Data, position: int) -> tuple[OpData, int]:
+def _read_op_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[OpData, int]:
     item = new(OpData)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, item.remove, tag_count = _unpack_dtB(data, position)
     position += 10
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -258,29 +263,29 @@ def _write_op_data_v1(out: Writer, item: OpData) -> None:
         out.append(0)
 
 
-def _read_entry_data_v1(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v1(data, position)
+        entity_item, position = _read_entity_data_v1(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     ops_list: list[OpData] = []
     for _ in range(count):
-        ops_item, position = _read_op_data_v1(data, position)
+        ops_item, position = _read_op_data_v1(data, position, budget)
         ops_list.append(ops_item)
     item.ops = ops_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -297,21 +302,25 @@ def _write_entry_data_v1(out: Writer, item: EntryData) -> None:
         out.append(0)
 
 
-def _read_alter_client_quotas_request_v1(data: Data, position: int) -> tuple[AlterClientQuotasRequest, int]:
+def _read_alter_client_quotas_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterClientQuotasRequest, int]:
     item = new(AlterClientQuotasRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     entries_list: list[EntryData] = []
     for _ in range(count):
-        entries_item, position = _read_entry_data_v1(data, position)
+        entries_item, position = _read_entry_data_v1(data, position, budget)
         entries_list.append(entries_item)
     item.entries = entries_list
     item.validate_only, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -103,7 +104,7 @@ class AlterClientQuotasResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_entity_data_v0(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -122,17 +123,17 @@ def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entry_data_v0(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.error_message, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v0(data, position)
+        entity_item, position = _read_entity_data_v0(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     item.unknown_tagged_fields = None
@@ -149,14 +150,18 @@ def _write_entry_data_v0(out: Writer, item: EntryData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_client_quotas_response_v0(data: Data, position: int) -> tuple[AlterClientQuotasResponse, int]:
+def _read_alter_client_quotas_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterClientQuotasResponse, int]:
     item = new(AlterClientQuotasResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     entries_list: list[EntryData] = []
     for _ in range(count):
-        entries_item, position = _read_entry_data_v0(data, position)
+        entries_item, position = _read_entry_data_v0(data, position, budget)
         entries_list.append(entries_item)
     item.entries = entries_list
     item.unknown_tagged_fields = None
@@ -172,7 +177,7 @@ def _write_alter_client_quotas_response_v0(out: Writer, item: AlterClientQuotasR
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     item.entity_type, position = compact_string(data, position + 1, data[position])
     item.entity_name, position = compact_nullable_string(data, position + 1, data[position])
@@ -180,7 +185,7 @@ def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -193,24 +198,24 @@ def _write_entity_data_v1(out: Writer, item: EntityData) -> None:
         out.append(0)
 
 
-def _read_entry_data_v1(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v1(data, position)
+        entity_item, position = _read_entity_data_v1(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -226,21 +231,25 @@ def _write_entry_data_v1(out: Writer, item: EntryData) -> None:
         out.append(0)
 
 
-def _read_alter_client_quotas_response_v1(data: Data, position: int) -> tuple[AlterClientQuotasResponse, int]:
+def _read_alter_client_quotas_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterClientQuotasResponse, int]:
     item = new(AlterClientQuotasResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     entries_list: list[EntryData] = []
     for _ in range(count):
-        entries_item, position = _read_entry_data_v1(data, position)
+        entries_item, position = _read_entry_data_v1(data, position, budget)
         entries_list.append(entries_item)
     item.entries = entries_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -94,21 +95,25 @@ class AlterPartitionReassignmentsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_reassignable_partition_v0(data: Data, position: int) -> tuple[ReassignablePartition, int]:
+def _read_reassignable_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReassignablePartition, int]:
     item = new(ReassignablePartition)
     item.partition_index, count = _unpack_iB(data, position)
     position += 5
     if count == 0:
         item.replicas = None
     else:
-        count, position = compact_count(data, position, count, 4)
+        count, position = compact_count(data, position, count, 4, budget)
         item.replicas = int_list(data, position, count, "i")
         position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -125,22 +130,22 @@ def _write_reassignable_partition_v0(out: Writer, item: ReassignablePartition) -
         out.append(0)
 
 
-def _read_reassignable_topic_v0(data: Data, position: int) -> tuple[ReassignableTopic, int]:
+def _read_reassignable_topic_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ReassignableTopic, int]:
     item = new(ReassignableTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partitions_list: list[ReassignablePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_reassignable_partition_v0(data, position)
+        partitions_item, position = _read_reassignable_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -158,14 +163,15 @@ def _write_reassignable_topic_v0(out: Writer, item: ReassignableTopic) -> None:
 def _read_alter_partition_reassignments_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterPartitionReassignmentsRequest, int]:
     item = new(AlterPartitionReassignmentsRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[ReassignableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_reassignable_topic_v0(data, position)
+        topics_item, position = _read_reassignable_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -173,7 +179,7 @@ def _read_alter_partition_reassignments_request_v0(
     item.allow_replication_factor_change = True
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -193,21 +199,22 @@ def _write_alter_partition_reassignments_request_v0(out: Writer, item: AlterPart
 def _read_alter_partition_reassignments_request_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterPartitionReassignmentsRequest, int]:
     item = new(AlterPartitionReassignmentsRequest)
     item.timeout_ms, item.allow_replication_factor_change, count = _unpack_itB(data, position)
     position += 6
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[ReassignableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_reassignable_topic_v0(data, position)
+        topics_item, position = _read_reassignable_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -109,7 +110,11 @@ class AlterPartitionReassignmentsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_reassignable_partition_response_v0(data: Data, position: int) -> tuple[ReassignablePartitionResponse, int]:
+def _read_reassignable_partition_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReassignablePartitionResponse, int]:
     item = new(ReassignablePartitionResponse)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -118,7 +123,7 @@ def _read_reassignable_partition_response_v0(data: Data, position: int) -> tuple
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -131,22 +136,26 @@ def _write_reassignable_partition_response_v0(out: Writer, item: ReassignablePar
         out.append(0)
 
 
-def _read_reassignable_topic_response_v0(data: Data, position: int) -> tuple[ReassignableTopicResponse, int]:
+def _read_reassignable_topic_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReassignableTopicResponse, int]:
     item = new(ReassignableTopicResponse)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     partitions_list: list[ReassignablePartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_reassignable_partition_response_v0(data, position)
+        partitions_item, position = _read_reassignable_partition_response_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -164,6 +173,7 @@ def _write_reassignable_topic_response_v0(out: Writer, item: ReassignableTopicRe
 def _read_alter_partition_reassignments_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterPartitionReassignmentsResponse, int]:
     item = new(AlterPartitionReassignmentsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
@@ -171,10 +181,10 @@ def _read_alter_partition_reassignments_response_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     responses_list: list[ReassignableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_reassignable_topic_response_v0(data, position)
+        responses_item, position = _read_reassignable_topic_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
@@ -182,7 +192,7 @@ def _read_alter_partition_reassignments_response_v0(
     item.allow_replication_factor_change = True
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -201,6 +211,7 @@ def _write_alter_partition_reassignments_response_v0(out: Writer, item: AlterPar
 def _read_alter_partition_reassignments_response_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterPartitionReassignmentsResponse, int]:
     item = new(AlterPartitionReassignmentsResponse)
     item.throttle_time_ms, item.allow_replication_factor_change, item.error_code, size = _unpack_ithB(data, position)
@@ -208,17 +219,17 @@ def _read_alter_partition_reassignments_response_v1(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     responses_list: list[ReassignableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_reassignable_topic_response_v0(data, position)
+        responses_item, position = _read_reassignable_topic_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -135,11 +136,11 @@ class AlterPartitionRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.leader_epoch, count = _unpack_iiB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.new_isr = int_list(data, position, count, "i")
     position += 4 * count
     item.leader_recovery_state, item.partition_epoch, tag_count = _unpack_biB(data, position)
@@ -147,7 +148,7 @@ def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, i
     item.new_isr_with_epochs = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -164,21 +165,21 @@ def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v2(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 15)
+    count, position = compact_count(data, position, count, 15, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v2(data, position)
+        partitions_item, position = _read_partition_data_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -193,21 +194,25 @@ def _write_topic_data_v2(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_alter_partition_request_v2(data: Data, position: int) -> tuple[AlterPartitionRequest, int]:
+def _read_alter_partition_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterPartitionRequest, int]:
     item = new(AlterPartitionRequest)
     item.broker_id, item.broker_epoch, count = _unpack_iqB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v2(data, position)
+        topics_item, position = _read_topic_data_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -222,13 +227,13 @@ def _write_alter_partition_request_v2(out: Writer, item: AlterPartitionRequest) 
         out.append(0)
 
 
-def _read_broker_state_v3(data: Data, position: int) -> tuple[BrokerState, int]:
+def _read_broker_state_v3(data: Data, position: int, budget: ElementBudget) -> tuple[BrokerState, int]:
     item = new(BrokerState)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -240,14 +245,14 @@ def _write_broker_state_v3(out: Writer, item: BrokerState) -> None:
         out.append(0)
 
 
-def _read_partition_data_v3(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v3(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.leader_epoch, count = _unpack_iiB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     new_isr_with_epochs_list: list[BrokerState] = []
     for _ in range(count):
-        new_isr_with_epochs_item, position = _read_broker_state_v3(data, position)
+        new_isr_with_epochs_item, position = _read_broker_state_v3(data, position, budget)
         new_isr_with_epochs_list.append(new_isr_with_epochs_item)
     item.new_isr_with_epochs = new_isr_with_epochs_list
     item.leader_recovery_state, item.partition_epoch, tag_count = _unpack_biB(data, position)
@@ -255,7 +260,7 @@ def _read_partition_data_v3(data: Data, position: int) -> tuple[PartitionData, i
     item.new_isr = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -273,21 +278,21 @@ def _write_partition_data_v3(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v3(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v3(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 15)
+    count, position = compact_count(data, position, count, 15, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v3(data, position)
+        partitions_item, position = _read_partition_data_v3(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -302,21 +307,25 @@ def _write_topic_data_v3(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_alter_partition_request_v3(data: Data, position: int) -> tuple[AlterPartitionRequest, int]:
+def _read_alter_partition_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterPartitionRequest, int]:
     item = new(AlterPartitionRequest)
     item.broker_id, item.broker_epoch, count = _unpack_iqB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v3(data, position)
+        topics_item, position = _read_topic_data_v3(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

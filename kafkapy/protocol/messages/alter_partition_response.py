@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -120,18 +121,18 @@ class AlterPartitionResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, item.leader_id, item.leader_epoch, count = _unpack_ihiiB(data, position)
     position += 15
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr = int_list(data, position, count, "i")
     position += 4 * count
     item.leader_recovery_state, item.partition_epoch, tag_count = _unpack_biB(data, position)
     position += 6
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -146,21 +147,21 @@ def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v2(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v2(data, position)
+        partitions_item, position = _read_partition_data_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -175,21 +176,25 @@ def _write_topic_data_v2(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_alter_partition_response_v2(data: Data, position: int) -> tuple[AlterPartitionResponse, int]:
+def _read_alter_partition_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterPartitionResponse, int]:
     item = new(AlterPartitionResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v2(data, position)
+        topics_item, position = _read_topic_data_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

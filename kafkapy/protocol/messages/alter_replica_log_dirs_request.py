@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -90,14 +91,18 @@ class AlterReplicaLogDirsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_replica_log_dir_topic_v1(data: Data, position: int) -> tuple[AlterReplicaLogDirTopic, int]:
+def _read_alter_replica_log_dir_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirTopic, int]:
     item = new(AlterReplicaLogDirTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -112,17 +117,17 @@ def _write_alter_replica_log_dir_topic_v1(out: Writer, item: AlterReplicaLogDirT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dir_v1(data: Data, position: int) -> tuple[AlterReplicaLogDir, int]:
+def _read_alter_replica_log_dir_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AlterReplicaLogDir, int]:
     item = new(AlterReplicaLogDir)
     (size,) = _unpack_h(data, position)
     position += 2
     item.path, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
-        topics_item, position = _read_alter_replica_log_dir_topic_v1(data, position)
+        topics_item, position = _read_alter_replica_log_dir_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -138,14 +143,18 @@ def _write_alter_replica_log_dir_v1(out: Writer, item: AlterReplicaLogDir) -> No
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dirs_request_v1(data: Data, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+def _read_alter_replica_log_dirs_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirsRequest, int]:
     item = new(AlterReplicaLogDirsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     dirs_list: list[AlterReplicaLogDir] = []
     for _ in range(count):
-        dirs_item, position = _read_alter_replica_log_dir_v1(data, position)
+        dirs_item, position = _read_alter_replica_log_dir_v1(data, position, budget)
         dirs_list.append(dirs_item)
     item.dirs = dirs_list
     item.unknown_tagged_fields = None
@@ -160,19 +169,23 @@ def _write_alter_replica_log_dirs_request_v1(out: Writer, item: AlterReplicaLogD
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dir_topic_v2(data: Data, position: int) -> tuple[AlterReplicaLogDirTopic, int]:
+def _read_alter_replica_log_dir_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirTopic, int]:
     item = new(AlterReplicaLogDirTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -186,22 +199,22 @@ def _write_alter_replica_log_dir_topic_v2(out: Writer, item: AlterReplicaLogDirT
         out.append(0)
 
 
-def _read_alter_replica_log_dir_v2(data: Data, position: int) -> tuple[AlterReplicaLogDir, int]:
+def _read_alter_replica_log_dir_v2(data: Data, position: int, budget: ElementBudget) -> tuple[AlterReplicaLogDir, int]:
     item = new(AlterReplicaLogDir)
     item.path, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[AlterReplicaLogDirTopic] = []
     for _ in range(count):
-        topics_item, position = _read_alter_replica_log_dir_topic_v2(data, position)
+        topics_item, position = _read_alter_replica_log_dir_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -216,21 +229,25 @@ def _write_alter_replica_log_dir_v2(out: Writer, item: AlterReplicaLogDir) -> No
         out.append(0)
 
 
-def _read_alter_replica_log_dirs_request_v2(data: Data, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:
+def _read_alter_replica_log_dirs_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirsRequest, int]:
     item = new(AlterReplicaLogDirsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     dirs_list: list[AlterReplicaLogDir] = []
     for _ in range(count):
-        dirs_item, position = _read_alter_replica_log_dir_v2(data, position)
+        dirs_item, position = _read_alter_replica_log_dir_v2(data, position, budget)
         dirs_list.append(dirs_item)
     item.dirs = dirs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

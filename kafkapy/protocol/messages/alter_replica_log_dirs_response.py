@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,6 +100,7 @@ class AlterReplicaLogDirsResponse(Message):
 def _read_alter_replica_log_dir_partition_result_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterReplicaLogDirPartitionResult, int]:
     item = new(AlterReplicaLogDirPartitionResult)
     item.partition_index, item.error_code = _unpack_ih(data, position)
@@ -113,17 +115,21 @@ def _write_alter_replica_log_dir_partition_result_v1(out: Writer, item: AlterRep
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dir_topic_result_v1(data: Data, position: int) -> tuple[AlterReplicaLogDirTopicResult, int]:
+def _read_alter_replica_log_dir_topic_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirTopicResult, int]:
     item = new(AlterReplicaLogDirTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     partitions_list: list[AlterReplicaLogDirPartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_alter_replica_log_dir_partition_result_v1(data, position)
+        partitions_item, position = _read_alter_replica_log_dir_partition_result_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -139,14 +145,18 @@ def _write_alter_replica_log_dir_topic_result_v1(out: Writer, item: AlterReplica
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_replica_log_dirs_response_v1(data: Data, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+def _read_alter_replica_log_dirs_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirsResponse, int]:
     item = new(AlterReplicaLogDirsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     results_list: list[AlterReplicaLogDirTopicResult] = []
     for _ in range(count):
-        results_item, position = _read_alter_replica_log_dir_topic_result_v1(data, position)
+        results_item, position = _read_alter_replica_log_dir_topic_result_v1(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -165,13 +175,14 @@ def _write_alter_replica_log_dirs_response_v1(out: Writer, item: AlterReplicaLog
 def _read_alter_replica_log_dir_partition_result_v2(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterReplicaLogDirPartitionResult, int]:
     item = new(AlterReplicaLogDirPartitionResult)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -183,22 +194,26 @@ def _write_alter_replica_log_dir_partition_result_v2(out: Writer, item: AlterRep
         out.append(0)
 
 
-def _read_alter_replica_log_dir_topic_result_v2(data: Data, position: int) -> tuple[AlterReplicaLogDirTopicResult, int]:
+def _read_alter_replica_log_dir_topic_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirTopicResult, int]:
     item = new(AlterReplicaLogDirTopicResult)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     partitions_list: list[AlterReplicaLogDirPartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_alter_replica_log_dir_partition_result_v2(data, position)
+        partitions_item, position = _read_alter_replica_log_dir_partition_result_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -213,21 +228,25 @@ def _write_alter_replica_log_dir_topic_result_v2(out: Writer, item: AlterReplica
         out.append(0)
 
 
-def _read_alter_replica_log_dirs_response_v2(data: Data, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
+def _read_alter_replica_log_dirs_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterReplicaLogDirsResponse, int]:
     item = new(AlterReplicaLogDirsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     results_list: list[AlterReplicaLogDirTopicResult] = []
     for _ in range(count):
-        results_item, position = _read_alter_replica_log_dir_topic_result_v2(data, position)
+        results_item, position = _read_alter_replica_log_dir_topic_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

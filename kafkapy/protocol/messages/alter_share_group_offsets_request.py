@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -89,13 +90,14 @@ class AlterShareGroupOffsetsRequest(Message):
 def _read_alter_share_group_offsets_request_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterShareGroupOffsetsRequestPartition, int]:
     item = new(AlterShareGroupOffsetsRequestPartition)
     item.partition_index, item.start_offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -113,22 +115,23 @@ def _write_alter_share_group_offsets_request_partition_v0(
 def _read_alter_share_group_offsets_request_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterShareGroupOffsetsRequestTopic, int]:
     item = new(AlterShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     partitions_list: list[AlterShareGroupOffsetsRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_alter_share_group_offsets_request_partition_v0(data, position)
+        partitions_item, position = _read_alter_share_group_offsets_request_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -143,22 +146,26 @@ def _write_alter_share_group_offsets_request_topic_v0(out: Writer, item: AlterSh
         out.append(0)
 
 
-def _read_alter_share_group_offsets_request_v0(data: Data, position: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
+def _read_alter_share_group_offsets_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterShareGroupOffsetsRequest, int]:
     item = new(AlterShareGroupOffsetsRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[AlterShareGroupOffsetsRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_alter_share_group_offsets_request_topic_v0(data, position)
+        topics_item, position = _read_alter_share_group_offsets_request_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

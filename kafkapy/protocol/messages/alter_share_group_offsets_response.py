@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -106,6 +107,7 @@ class AlterShareGroupOffsetsResponse(Message):
 def _read_alter_share_group_offsets_response_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterShareGroupOffsetsResponsePartition, int]:
     item = new(AlterShareGroupOffsetsResponsePartition)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
@@ -115,7 +117,7 @@ def _read_alter_share_group_offsets_response_partition_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -134,22 +136,23 @@ def _write_alter_share_group_offsets_response_partition_v0(
 def _read_alter_share_group_offsets_response_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterShareGroupOffsetsResponseTopic, int]:
     item = new(AlterShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     partitions_list: list[AlterShareGroupOffsetsResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_alter_share_group_offsets_response_partition_v0(data, position)
+        partitions_item, position = _read_alter_share_group_offsets_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -168,6 +171,7 @@ def _write_alter_share_group_offsets_response_topic_v0(out: Writer, item: AlterS
 def _read_alter_share_group_offsets_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterShareGroupOffsetsResponse, int]:
     item = new(AlterShareGroupOffsetsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
@@ -175,17 +179,17 @@ def _read_alter_share_group_offsets_response_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     responses_list: list[AlterShareGroupOffsetsResponseTopic] = []
     for _ in range(count):
-        responses_item, position = _read_alter_share_group_offsets_response_topic_v0(data, position)
+        responses_item, position = _read_alter_share_group_offsets_response_topic_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

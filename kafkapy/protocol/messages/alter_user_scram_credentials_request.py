@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,14 +100,18 @@ class AlterUserScramCredentialsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_scram_credential_deletion_v0(data: Data, position: int) -> tuple[ScramCredentialDeletion, int]:
+def _read_scram_credential_deletion_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ScramCredentialDeletion, int]:
     item = new(ScramCredentialDeletion)
     item.name, position = compact_string(data, position + 1, data[position])
     item.mechanism, tag_count = _unpack_bB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -119,7 +124,11 @@ def _write_scram_credential_deletion_v0(out: Writer, item: ScramCredentialDeleti
         out.append(0)
 
 
-def _read_scram_credential_upsertion_v0(data: Data, position: int) -> tuple[ScramCredentialUpsertion, int]:
+def _read_scram_credential_upsertion_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ScramCredentialUpsertion, int]:
     item = new(ScramCredentialUpsertion)
     item.name, position = compact_string(data, position + 1, data[position])
     item.mechanism, item.iterations, size = _unpack_biB(data, position)
@@ -130,7 +139,7 @@ def _read_scram_credential_upsertion_v0(data: Data, position: int) -> tuple[Scra
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -148,29 +157,30 @@ def _write_scram_credential_upsertion_v0(out: Writer, item: ScramCredentialUpser
 def _read_alter_user_scram_credentials_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterUserScramCredentialsRequest, int]:
     item = new(AlterUserScramCredentialsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     deletions_list: list[ScramCredentialDeletion] = []
     for _ in range(count):
-        deletions_item, position = _read_scram_credential_deletion_v0(data, position)
+        deletions_item, position = _read_scram_credential_deletion_v0(data, position, budget)
         deletions_list.append(deletions_item)
     item.deletions = deletions_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     upsertions_list: list[ScramCredentialUpsertion] = []
     for _ in range(count):
-        upsertions_item, position = _read_scram_credential_upsertion_v0(data, position)
+        upsertions_item, position = _read_scram_credential_upsertion_v0(data, position, budget)
         upsertions_list.append(upsertions_item)
     item.upsertions = upsertions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -78,6 +79,7 @@ class AlterUserScramCredentialsResponse(Message):
 def _read_alter_user_scram_credentials_result_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterUserScramCredentialsResult, int]:
     item = new(AlterUserScramCredentialsResult)
     item.user, position = compact_string(data, position + 1, data[position])
@@ -88,7 +90,7 @@ def _read_alter_user_scram_credentials_result_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -105,21 +107,22 @@ def _write_alter_user_scram_credentials_result_v0(out: Writer, item: AlterUserSc
 def _read_alter_user_scram_credentials_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[AlterUserScramCredentialsResponse, int]:
     item = new(AlterUserScramCredentialsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     results_list: list[AlterUserScramCredentialsResult] = []
     for _ in range(count):
-        results_item, position = _read_alter_user_scram_credentials_result_v0(data, position)
+        results_item, position = _read_alter_user_scram_credentials_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -42,7 +43,7 @@ class ApiVersionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_api_versions_request_v0(data: Data, position: int) -> tuple[ApiVersionsRequest, int]:
+def _read_api_versions_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersionsRequest, int]:
     item = new(ApiVersionsRequest)
     item.client_software_name = ""
     item.client_software_version = ""
@@ -55,7 +56,7 @@ def _write_api_versions_request_v0(out: Writer, item: ApiVersionsRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_api_versions_request_v3(data: Data, position: int) -> tuple[ApiVersionsRequest, int]:
+def _read_api_versions_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersionsRequest, int]:
     item = new(ApiVersionsRequest)
     item.client_software_name, position = compact_string(data, position + 1, data[position])
     item.client_software_version, position = compact_string(data, position + 1, data[position])
@@ -63,7 +64,7 @@ def _read_api_versions_request_v3(data: Data, position: int) -> tuple[ApiVersion
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

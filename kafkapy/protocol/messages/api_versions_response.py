@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -153,7 +154,7 @@ class ApiVersionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_api_version_v0(data: Data, position: int) -> tuple[ApiVersion, int]:
+def _read_api_version_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersion, int]:
     item = new(ApiVersion)
     item.api_key, item.min_version, item.max_version = _unpack_hhh(data, position)
     position += 6
@@ -167,14 +168,14 @@ def _write_api_version_v0(out: Writer, item: ApiVersion) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_api_versions_response_v0(data: Data, position: int) -> tuple[ApiVersionsResponse, int]:
+def _read_api_versions_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersionsResponse, int]:
     item = new(ApiVersionsResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     api_keys_list: list[ApiVersion] = []
     for _ in range(count):
-        api_keys_item, position = _read_api_version_v0(data, position)
+        api_keys_item, position = _read_api_version_v0(data, position, budget)
         api_keys_list.append(api_keys_item)
     item.api_keys = api_keys_list
     item.throttle_time_ms = 0
@@ -195,14 +196,14 @@ def _write_api_versions_response_v0(out: Writer, item: ApiVersionsResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_api_versions_response_v1(data: Data, position: int) -> tuple[ApiVersionsResponse, int]:
+def _read_api_versions_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersionsResponse, int]:
     item = new(ApiVersionsResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     api_keys_list: list[ApiVersion] = []
     for _ in range(count):
-        api_keys_item, position = _read_api_version_v0(data, position)
+        api_keys_item, position = _read_api_version_v0(data, position, budget)
         api_keys_list.append(api_keys_item)
     item.api_keys = api_keys_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -225,13 +226,13 @@ def _write_api_versions_response_v1(out: Writer, item: ApiVersionsResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_api_version_v3(data: Data, position: int) -> tuple[ApiVersion, int]:
+def _read_api_version_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersion, int]:
     item = new(ApiVersion)
     item.api_key, item.min_version, item.max_version, tag_count = _unpack_hhhB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -243,14 +244,14 @@ def _write_api_version_v3(out: Writer, item: ApiVersion) -> None:
         out.append(0)
 
 
-def _read_supported_feature_key_v3(data: Data, position: int) -> tuple[SupportedFeatureKey, int]:
+def _read_supported_feature_key_v3(data: Data, position: int, budget: ElementBudget) -> tuple[SupportedFeatureKey, int]:
     item = new(SupportedFeatureKey)
     item.name, position = compact_string(data, position + 1, data[position])
     item.min_version, item.max_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -263,14 +264,14 @@ def _write_supported_feature_key_v3(out: Writer, item: SupportedFeatureKey) -> N
         out.append(0)
 
 
-def _read_finalized_feature_key_v3(data: Data, position: int) -> tuple[FinalizedFeatureKey, int]:
+def _read_finalized_feature_key_v3(data: Data, position: int, budget: ElementBudget) -> tuple[FinalizedFeatureKey, int]:
     item = new(FinalizedFeatureKey)
     item.name, position = compact_string(data, position + 1, data[position])
     item.max_version_level, item.min_version_level, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -283,8 +284,14 @@ def _write_finalized_feature_key_v3(out: Writer, item: FinalizedFeatureKey) -> N
         out.append(0)
 
 
-def _read_tags_of_api_versions_response_v3(item: ApiVersionsResponse, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_api_versions_response_v3(
+    item: ApiVersionsResponse,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -292,10 +299,10 @@ def _read_tags_of_api_versions_response_v3(item: ApiVersionsResponse, data: Data
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 6)
+        count, end = compact_count(value, end, count, 6, budget)
         supported_features_list: list[SupportedFeatureKey] = []
         for _ in range(count):
-            supported_features_item, end = _read_supported_feature_key_v3(value, end)
+            supported_features_item, end = _read_supported_feature_key_v3(value, end, budget)
             supported_features_list.append(supported_features_item)
         item.supported_features = supported_features_list
         check_tag_end(0, value, end)
@@ -310,10 +317,10 @@ def _read_tags_of_api_versions_response_v3(item: ApiVersionsResponse, data: Data
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 6)
+        count, end = compact_count(value, end, count, 6, budget)
         finalized_features_list: list[FinalizedFeatureKey] = []
         for _ in range(count):
-            finalized_features_item, end = _read_finalized_feature_key_v3(value, end)
+            finalized_features_item, end = _read_finalized_feature_key_v3(value, end, budget)
             finalized_features_list.append(finalized_features_item)
         item.finalized_features = finalized_features_list
         check_tag_end(2, value, end)
@@ -327,14 +334,14 @@ def _read_tags_of_api_versions_response_v3(item: ApiVersionsResponse, data: Data
     return position
 
 
-def _read_api_versions_response_v3(data: Data, position: int) -> tuple[ApiVersionsResponse, int]:
+def _read_api_versions_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ApiVersionsResponse, int]:
     item = new(ApiVersionsResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     api_keys_list: list[ApiVersion] = []
     for _ in range(count):
-        api_keys_item, position = _read_api_version_v3(data, position)
+        api_keys_item, position = _read_api_version_v3(data, position, budget)
         api_keys_list.append(api_keys_item)
     item.api_keys = api_keys_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
@@ -345,7 +352,7 @@ def _read_api_versions_response_v3(data: Data, position: int) -> tuple[ApiVersio
     item.zk_migration_ready = False
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_api_versions_response_v3(item, data, position, tag_count)
+        position = _read_tags_of_api_versions_response_v3(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -136,7 +137,7 @@ class BeginQuorumEpochRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.leader_id, item.leader_epoch = _unpack_iii(data, position)
     position += 12
@@ -151,17 +152,17 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -177,17 +178,21 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_begin_quorum_epoch_request_v0(data: Data, position: int) -> tuple[BeginQuorumEpochRequest, int]:
+def _read_begin_quorum_epoch_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BeginQuorumEpochRequest, int]:
     item = new(BeginQuorumEpochRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.cluster_id, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.voter_id = -1
@@ -205,7 +210,7 @@ def _write_begin_quorum_epoch_request_v0(out: Writer, item: BeginQuorumEpochRequ
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -217,7 +222,7 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
     position += 29
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -229,22 +234,22 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v1(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 29)
+    count, position = compact_count(data, position, count, 29, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -259,7 +264,7 @@ def _write_topic_data_v1(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_leader_endpoint_v1(data: Data, position: int) -> tuple[LeaderEndpoint, int]:
+def _read_leader_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderEndpoint, int]:
     item = new(LeaderEndpoint)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -267,7 +272,7 @@ def _read_leader_endpoint_v1(data: Data, position: int) -> tuple[LeaderEndpoint,
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -281,30 +286,34 @@ def _write_leader_endpoint_v1(out: Writer, item: LeaderEndpoint) -> None:
         out.append(0)
 
 
-def _read_begin_quorum_epoch_request_v1(data: Data, position: int) -> tuple[BeginQuorumEpochRequest, int]:
+def _read_begin_quorum_epoch_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BeginQuorumEpochRequest, int]:
     item = new(BeginQuorumEpochRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.voter_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v1(data, position)
+        topics_item, position = _read_topic_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     leader_endpoints_list: list[LeaderEndpoint] = []
     for _ in range(count):
-        leader_endpoints_item, position = _read_leader_endpoint_v1(data, position)
+        leader_endpoints_item, position = _read_leader_endpoint_v1(data, position, budget)
         leader_endpoints_list.append(leader_endpoints_item)
     item.leader_endpoints = leader_endpoints_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

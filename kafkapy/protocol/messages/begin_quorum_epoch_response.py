@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -131,7 +132,7 @@ class BeginQuorumEpochResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, item.leader_id, item.leader_epoch = _unpack_ihii(data, position)
     position += 14
@@ -145,17 +146,17 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -171,14 +172,18 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_begin_quorum_epoch_response_v0(data: Data, position: int) -> tuple[BeginQuorumEpochResponse, int]:
+def _read_begin_quorum_epoch_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BeginQuorumEpochResponse, int]:
     item = new(BeginQuorumEpochResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.node_endpoints = []
@@ -197,13 +202,13 @@ def _write_begin_quorum_epoch_response_v0(out: Writer, item: BeginQuorumEpochRes
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, item.leader_id, item.leader_epoch, tag_count = _unpack_ihiiB(data, position)
     position += 15
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -215,22 +220,22 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v1(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 15)
+    count, position = compact_count(data, position, count, 15, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -245,7 +250,7 @@ def _write_topic_data_v1(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -254,7 +259,7 @@ def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -273,8 +278,9 @@ def _read_tags_of_begin_quorum_epoch_response_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -282,10 +288,10 @@ def _read_tags_of_begin_quorum_epoch_response_v1(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 8)
+        count, end = compact_count(value, end, count, 8, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v1(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v1(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -293,14 +299,18 @@ def _read_tags_of_begin_quorum_epoch_response_v1(
     return position
 
 
-def _read_begin_quorum_epoch_response_v1(data: Data, position: int) -> tuple[BeginQuorumEpochResponse, int]:
+def _read_begin_quorum_epoch_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BeginQuorumEpochResponse, int]:
     item = new(BeginQuorumEpochResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v1(data, position)
+        topics_item, position = _read_topic_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -308,7 +318,7 @@ def _read_begin_quorum_epoch_response_v1(data: Data, position: int) -> tuple[Beg
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_begin_quorum_epoch_response_v1(item, data, position, tag_count)
+        position = _read_tags_of_begin_quorum_epoch_response_v1(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -40,8 +41,9 @@ def _read_tags_of_begin_transaction_record_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -53,14 +55,18 @@ def _read_tags_of_begin_transaction_record_v0(
     return position
 
 
-def _read_begin_transaction_record_v0(data: Data, position: int) -> tuple[BeginTransactionRecord, int]:
+def _read_begin_transaction_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BeginTransactionRecord, int]:
     item = new(BeginTransactionRecord)
     tag_count = data[position]
     position += 1
     item.name = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_begin_transaction_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_begin_transaction_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 

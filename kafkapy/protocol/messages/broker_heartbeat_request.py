@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -75,7 +76,11 @@ class BrokerHeartbeatRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_broker_heartbeat_request_v0(data: Data, position: int) -> tuple[BrokerHeartbeatRequest, int]:
+def _read_broker_heartbeat_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerHeartbeatRequest, int]:
     item = new(BrokerHeartbeatRequest)
     (
         item.broker_id,
@@ -90,7 +95,7 @@ def _read_broker_heartbeat_request_v0(data: Data, position: int) -> tuple[Broker
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -117,8 +122,9 @@ def _read_tags_of_broker_heartbeat_request_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -126,7 +132,7 @@ def _read_tags_of_broker_heartbeat_request_v1(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.offline_log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(0, value, end)
@@ -134,7 +140,11 @@ def _read_tags_of_broker_heartbeat_request_v1(
     return position
 
 
-def _read_broker_heartbeat_request_v1(data: Data, position: int) -> tuple[BrokerHeartbeatRequest, int]:
+def _read_broker_heartbeat_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerHeartbeatRequest, int]:
     item = new(BrokerHeartbeatRequest)
     (
         item.broker_id,
@@ -149,7 +159,7 @@ def _read_broker_heartbeat_request_v1(data: Data, position: int) -> tuple[Broker
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_heartbeat_request_v1(item, data, position, tag_count)
+        position = _read_tags_of_broker_heartbeat_request_v1(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -185,8 +195,9 @@ def _read_tags_of_broker_heartbeat_request_v2(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -194,7 +205,7 @@ def _read_tags_of_broker_heartbeat_request_v2(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.offline_log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(0, value, end)
@@ -206,7 +217,7 @@ def _read_tags_of_broker_heartbeat_request_v2(
         if count == 0:
             item.cordoned_log_dirs = None
         else:
-            count, end = compact_count(value, end, count, 16)
+            count, end = compact_count(value, end, count, 16, budget)
             item.cordoned_log_dirs = uuid_list(value, end, count)
             end += 16 * count
         check_tag_end(1, value, end)
@@ -214,7 +225,11 @@ def _read_tags_of_broker_heartbeat_request_v2(
     return position
 
 
-def _read_broker_heartbeat_request_v2(data: Data, position: int) -> tuple[BrokerHeartbeatRequest, int]:
+def _read_broker_heartbeat_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerHeartbeatRequest, int]:
     item = new(BrokerHeartbeatRequest)
     (
         item.broker_id,
@@ -229,7 +244,7 @@ def _read_broker_heartbeat_request_v2(data: Data, position: int) -> tuple[Broker
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_heartbeat_request_v2(item, data, position, tag_count)
+        position = _read_tags_of_broker_heartbeat_request_v2(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_ihBBB = Struct(">ihBBB").pack
 _unpack_ihtttB = Struct(">ih???B").unpack_from
@@ -53,7 +53,11 @@ class BrokerHeartbeatResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_broker_heartbeat_response_v0(data: Data, position: int) -> tuple[BrokerHeartbeatResponse, int]:
+def _read_broker_heartbeat_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerHeartbeatResponse, int]:
     item = new(BrokerHeartbeatResponse)
     (
         item.throttle_time_ms,
@@ -66,7 +70,7 @@ def _read_broker_heartbeat_response_v0(data: Data, position: int) -> tuple[Broke
     position += 10
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -78,8 +79,9 @@ def _read_tags_of_broker_registration_change_record_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -92,7 +94,11 @@ def _read_tags_of_broker_registration_change_record_v0(
     return position
 
 
-def _read_broker_registration_change_record_v0(data: Data, position: int) -> tuple[BrokerRegistrationChangeRecord, int]:
+def _read_broker_registration_change_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationChangeRecord, int]:
     item = new(BrokerRegistrationChangeRecord)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -102,7 +108,7 @@ def _read_broker_registration_change_record_v0(data: Data, position: int) -> tup
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_registration_change_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_broker_registration_change_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -134,8 +140,9 @@ def _read_tags_of_broker_registration_change_record_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -154,7 +161,11 @@ def _read_tags_of_broker_registration_change_record_v1(
     return position
 
 
-def _read_broker_registration_change_record_v1(data: Data, position: int) -> tuple[BrokerRegistrationChangeRecord, int]:
+def _read_broker_registration_change_record_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationChangeRecord, int]:
     item = new(BrokerRegistrationChangeRecord)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -164,7 +175,7 @@ def _read_broker_registration_change_record_v1(data: Data, position: int) -> tup
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_registration_change_record_v1(item, data, position, tag_count)
+        position = _read_tags_of_broker_registration_change_record_v1(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -198,8 +209,9 @@ def _read_tags_of_broker_registration_change_record_v2(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -219,7 +231,7 @@ def _read_tags_of_broker_registration_change_record_v2(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(2, value, end)
@@ -227,7 +239,11 @@ def _read_tags_of_broker_registration_change_record_v2(
     return position
 
 
-def _read_broker_registration_change_record_v2(data: Data, position: int) -> tuple[BrokerRegistrationChangeRecord, int]:
+def _read_broker_registration_change_record_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationChangeRecord, int]:
     item = new(BrokerRegistrationChangeRecord)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -237,7 +253,7 @@ def _read_broker_registration_change_record_v2(data: Data, position: int) -> tup
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_registration_change_record_v2(item, data, position, tag_count)
+        position = _read_tags_of_broker_registration_change_record_v2(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -275,8 +291,9 @@ def _read_tags_of_broker_registration_change_record_v3(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -296,7 +313,7 @@ def _read_tags_of_broker_registration_change_record_v3(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(2, value, end)
@@ -308,7 +325,7 @@ def _read_tags_of_broker_registration_change_record_v3(
         if count == 0:
             item.cordoned_log_dirs = None
         else:
-            count, end = compact_count(value, end, count, 16)
+            count, end = compact_count(value, end, count, 16, budget)
             item.cordoned_log_dirs = uuid_list(value, end, count)
             end += 16 * count
         check_tag_end(3, value, end)
@@ -316,7 +333,11 @@ def _read_tags_of_broker_registration_change_record_v3(
     return position
 
 
-def _read_broker_registration_change_record_v3(data: Data, position: int) -> tuple[BrokerRegistrationChangeRecord, int]:
+def _read_broker_registration_change_record_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationChangeRecord, int]:
     item = new(BrokerRegistrationChangeRecord)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -326,7 +347,7 @@ def _read_broker_registration_change_record_v3(data: Data, position: int) -> tup
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_broker_registration_change_record_v3(item, data, position, tag_count)
+        position = _read_tags_of_broker_registration_change_record_v3(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -142,7 +143,7 @@ class BrokerRegistrationRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
+def _read_listener_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Listener, int]:
     item = new(Listener)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -150,7 +151,7 @@ def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -164,14 +165,14 @@ def _write_listener_v0(out: Writer, item: Listener) -> None:
         out.append(0)
 
 
-def _read_feature_v0(data: Data, position: int) -> tuple[Feature, int]:
+def _read_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Feature, int]:
     item = new(Feature)
     item.name, position = compact_string(data, position + 1, data[position])
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -184,25 +185,29 @@ def _write_feature_v0(out: Writer, item: Feature) -> None:
         out.append(0)
 
 
-def _read_broker_registration_request_v0(data: Data, position: int) -> tuple[BrokerRegistrationRequest, int]:
+def _read_broker_registration_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationRequest, int]:
     item = new(BrokerRegistrationRequest)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
     item.cluster_id, position = compact_string(data, position, size)
     item.incarnation_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[Feature] = []
     for _ in range(count):
-        features_item, position = _read_feature_v0(data, position)
+        features_item, position = _read_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -213,7 +218,7 @@ def _read_broker_registration_request_v0(data: Data, position: int) -> tuple[Bro
     item.previous_broker_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -236,25 +241,29 @@ def _write_broker_registration_request_v0(out: Writer, item: BrokerRegistrationR
         out.append(0)
 
 
-def _read_broker_registration_request_v1(data: Data, position: int) -> tuple[BrokerRegistrationRequest, int]:
+def _read_broker_registration_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationRequest, int]:
     item = new(BrokerRegistrationRequest)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
     item.cluster_id, position = compact_string(data, position, size)
     item.incarnation_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[Feature] = []
     for _ in range(count):
-        features_item, position = _read_feature_v0(data, position)
+        features_item, position = _read_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -264,7 +273,7 @@ def _read_broker_registration_request_v1(data: Data, position: int) -> tuple[Bro
     item.previous_broker_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -286,31 +295,35 @@ def _write_broker_registration_request_v1(out: Writer, item: BrokerRegistrationR
         out.append(0)
 
 
-def _read_broker_registration_request_v2(data: Data, position: int) -> tuple[BrokerRegistrationRequest, int]:
+def _read_broker_registration_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationRequest, int]:
     item = new(BrokerRegistrationRequest)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
     item.cluster_id, position = compact_string(data, position, size)
     item.incarnation_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[Feature] = []
     for _ in range(count):
-        features_item, position = _read_feature_v0(data, position)
+        features_item, position = _read_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
     item.is_migrating_zk_broker, count = _unpack_tB(data, position)
     position += 2
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     item.log_dirs = uuid_list(data, position, count)
     position += 16 * count
     tag_count = data[position]
@@ -318,7 +331,7 @@ def _read_broker_registration_request_v2(data: Data, position: int) -> tuple[Bro
     item.previous_broker_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -343,38 +356,42 @@ def _write_broker_registration_request_v2(out: Writer, item: BrokerRegistrationR
         out.append(0)
 
 
-def _read_broker_registration_request_v3(data: Data, position: int) -> tuple[BrokerRegistrationRequest, int]:
+def _read_broker_registration_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationRequest, int]:
     item = new(BrokerRegistrationRequest)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
     item.cluster_id, position = compact_string(data, position, size)
     item.incarnation_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[Feature] = []
     for _ in range(count):
-        features_item, position = _read_feature_v0(data, position)
+        features_item, position = _read_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
     item.is_migrating_zk_broker, count = _unpack_tB(data, position)
     position += 2
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     item.log_dirs = uuid_list(data, position, count)
     position += 16 * count
     item.previous_broker_epoch, tag_count = _unpack_qB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_ihq = Struct(">ihq").pack
 _unpack_ihqB = Struct(">ihqB").unpack_from
@@ -40,13 +40,17 @@ class BrokerRegistrationResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_broker_registration_response_v0(data: Data, position: int) -> tuple[BrokerRegistrationResponse, int]:
+def _read_broker_registration_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BrokerRegistrationResponse, int]:
     item = new(BrokerRegistrationResponse)
     item.throttle_time_ms, item.error_code, item.broker_epoch, tag_count = _unpack_ihqB(data, position)
     position += 15
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -34,14 +35,14 @@ class ClearElrRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_clear_elr_record_v0(data: Data, position: int) -> tuple[ClearElrRecord, int]:
+def _read_clear_elr_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ClearElrRecord, int]:
     item = new(ClearElrRecord)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

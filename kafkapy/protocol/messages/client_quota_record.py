@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -76,7 +77,7 @@ class ClientQuotaRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_entity_data_v0(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     item.entity_type, position = compact_string(data, position + 1, data[position])
     item.entity_name, position = compact_nullable_string(data, position + 1, data[position])
@@ -84,7 +85,7 @@ def _read_entity_data_v0(data: Data, position: int) -> tuple[EntityData, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -97,14 +98,14 @@ def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
         out.append(0)
 
 
-def _read_client_quota_record_v0(data: Data, position: int) -> tuple[ClientQuotaRecord, int]:
+def _read_client_quota_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ClientQuotaRecord, int]:
     item = new(ClientQuotaRecord)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v0(data, position)
+        entity_item, position = _read_entity_data_v0(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     item.key, position = compact_string(data, position + 1, data[position])
@@ -112,7 +113,7 @@ def _read_client_quota_record_v0(data: Data, position: int) -> tuple[ClientQuota
     position += 10
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -54,7 +55,7 @@ class ConfigRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_config_record_v0(data: Data, position: int) -> tuple[ConfigRecord, int]:
+def _read_config_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ConfigRecord, int]:
     item = new(ConfigRecord)
     item.resource_type, size = _unpack_bB(data, position)
     position += 2
@@ -65,7 +66,7 @@ def _read_config_record_v0(data: Data, position: int) -> tuple[ConfigRecord, int
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

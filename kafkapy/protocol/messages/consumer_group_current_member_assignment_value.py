@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -93,8 +94,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_tags_of_topic_partitions_v0(item: TopicPartitions, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_topic_partitions_v0(
+    item: TopicPartitions,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -105,7 +112,7 @@ def _read_tags_of_topic_partitions_v0(item: TopicPartitions, data: Data, positio
         if count == 0:
             item.assignment_epochs = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.assignment_epochs = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(0, value, end)
@@ -113,11 +120,11 @@ def _read_tags_of_topic_partitions_v0(item: TopicPartitions, data: Data, positio
     return position
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -125,7 +132,7 @@ def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartition
     item.assignment_epochs = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_topic_partitions_v0(item, data, position, tag_count)
+        position = _read_tags_of_topic_partitions_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -155,29 +162,30 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
 def _read_consumer_group_current_member_assignment_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     item = new(ConsumerGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     assigned_partitions_list: list[TopicPartitions] = []
     for _ in range(count):
-        assigned_partitions_item, position = _read_topic_partitions_v0(data, position)
+        assigned_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
         assigned_partitions_list.append(assigned_partitions_item)
     item.assigned_partitions = assigned_partitions_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_pending_revocation_list: list[TopicPartitions] = []
     for _ in range(count):
-        partitions_pending_revocation_item, position = _read_topic_partitions_v0(data, position)
+        partitions_pending_revocation_item, position = _read_topic_partitions_v0(data, position, budget)
         partitions_pending_revocation_list.append(partitions_pending_revocation_item)
     item.partitions_pending_revocation = partitions_pending_revocation_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

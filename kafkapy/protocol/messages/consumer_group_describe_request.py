@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -49,11 +50,15 @@ class ConsumerGroupDescribeRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_group_describe_request_v0(data: Data, position: int) -> tuple[ConsumerGroupDescribeRequest, int]:
+def _read_consumer_group_describe_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupDescribeRequest, int]:
     item = new(ConsumerGroupDescribeRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     group_ids_list: list[str] = []
     for _ in range(count):
         group_ids_item, position = compact_string(data, position + 1, data[position])
@@ -63,7 +68,7 @@ def _read_consumer_group_describe_request_v0(data: Data, position: int) -> tuple
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -207,21 +208,21 @@ class ConsumerGroupDescribeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
     item.topic_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -236,21 +237,21 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_assignment_v0(data: Data, position: int) -> tuple[Assignment, int]:
+def _read_assignment_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Assignment, int]:
     item = new(Assignment)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     topic_partitions_list: list[TopicPartitions] = []
     for _ in range(count):
-        topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+        topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
         topic_partitions_list.append(topic_partitions_item)
     item.topic_partitions = topic_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -264,7 +265,7 @@ def _write_assignment_v0(out: Writer, item: Assignment) -> None:
         out.append(0)
 
 
-def _read_member_v0(data: Data, position: int) -> tuple[Member, int]:
+def _read_member_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Member, int]:
     item = new(Member)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -275,21 +276,21 @@ def _read_member_v0(data: Data, position: int) -> tuple[Member, int]:
     item.client_host, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     subscribed_topic_names_list: list[str] = []
     for _ in range(count):
         subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
         subscribed_topic_names_list.append(subscribed_topic_names_item)
     item.subscribed_topic_names = subscribed_topic_names_list
     item.subscribed_topic_regex, position = compact_nullable_string(data, position + 1, data[position])
-    item.assignment, position = _read_assignment_v0(data, position)
-    item.target_assignment, position = _read_assignment_v0(data, position)
+    item.assignment, position = _read_assignment_v0(data, position, budget)
+    item.target_assignment, position = _read_assignment_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.member_type = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -312,7 +313,7 @@ def _write_member_v0(out: Writer, item: Member) -> None:
         out.append(0)
 
 
-def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -324,17 +325,17 @@ def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup,
     item.assignor_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     members_list: list[Member] = []
     for _ in range(count):
-        members_item, position = _read_member_v0(data, position)
+        members_item, position = _read_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -355,21 +356,25 @@ def _write_described_group_v0(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_consumer_group_describe_response_v0(data: Data, position: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+def _read_consumer_group_describe_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupDescribeResponse, int]:
     item = new(ConsumerGroupDescribeResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v0(data, position)
+        groups_item, position = _read_described_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -384,7 +389,7 @@ def _write_consumer_group_describe_response_v0(out: Writer, item: ConsumerGroupD
         out.append(0)
 
 
-def _read_member_v1(data: Data, position: int) -> tuple[Member, int]:
+def _read_member_v1(data: Data, position: int, budget: ElementBudget) -> tuple[Member, int]:
     item = new(Member)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -395,20 +400,20 @@ def _read_member_v1(data: Data, position: int) -> tuple[Member, int]:
     item.client_host, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     subscribed_topic_names_list: list[str] = []
     for _ in range(count):
         subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
         subscribed_topic_names_list.append(subscribed_topic_names_item)
     item.subscribed_topic_names = subscribed_topic_names_list
     item.subscribed_topic_regex, position = compact_nullable_string(data, position + 1, data[position])
-    item.assignment, position = _read_assignment_v0(data, position)
-    item.target_assignment, position = _read_assignment_v0(data, position)
+    item.assignment, position = _read_assignment_v0(data, position, budget)
+    item.target_assignment, position = _read_assignment_v0(data, position, budget)
     item.member_type, tag_count = _unpack_bB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -432,7 +437,7 @@ def _write_member_v1(out: Writer, item: Member) -> None:
         out.append(0)
 
 
-def _read_described_group_v1(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -444,17 +449,17 @@ def _read_described_group_v1(data: Data, position: int) -> tuple[DescribedGroup,
     item.assignor_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 17)
+    count, position = compact_count(data, position, count, 17, budget)
     members_list: list[Member] = []
     for _ in range(count):
-        members_item, position = _read_member_v1(data, position)
+        members_item, position = _read_member_v1(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -475,21 +480,25 @@ def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_consumer_group_describe_response_v1(data: Data, position: int) -> tuple[ConsumerGroupDescribeResponse, int]:
+def _read_consumer_group_describe_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupDescribeResponse, int]:
     item = new(ConsumerGroupDescribeResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v1(data, position)
+        groups_item, position = _read_described_group_v1(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -112,18 +113,18 @@ class ConsumerGroupHeartbeatRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -137,7 +138,11 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_consumer_group_heartbeat_request_v0(data: Data, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+def _read_consumer_group_heartbeat_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     item = new(ConsumerGroupHeartbeatRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_string(data, position + 1, data[position])
@@ -150,7 +155,7 @@ def _read_consumer_group_heartbeat_request_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.subscribed_topic_names = None
     else:
-        count, position = compact_count(data, position, count, 1)
+        count, position = compact_count(data, position, count, 1, budget)
         subscribed_topic_names_list: list[str] = []
         for _ in range(count):
             subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -162,10 +167,10 @@ def _read_consumer_group_heartbeat_request_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.topic_partitions = None
     else:
-        count, position = compact_count(data, position, count, 18)
+        count, position = compact_count(data, position, count, 18, budget)
         topic_partitions_list: list[TopicPartitions] = []
         for _ in range(count):
-            topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+            topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
             topic_partitions_list.append(topic_partitions_item)
         item.topic_partitions = topic_partitions_list
     tag_count = data[position]
@@ -173,7 +178,7 @@ def _read_consumer_group_heartbeat_request_v0(data: Data, position: int) -> tupl
     item.subscribed_topic_regex = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -205,7 +210,11 @@ def _write_consumer_group_heartbeat_request_v0(out: Writer, item: ConsumerGroupH
         out.append(0)
 
 
-def _read_consumer_group_heartbeat_request_v1(data: Data, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
+def _read_consumer_group_heartbeat_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     item = new(ConsumerGroupHeartbeatRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_string(data, position + 1, data[position])
@@ -218,7 +227,7 @@ def _read_consumer_group_heartbeat_request_v1(data: Data, position: int) -> tupl
     if count == 0:
         item.subscribed_topic_names = None
     else:
-        count, position = compact_count(data, position, count, 1)
+        count, position = compact_count(data, position, count, 1, budget)
         subscribed_topic_names_list: list[str] = []
         for _ in range(count):
             subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -231,17 +240,17 @@ def _read_consumer_group_heartbeat_request_v1(data: Data, position: int) -> tupl
     if count == 0:
         item.topic_partitions = None
     else:
-        count, position = compact_count(data, position, count, 18)
+        count, position = compact_count(data, position, count, 18, budget)
         topic_partitions_list: list[TopicPartitions] = []
         for _ in range(count):
-            topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+            topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
             topic_partitions_list.append(topic_partitions_item)
         item.topic_partitions = topic_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -114,18 +115,18 @@ class ConsumerGroupHeartbeatResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -139,21 +140,21 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_assignment_v0(data: Data, position: int) -> tuple[Assignment, int]:
+def _read_assignment_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Assignment, int]:
     item = new(Assignment)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topic_partitions_list: list[TopicPartitions] = []
     for _ in range(count):
-        topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+        topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
         topic_partitions_list.append(topic_partitions_item)
     item.topic_partitions = topic_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -167,7 +168,11 @@ def _write_assignment_v0(out: Writer, item: Assignment) -> None:
         out.append(0)
 
 
-def _read_consumer_group_heartbeat_response_v0(data: Data, position: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
+def _read_consumer_group_heartbeat_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerGroupHeartbeatResponse, int]:
     item = new(ConsumerGroupHeartbeatResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -178,12 +183,12 @@ def _read_consumer_group_heartbeat_response_v0(data: Data, position: int) -> tup
     if marker < 0:
         item.assignment = None
     else:
-        item.assignment, position = _read_assignment_v0(data, position)
+        item.assignment, position = _read_assignment_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -125,7 +126,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_classic_protocol_v0(data: Data, position: int) -> tuple[ClassicProtocol, int]:
+def _read_classic_protocol_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ClassicProtocol, int]:
     item = new(ClassicProtocol)
     item.name, position = compact_string(data, position + 1, data[position])
     item.metadata, position = compact_byte_string(data, position + 1, data[position])
@@ -133,7 +134,7 @@ def _read_classic_protocol_v0(data: Data, position: int) -> tuple[ClassicProtoco
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -146,21 +147,25 @@ def _write_classic_protocol_v0(out: Writer, item: ClassicProtocol) -> None:
         out.append(0)
 
 
-def _read_classic_member_metadata_v0(data: Data, position: int) -> tuple[ClassicMemberMetadata, int]:
+def _read_classic_member_metadata_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ClassicMemberMetadata, int]:
     item = new(ClassicMemberMetadata)
     item.session_timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     supported_protocols_list: list[ClassicProtocol] = []
     for _ in range(count):
-        supported_protocols_item, position = _read_classic_protocol_v0(data, position)
+        supported_protocols_item, position = _read_classic_protocol_v0(data, position, budget)
         supported_protocols_list.append(supported_protocols_item)
     item.supported_protocols = supported_protocols_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -180,8 +185,9 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -192,7 +198,7 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(
         if marker == 0:
             item.classic_member_metadata = None
         else:
-            item.classic_member_metadata, end = _read_classic_member_metadata_v0(value, end)
+            item.classic_member_metadata, end = _read_classic_member_metadata_v0(value, end, budget)
         check_tag_end(0, value, end)
     item.unknown_tagged_fields = tags or None
     return position
@@ -201,6 +207,7 @@ def _read_tags_of_consumer_group_member_metadata_value_v0(
 def _read_consumer_group_member_metadata_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ConsumerGroupMemberMetadataValue, int]:
     item = new(ConsumerGroupMemberMetadataValue)
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -209,7 +216,7 @@ def _read_consumer_group_member_metadata_value_v0(
     item.client_host, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     subscribed_topic_names_list: list[str] = []
     for _ in range(count):
         subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -224,7 +231,7 @@ def _read_consumer_group_member_metadata_value_v0(
     item.classic_member_metadata = ClassicMemberMetadata()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_consumer_group_member_metadata_value_v0(item, data, position, tag_count)
+        position = _read_tags_of_consumer_group_member_metadata_value_v0(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -92,11 +93,11 @@ class ConsumerGroupPartitionMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_metadata_v0(data: Data, position: int) -> tuple[PartitionMetadata, int]:
+def _read_partition_metadata_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionMetadata, int]:
     item = new(PartitionMetadata)
     item.partition, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     racks_list: list[str] = []
     for _ in range(count):
         racks_item, position = compact_string(data, position + 1, data[position])
@@ -106,7 +107,7 @@ def _read_partition_metadata_v0(data: Data, position: int) -> tuple[PartitionMet
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -121,24 +122,24 @@ def _write_partition_metadata_v0(out: Writer, item: PartitionMetadata) -> None:
         out.append(0)
 
 
-def _read_topic_metadata_v0(data: Data, position: int) -> tuple[TopicMetadata, int]:
+def _read_topic_metadata_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicMetadata, int]:
     item = new(TopicMetadata)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
     item.topic_name, position = compact_string(data, position, size)
     item.num_partitions, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partition_metadata_list: list[PartitionMetadata] = []
     for _ in range(count):
-        partition_metadata_item, position = _read_partition_metadata_v0(data, position)
+        partition_metadata_item, position = _read_partition_metadata_v0(data, position, budget)
         partition_metadata_list.append(partition_metadata_item)
     item.partition_metadata = partition_metadata_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -158,21 +159,22 @@ def _write_topic_metadata_v0(out: Writer, item: TopicMetadata) -> None:
 def _read_consumer_group_partition_metadata_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ConsumerGroupPartitionMetadataValue, int]:
     item = new(ConsumerGroupPartitionMetadataValue)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 23)
+    count, position = compact_count(data, position, count, 23, budget)
     topics_list: list[TopicMetadata] = []
     for _ in range(count):
-        topics_item, position = _read_topic_metadata_v0(data, position)
+        topics_item, position = _read_topic_metadata_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

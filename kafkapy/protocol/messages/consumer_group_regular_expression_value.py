@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -55,11 +56,12 @@ class ConsumerGroupRegularExpressionValue(Message):
 def _read_consumer_group_regular_expression_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ConsumerGroupRegularExpressionValue, int]:
     item = new(ConsumerGroupRegularExpressionValue)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     topics_list: list[str] = []
     for _ in range(count):
         topics_item, position = compact_string(data, position + 1, data[position])
@@ -69,7 +71,7 @@ def _read_consumer_group_regular_expression_value_v0(
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -71,14 +72,14 @@ class ConsumerProtocolAssignment(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partition_v0(data: Data, position: int) -> tuple[TopicPartition, int]:
+def _read_topic_partition_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartition, int]:
     item = new(TopicPartition)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -93,14 +94,18 @@ def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_consumer_protocol_assignment_v0(data: Data, position: int) -> tuple[ConsumerProtocolAssignment, int]:
+def _read_consumer_protocol_assignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerProtocolAssignment, int]:
     item = new(ConsumerProtocolAssignment)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     assigned_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        assigned_partitions_item, position = _read_topic_partition_v0(data, position)
+        assigned_partitions_item, position = _read_topic_partition_v0(data, position, budget)
         assigned_partitions_list.append(assigned_partitions_item)
     item.assigned_partitions = assigned_partitions_list
     (size,) = _unpack_i(data, position)

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -83,11 +84,15 @@ class ConsumerProtocolSubscription(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_consumer_protocol_subscription_v0(data: Data, position: int) -> tuple[ConsumerProtocolSubscription, int]:
+def _read_consumer_protocol_subscription_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerProtocolSubscription, int]:
     item = new(ConsumerProtocolSubscription)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topics_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -114,14 +119,14 @@ def _write_consumer_protocol_subscription_v0(out: Writer, item: ConsumerProtocol
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_partition_v1(data: Data, position: int) -> tuple[TopicPartition, int]:
+def _read_topic_partition_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartition, int]:
     item = new(TopicPartition)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -136,11 +141,15 @@ def _write_topic_partition_v1(out: Writer, item: TopicPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_consumer_protocol_subscription_v1(data: Data, position: int) -> tuple[ConsumerProtocolSubscription, int]:
+def _read_consumer_protocol_subscription_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerProtocolSubscription, int]:
     item = new(ConsumerProtocolSubscription)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topics_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -153,10 +162,10 @@ def _read_consumer_protocol_subscription_v1(data: Data, position: int) -> tuple[
     item.user_data, position = nullable_byte_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     owned_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        owned_partitions_item, position = _read_topic_partition_v1(data, position)
+        owned_partitions_item, position = _read_topic_partition_v1(data, position, budget)
         owned_partitions_list.append(owned_partitions_item)
     item.owned_partitions = owned_partitions_list
     item.generation_id = -1
@@ -177,11 +186,15 @@ def _write_consumer_protocol_subscription_v1(out: Writer, item: ConsumerProtocol
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_consumer_protocol_subscription_v2(data: Data, position: int) -> tuple[ConsumerProtocolSubscription, int]:
+def _read_consumer_protocol_subscription_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerProtocolSubscription, int]:
     item = new(ConsumerProtocolSubscription)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topics_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -194,10 +207,10 @@ def _read_consumer_protocol_subscription_v2(data: Data, position: int) -> tuple[
     item.user_data, position = nullable_byte_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     owned_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        owned_partitions_item, position = _read_topic_partition_v1(data, position)
+        owned_partitions_item, position = _read_topic_partition_v1(data, position, budget)
         owned_partitions_list.append(owned_partitions_item)
     item.owned_partitions = owned_partitions_list
     (item.generation_id,) = _unpack_i(data, position)
@@ -220,11 +233,15 @@ def _write_consumer_protocol_subscription_v2(out: Writer, item: ConsumerProtocol
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_consumer_protocol_subscription_v3(data: Data, position: int) -> tuple[ConsumerProtocolSubscription, int]:
+def _read_consumer_protocol_subscription_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ConsumerProtocolSubscription, int]:
     item = new(ConsumerProtocolSubscription)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topics_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -237,10 +254,10 @@ def _read_consumer_protocol_subscription_v3(data: Data, position: int) -> tuple[
     item.user_data, position = nullable_byte_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     owned_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        owned_partitions_item, position = _read_topic_partition_v1(data, position)
+        owned_partitions_item, position = _read_topic_partition_v1(data, position, budget)
         owned_partitions_list.append(owned_partitions_item)
     item.owned_partitions = owned_partitions_list
     item.generation_id, size = _unpack_ih(data, position)

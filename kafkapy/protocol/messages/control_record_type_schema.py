@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, unwritable
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, unwritable
 
 _pack_h = Struct(">h").pack
 _unpack_h = Struct(">h").unpack_from
@@ -30,7 +30,11 @@ class ControlRecordTypeSchema(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_control_record_type_schema_v0(data: Data, position: int) -> tuple[ControlRecordTypeSchema, int]:
+def _read_control_record_type_schema_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ControlRecordTypeSchema, int]:
     item = new(ControlRecordTypeSchema)
     (item.type,) = _unpack_h(data, position)
     position += 2

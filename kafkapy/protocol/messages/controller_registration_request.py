@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -116,7 +117,7 @@ class ControllerRegistrationRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
+def _read_listener_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Listener, int]:
     item = new(Listener)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -124,7 +125,7 @@ def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,14 +139,14 @@ def _write_listener_v0(out: Writer, item: Listener) -> None:
         out.append(0)
 
 
-def _read_feature_v0(data: Data, position: int) -> tuple[Feature, int]:
+def _read_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Feature, int]:
     item = new(Feature)
     item.name, position = compact_string(data, position + 1, data[position])
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -158,29 +159,33 @@ def _write_feature_v0(out: Writer, item: Feature) -> None:
         out.append(0)
 
 
-def _read_controller_registration_request_v0(data: Data, position: int) -> tuple[ControllerRegistrationRequest, int]:
+def _read_controller_registration_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ControllerRegistrationRequest, int]:
     item = new(ControllerRegistrationRequest)
     item.controller_id, item.incarnation_id, item.zk_migration_ready, count = _unpack_iutB(data, position)
     position += 22
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[Feature] = []
     for _ in range(count):
-        features_item, position = _read_feature_v0(data, position)
+        features_item, position = _read_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -100,7 +101,7 @@ class CreateAclsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_acl_creation_v1(data: Data, position: int) -> tuple[AclCreation, int]:
+def _read_acl_creation_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AclCreation, int]:
     item = new(AclCreation)
     item.resource_type, size = _unpack_bh(data, position)
     position += 3
@@ -128,14 +129,14 @@ def _write_acl_creation_v1(out: Writer, item: AclCreation) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_acls_request_v1(data: Data, position: int) -> tuple[CreateAclsRequest, int]:
+def _read_create_acls_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[CreateAclsRequest, int]:
     item = new(CreateAclsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     creations_list: list[AclCreation] = []
     for _ in range(count):
-        creations_item, position = _read_acl_creation_v1(data, position)
+        creations_item, position = _read_acl_creation_v1(data, position, budget)
         creations_list.append(creations_item)
     item.creations = creations_list
     item.unknown_tagged_fields = None
@@ -150,7 +151,7 @@ def _write_create_acls_request_v1(out: Writer, item: CreateAclsRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_acl_creation_v2(data: Data, position: int) -> tuple[AclCreation, int]:
+def _read_acl_creation_v2(data: Data, position: int, budget: ElementBudget) -> tuple[AclCreation, int]:
     item = new(AclCreation)
     item.resource_type, size = _unpack_bB(data, position)
     position += 2
@@ -163,7 +164,7 @@ def _read_acl_creation_v2(data: Data, position: int) -> tuple[AclCreation, int]:
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -180,21 +181,21 @@ def _write_acl_creation_v2(out: Writer, item: AclCreation) -> None:
         out.append(0)
 
 
-def _read_create_acls_request_v2(data: Data, position: int) -> tuple[CreateAclsRequest, int]:
+def _read_create_acls_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[CreateAclsRequest, int]:
     item = new(CreateAclsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     creations_list: list[AclCreation] = []
     for _ in range(count):
-        creations_item, position = _read_acl_creation_v2(data, position)
+        creations_item, position = _read_acl_creation_v2(data, position, budget)
         creations_list.append(creations_item)
     item.creations = creations_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

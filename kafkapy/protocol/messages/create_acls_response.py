@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -76,7 +77,7 @@ class CreateAclsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_acl_creation_result_v1(data: Data, position: int) -> tuple[AclCreationResult, int]:
+def _read_acl_creation_result_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AclCreationResult, int]:
     item = new(AclCreationResult)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -92,14 +93,14 @@ def _write_acl_creation_result_v1(out: Writer, item: AclCreationResult) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_acls_response_v1(data: Data, position: int) -> tuple[CreateAclsResponse, int]:
+def _read_create_acls_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[CreateAclsResponse, int]:
     item = new(CreateAclsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     results_list: list[AclCreationResult] = []
     for _ in range(count):
-        results_item, position = _read_acl_creation_result_v1(data, position)
+        results_item, position = _read_acl_creation_result_v1(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -115,7 +116,7 @@ def _write_create_acls_response_v1(out: Writer, item: CreateAclsResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_acl_creation_result_v2(data: Data, position: int) -> tuple[AclCreationResult, int]:
+def _read_acl_creation_result_v2(data: Data, position: int, budget: ElementBudget) -> tuple[AclCreationResult, int]:
     item = new(AclCreationResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -124,7 +125,7 @@ def _read_acl_creation_result_v2(data: Data, position: int) -> tuple[AclCreation
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -137,21 +138,21 @@ def _write_acl_creation_result_v2(out: Writer, item: AclCreationResult) -> None:
         out.append(0)
 
 
-def _read_create_acls_response_v2(data: Data, position: int) -> tuple[CreateAclsResponse, int]:
+def _read_create_acls_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[CreateAclsResponse, int]:
     item = new(CreateAclsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     results_list: list[AclCreationResult] = []
     for _ in range(count):
-        results_item, position = _read_acl_creation_result_v2(data, position)
+        results_item, position = _read_acl_creation_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

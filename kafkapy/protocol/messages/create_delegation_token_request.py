@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -84,7 +85,7 @@ class CreateDelegationTokenRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_creatable_renewers_v1(data: Data, position: int) -> tuple[CreatableRenewers, int]:
+def _read_creatable_renewers_v1(data: Data, position: int, budget: ElementBudget) -> tuple[CreatableRenewers, int]:
     item = new(CreatableRenewers)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -103,14 +104,18 @@ def _write_creatable_renewers_v1(out: Writer, item: CreatableRenewers) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_delegation_token_request_v1(data: Data, position: int) -> tuple[CreateDelegationTokenRequest, int]:
+def _read_create_delegation_token_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenRequest, int]:
     item = new(CreateDelegationTokenRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     renewers_list: list[CreatableRenewers] = []
     for _ in range(count):
-        renewers_item, position = _read_creatable_renewers_v1(data, position)
+        renewers_item, position = _read_creatable_renewers_v1(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     (item.max_lifetime_ms,) = _unpack_q(data, position)
@@ -134,7 +139,7 @@ def _write_create_delegation_token_request_v1(out: Writer, item: CreateDelegatio
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_renewers_v2(data: Data, position: int) -> tuple[CreatableRenewers, int]:
+def _read_creatable_renewers_v2(data: Data, position: int, budget: ElementBudget) -> tuple[CreatableRenewers, int]:
     item = new(CreatableRenewers)
     item.principal_type, position = compact_string(data, position + 1, data[position])
     item.principal_name, position = compact_string(data, position + 1, data[position])
@@ -142,7 +147,7 @@ def _read_creatable_renewers_v2(data: Data, position: int) -> tuple[CreatableRen
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -155,14 +160,18 @@ def _write_creatable_renewers_v2(out: Writer, item: CreatableRenewers) -> None:
         out.append(0)
 
 
-def _read_create_delegation_token_request_v2(data: Data, position: int) -> tuple[CreateDelegationTokenRequest, int]:
+def _read_create_delegation_token_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenRequest, int]:
     item = new(CreateDelegationTokenRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     renewers_list: list[CreatableRenewers] = []
     for _ in range(count):
-        renewers_item, position = _read_creatable_renewers_v2(data, position)
+        renewers_item, position = _read_creatable_renewers_v2(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     item.max_lifetime_ms, tag_count = _unpack_qB(data, position)
@@ -171,7 +180,7 @@ def _read_create_delegation_token_request_v2(data: Data, position: int) -> tuple
     item.owner_principal_name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -190,23 +199,27 @@ def _write_create_delegation_token_request_v2(out: Writer, item: CreateDelegatio
         out.append(0)
 
 
-def _read_create_delegation_token_request_v3(data: Data, position: int) -> tuple[CreateDelegationTokenRequest, int]:
+def _read_create_delegation_token_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenRequest, int]:
     item = new(CreateDelegationTokenRequest)
     item.owner_principal_type, position = compact_nullable_string(data, position + 1, data[position])
     item.owner_principal_name, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     renewers_list: list[CreatableRenewers] = []
     for _ in range(count):
-        renewers_item, position = _read_creatable_renewers_v2(data, position)
+        renewers_item, position = _read_creatable_renewers_v2(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     item.max_lifetime_ms, tag_count = _unpack_qB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

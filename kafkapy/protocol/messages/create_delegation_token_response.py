@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     byte_string,
@@ -101,7 +102,11 @@ class CreateDelegationTokenResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_create_delegation_token_response_v1(data: Data, position: int) -> tuple[CreateDelegationTokenResponse, int]:
+def _read_create_delegation_token_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenResponse, int]:
     item = new(CreateDelegationTokenResponse)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -139,7 +144,11 @@ def _write_create_delegation_token_response_v1(out: Writer, item: CreateDelegati
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_delegation_token_response_v2(data: Data, position: int) -> tuple[CreateDelegationTokenResponse, int]:
+def _read_create_delegation_token_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenResponse, int]:
     item = new(CreateDelegationTokenResponse)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -155,7 +164,7 @@ def _read_create_delegation_token_response_v2(data: Data, position: int) -> tupl
     item.token_requester_principal_name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -177,7 +186,11 @@ def _write_create_delegation_token_response_v2(out: Writer, item: CreateDelegati
         out.append(0)
 
 
-def _read_create_delegation_token_response_v3(data: Data, position: int) -> tuple[CreateDelegationTokenResponse, int]:
+def _read_create_delegation_token_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateDelegationTokenResponse, int]:
     item = new(CreateDelegationTokenResponse)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -193,7 +206,7 @@ def _read_create_delegation_token_response_v3(data: Data, position: int) -> tupl
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

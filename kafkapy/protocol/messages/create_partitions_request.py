@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -97,11 +98,15 @@ class CreatePartitionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_create_partitions_assignment_v0(data: Data, position: int) -> tuple[CreatePartitionsAssignment, int]:
+def _read_create_partitions_assignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsAssignment, int]:
     item = new(CreatePartitionsAssignment)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.broker_ids = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -115,7 +120,11 @@ def _write_create_partitions_assignment_v0(out: Writer, item: CreatePartitionsAs
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_partitions_topic_v0(data: Data, position: int) -> tuple[CreatePartitionsTopic, int]:
+def _read_create_partitions_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsTopic, int]:
     item = new(CreatePartitionsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -125,10 +134,10 @@ def _read_create_partitions_topic_v0(data: Data, position: int) -> tuple[CreateP
     if count == -1:
         item.assignments = None
     else:
-        check_count(data, position, count, 4)
+        check_count(data, position, count, 4, budget)
         assignments_list: list[CreatePartitionsAssignment] = []
         for _ in range(count):
-            assignments_item, position = _read_create_partitions_assignment_v0(data, position)
+            assignments_item, position = _read_create_partitions_assignment_v0(data, position, budget)
             assignments_list.append(assignments_item)
         item.assignments = assignments_list
     item.unknown_tagged_fields = None
@@ -148,14 +157,18 @@ def _write_create_partitions_topic_v0(out: Writer, item: CreatePartitionsTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_partitions_request_v0(data: Data, position: int) -> tuple[CreatePartitionsRequest, int]:
+def _read_create_partitions_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsRequest, int]:
     item = new(CreatePartitionsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     topics_list: list[CreatePartitionsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_create_partitions_topic_v0(data, position)
+        topics_item, position = _read_create_partitions_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, item.validate_only = _unpack_it(data, position)
@@ -173,18 +186,22 @@ def _write_create_partitions_request_v0(out: Writer, item: CreatePartitionsReque
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_partitions_assignment_v2(data: Data, position: int) -> tuple[CreatePartitionsAssignment, int]:
+def _read_create_partitions_assignment_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsAssignment, int]:
     item = new(CreatePartitionsAssignment)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.broker_ids = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -197,7 +214,11 @@ def _write_create_partitions_assignment_v2(out: Writer, item: CreatePartitionsAs
         out.append(0)
 
 
-def _read_create_partitions_topic_v2(data: Data, position: int) -> tuple[CreatePartitionsTopic, int]:
+def _read_create_partitions_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsTopic, int]:
     item = new(CreatePartitionsTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     item.count, count = _unpack_iB(data, position)
@@ -205,17 +226,17 @@ def _read_create_partitions_topic_v2(data: Data, position: int) -> tuple[CreateP
     if count == 0:
         item.assignments = None
     else:
-        count, position = compact_count(data, position, count, 2)
+        count, position = compact_count(data, position, count, 2, budget)
         assignments_list: list[CreatePartitionsAssignment] = []
         for _ in range(count):
-            assignments_item, position = _read_create_partitions_assignment_v2(data, position)
+            assignments_item, position = _read_create_partitions_assignment_v2(data, position, budget)
             assignments_list.append(assignments_item)
         item.assignments = assignments_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -234,21 +255,25 @@ def _write_create_partitions_topic_v2(out: Writer, item: CreatePartitionsTopic) 
         out.append(0)
 
 
-def _read_create_partitions_request_v2(data: Data, position: int) -> tuple[CreatePartitionsRequest, int]:
+def _read_create_partitions_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsRequest, int]:
     item = new(CreatePartitionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     topics_list: list[CreatePartitionsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_create_partitions_topic_v2(data, position)
+        topics_item, position = _read_create_partitions_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, item.validate_only, tag_count = _unpack_itB(data, position)
     position += 6
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -84,7 +85,11 @@ class CreatePartitionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_create_partitions_topic_result_v0(data: Data, position: int) -> tuple[CreatePartitionsTopicResult, int]:
+def _read_create_partitions_topic_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsTopicResult, int]:
     item = new(CreatePartitionsTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -104,14 +109,18 @@ def _write_create_partitions_topic_result_v0(out: Writer, item: CreatePartitions
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_partitions_response_v0(data: Data, position: int) -> tuple[CreatePartitionsResponse, int]:
+def _read_create_partitions_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsResponse, int]:
     item = new(CreatePartitionsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     results_list: list[CreatePartitionsTopicResult] = []
     for _ in range(count):
-        results_item, position = _read_create_partitions_topic_result_v0(data, position)
+        results_item, position = _read_create_partitions_topic_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -127,7 +136,11 @@ def _write_create_partitions_response_v0(out: Writer, item: CreatePartitionsResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_partitions_topic_result_v2(data: Data, position: int) -> tuple[CreatePartitionsTopicResult, int]:
+def _read_create_partitions_topic_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsTopicResult, int]:
     item = new(CreatePartitionsTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -137,7 +150,7 @@ def _read_create_partitions_topic_result_v2(data: Data, position: int) -> tuple[
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -151,21 +164,25 @@ def _write_create_partitions_topic_result_v2(out: Writer, item: CreatePartitions
         out.append(0)
 
 
-def _read_create_partitions_response_v2(data: Data, position: int) -> tuple[CreatePartitionsResponse, int]:
+def _read_create_partitions_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatePartitionsResponse, int]:
     item = new(CreatePartitionsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     results_list: list[CreatePartitionsTopicResult] = []
     for _ in range(count):
-        results_item, position = _read_create_partitions_topic_result_v2(data, position)
+        results_item, position = _read_create_partitions_topic_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

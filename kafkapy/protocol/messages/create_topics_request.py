@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -135,11 +136,15 @@ class CreateTopicsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_creatable_replica_assignment_v2(data: Data, position: int) -> tuple[CreatableReplicaAssignment, int]:
+def _read_creatable_replica_assignment_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableReplicaAssignment, int]:
     item = new(CreatableReplicaAssignment)
     item.partition_index, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.broker_ids = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -154,7 +159,11 @@ def _write_creatable_replica_assignment_v2(out: Writer, item: CreatableReplicaAs
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_config_v2(data: Data, position: int) -> tuple[CreatableTopicConfig, int]:
+def _read_creatable_topic_config_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicConfig, int]:
     item = new(CreatableTopicConfig)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -173,25 +182,25 @@ def _write_creatable_topic_config_v2(out: Writer, item: CreatableTopicConfig) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_v2(data: Data, position: int) -> tuple[CreatableTopic, int]:
+def _read_creatable_topic_v2(data: Data, position: int, budget: ElementBudget) -> tuple[CreatableTopic, int]:
     item = new(CreatableTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     item.num_partitions, item.replication_factor, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     assignments_list: list[CreatableReplicaAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_creatable_replica_assignment_v2(data, position)
+        assignments_item, position = _read_creatable_replica_assignment_v2(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     configs_list: list[CreatableTopicConfig] = []
     for _ in range(count):
-        configs_item, position = _read_creatable_topic_config_v2(data, position)
+        configs_item, position = _read_creatable_topic_config_v2(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     item.unknown_tagged_fields = None
@@ -211,14 +220,14 @@ def _write_creatable_topic_v2(out: Writer, item: CreatableTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_topics_request_v2(data: Data, position: int) -> tuple[CreateTopicsRequest, int]:
+def _read_create_topics_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[CreateTopicsRequest, int]:
     item = new(CreateTopicsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     topics_list: list[CreatableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_v2(data, position)
+        topics_item, position = _read_creatable_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, item.validate_only = _unpack_it(data, position)
@@ -236,18 +245,22 @@ def _write_create_topics_request_v2(out: Writer, item: CreateTopicsRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_replica_assignment_v5(data: Data, position: int) -> tuple[CreatableReplicaAssignment, int]:
+def _read_creatable_replica_assignment_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableReplicaAssignment, int]:
     item = new(CreatableReplicaAssignment)
     item.partition_index, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.broker_ids = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -261,7 +274,11 @@ def _write_creatable_replica_assignment_v5(out: Writer, item: CreatableReplicaAs
         out.append(0)
 
 
-def _read_creatable_topic_config_v5(data: Data, position: int) -> tuple[CreatableTopicConfig, int]:
+def _read_creatable_topic_config_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicConfig, int]:
     item = new(CreatableTopicConfig)
     item.name, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_nullable_string(data, position + 1, data[position])
@@ -269,7 +286,7 @@ def _read_creatable_topic_config_v5(data: Data, position: int) -> tuple[Creatabl
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -282,30 +299,30 @@ def _write_creatable_topic_config_v5(out: Writer, item: CreatableTopicConfig) ->
         out.append(0)
 
 
-def _read_creatable_topic_v5(data: Data, position: int) -> tuple[CreatableTopic, int]:
+def _read_creatable_topic_v5(data: Data, position: int, budget: ElementBudget) -> tuple[CreatableTopic, int]:
     item = new(CreatableTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     item.num_partitions, item.replication_factor, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     assignments_list: list[CreatableReplicaAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_creatable_replica_assignment_v5(data, position)
+        assignments_item, position = _read_creatable_replica_assignment_v5(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     configs_list: list[CreatableTopicConfig] = []
     for _ in range(count):
-        configs_item, position = _read_creatable_topic_config_v5(data, position)
+        configs_item, position = _read_creatable_topic_config_v5(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -324,21 +341,21 @@ def _write_creatable_topic_v5(out: Writer, item: CreatableTopic) -> None:
         out.append(0)
 
 
-def _read_create_topics_request_v5(data: Data, position: int) -> tuple[CreateTopicsRequest, int]:
+def _read_create_topics_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[CreateTopicsRequest, int]:
     item = new(CreateTopicsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 10)
+    count, position = compact_count(data, position, count, 10, budget)
     topics_list: list[CreatableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_v5(data, position)
+        topics_item, position = _read_creatable_topic_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, item.validate_only, tag_count = _unpack_itB(data, position)
     position += 6
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -144,7 +145,11 @@ class CreateTopicsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_creatable_topic_result_v2(data: Data, position: int) -> tuple[CreatableTopicResult, int]:
+def _read_creatable_topic_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicResult, int]:
     item = new(CreatableTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -169,14 +174,18 @@ def _write_creatable_topic_result_v2(out: Writer, item: CreatableTopicResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_create_topics_response_v2(data: Data, position: int) -> tuple[CreateTopicsResponse, int]:
+def _read_create_topics_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateTopicsResponse, int]:
     item = new(CreateTopicsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[CreatableTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_result_v2(data, position)
+        topics_item, position = _read_creatable_topic_result_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -192,7 +201,11 @@ def _write_create_topics_response_v2(out: Writer, item: CreateTopicsResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_configs_v5(data: Data, position: int) -> tuple[CreatableTopicConfigs, int]:
+def _read_creatable_topic_configs_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicConfigs, int]:
     item = new(CreatableTopicConfigs)
     item.name, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_nullable_string(data, position + 1, data[position])
@@ -200,7 +213,7 @@ def _read_creatable_topic_configs_v5(data: Data, position: int) -> tuple[Creatab
     position += 4
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -219,8 +232,9 @@ def _read_tags_of_creatable_topic_result_v5(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -233,7 +247,11 @@ def _read_tags_of_creatable_topic_result_v5(
     return position
 
 
-def _read_creatable_topic_result_v5(data: Data, position: int) -> tuple[CreatableTopicResult, int]:
+def _read_creatable_topic_result_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicResult, int]:
     item = new(CreatableTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -244,10 +262,10 @@ def _read_creatable_topic_result_v5(data: Data, position: int) -> tuple[Creatabl
     if count == 0:
         item.configs = None
     else:
-        count, position = compact_count(data, position, count, 6)
+        count, position = compact_count(data, position, count, 6, budget)
         configs_list: list[CreatableTopicConfigs] = []
         for _ in range(count):
-            configs_item, position = _read_creatable_topic_configs_v5(data, position)
+            configs_item, position = _read_creatable_topic_configs_v5(data, position, budget)
             configs_list.append(configs_item)
         item.configs = configs_list
     tag_count = data[position]
@@ -256,7 +274,7 @@ def _read_creatable_topic_result_v5(data: Data, position: int) -> tuple[Creatabl
     item.topic_config_error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_creatable_topic_result_v5(item, data, position, tag_count)
+        position = _read_tags_of_creatable_topic_result_v5(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -286,21 +304,25 @@ def _write_creatable_topic_result_v5(out: Writer, item: CreatableTopicResult) ->
         out.append(0)
 
 
-def _read_create_topics_response_v5(data: Data, position: int) -> tuple[CreateTopicsResponse, int]:
+def _read_create_topics_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateTopicsResponse, int]:
     item = new(CreateTopicsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 12)
+    count, position = compact_count(data, position, count, 12, budget)
     topics_list: list[CreatableTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_result_v5(data, position)
+        topics_item, position = _read_creatable_topic_result_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -320,8 +342,9 @@ def _read_tags_of_creatable_topic_result_v7(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -334,7 +357,11 @@ def _read_tags_of_creatable_topic_result_v7(
     return position
 
 
-def _read_creatable_topic_result_v7(data: Data, position: int) -> tuple[CreatableTopicResult, int]:
+def _read_creatable_topic_result_v7(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicResult, int]:
     item = new(CreatableTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.topic_id, item.error_code, size = _unpack_uhB(data, position)
@@ -345,10 +372,10 @@ def _read_creatable_topic_result_v7(data: Data, position: int) -> tuple[Creatabl
     if count == 0:
         item.configs = None
     else:
-        count, position = compact_count(data, position, count, 6)
+        count, position = compact_count(data, position, count, 6, budget)
         configs_list: list[CreatableTopicConfigs] = []
         for _ in range(count):
-            configs_item, position = _read_creatable_topic_configs_v5(data, position)
+            configs_item, position = _read_creatable_topic_configs_v5(data, position, budget)
             configs_list.append(configs_item)
         item.configs = configs_list
     tag_count = data[position]
@@ -356,7 +383,7 @@ def _read_creatable_topic_result_v7(data: Data, position: int) -> tuple[Creatabl
     item.topic_config_error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_creatable_topic_result_v7(item, data, position, tag_count)
+        position = _read_tags_of_creatable_topic_result_v7(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -386,21 +413,25 @@ def _write_creatable_topic_result_v7(out: Writer, item: CreatableTopicResult) ->
         out.append(0)
 
 
-def _read_create_topics_response_v7(data: Data, position: int) -> tuple[CreateTopicsResponse, int]:
+def _read_create_topics_response_v7(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreateTopicsResponse, int]:
     item = new(CreateTopicsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 28)
+    count, position = compact_count(data, position, count, 28, budget)
     topics_list: list[CreatableTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_result_v7(data, position)
+        topics_item, position = _read_creatable_topic_result_v7(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -49,7 +50,11 @@ class DefaultPrincipalData(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_default_principal_data_v0(data: Data, position: int) -> tuple[DefaultPrincipalData, int]:
+def _read_default_principal_data_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DefaultPrincipalData, int]:
     item = new(DefaultPrincipalData)
     item.type, position = compact_string(data, position + 1, data[position])
     item.name, position = compact_string(data, position + 1, data[position])
@@ -57,7 +62,7 @@ def _read_default_principal_data_v0(data: Data, position: int) -> tuple[DefaultP
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -73,13 +74,17 @@ class DelegationTokenRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delegation_token_record_v0(data: Data, position: int) -> tuple[DelegationTokenRecord, int]:
+def _read_delegation_token_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DelegationTokenRecord, int]:
     item = new(DelegationTokenRecord)
     item.owner, position = compact_string(data, position + 1, data[position])
     item.requester, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     renewers_list: list[str] = []
     for _ in range(count):
         renewers_item, position = compact_string(data, position + 1, data[position])
@@ -92,7 +97,7 @@ def _read_delegation_token_record_v0(data: Data, position: int) -> tuple[Delegat
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -100,7 +101,7 @@ class DeleteAclsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_acls_filter_v1(data: Data, position: int) -> tuple[DeleteAclsFilter, int]:
+def _read_delete_acls_filter_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsFilter, int]:
     item = new(DeleteAclsFilter)
     item.resource_type_filter, size = _unpack_bh(data, position)
     position += 3
@@ -128,14 +129,14 @@ def _write_delete_acls_filter_v1(out: Writer, item: DeleteAclsFilter) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_acls_request_v1(data: Data, position: int) -> tuple[DeleteAclsRequest, int]:
+def _read_delete_acls_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsRequest, int]:
     item = new(DeleteAclsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     filters_list: list[DeleteAclsFilter] = []
     for _ in range(count):
-        filters_item, position = _read_delete_acls_filter_v1(data, position)
+        filters_item, position = _read_delete_acls_filter_v1(data, position, budget)
         filters_list.append(filters_item)
     item.filters = filters_list
     item.unknown_tagged_fields = None
@@ -150,7 +151,7 @@ def _write_delete_acls_request_v1(out: Writer, item: DeleteAclsRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_acls_filter_v2(data: Data, position: int) -> tuple[DeleteAclsFilter, int]:
+def _read_delete_acls_filter_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsFilter, int]:
     item = new(DeleteAclsFilter)
     item.resource_type_filter, size = _unpack_bB(data, position)
     position += 2
@@ -163,7 +164,7 @@ def _read_delete_acls_filter_v2(data: Data, position: int) -> tuple[DeleteAclsFi
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -180,21 +181,21 @@ def _write_delete_acls_filter_v2(out: Writer, item: DeleteAclsFilter) -> None:
         out.append(0)
 
 
-def _read_delete_acls_request_v2(data: Data, position: int) -> tuple[DeleteAclsRequest, int]:
+def _read_delete_acls_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsRequest, int]:
     item = new(DeleteAclsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     filters_list: list[DeleteAclsFilter] = []
     for _ in range(count):
-        filters_item, position = _read_delete_acls_filter_v2(data, position)
+        filters_item, position = _read_delete_acls_filter_v2(data, position, budget)
         filters_list.append(filters_item)
     item.filters = filters_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

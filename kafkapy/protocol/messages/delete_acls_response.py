@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -141,7 +142,11 @@ class DeleteAclsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_acls_matching_acl_v1(data: Data, position: int) -> tuple[DeleteAclsMatchingAcl, int]:
+def _read_delete_acls_matching_acl_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteAclsMatchingAcl, int]:
     item = new(DeleteAclsMatchingAcl)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -174,17 +179,21 @@ def _write_delete_acls_matching_acl_v1(out: Writer, item: DeleteAclsMatchingAcl)
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_acls_filter_result_v1(data: Data, position: int) -> tuple[DeleteAclsFilterResult, int]:
+def _read_delete_acls_filter_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteAclsFilterResult, int]:
     item = new(DeleteAclsFilterResult)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.error_message, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     matching_acls_list: list[DeleteAclsMatchingAcl] = []
     for _ in range(count):
-        matching_acls_item, position = _read_delete_acls_matching_acl_v1(data, position)
+        matching_acls_item, position = _read_delete_acls_matching_acl_v1(data, position, budget)
         matching_acls_list.append(matching_acls_item)
     item.matching_acls = matching_acls_list
     item.unknown_tagged_fields = None
@@ -201,14 +210,14 @@ def _write_delete_acls_filter_result_v1(out: Writer, item: DeleteAclsFilterResul
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_acls_response_v1(data: Data, position: int) -> tuple[DeleteAclsResponse, int]:
+def _read_delete_acls_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsResponse, int]:
     item = new(DeleteAclsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     filter_results_list: list[DeleteAclsFilterResult] = []
     for _ in range(count):
-        filter_results_item, position = _read_delete_acls_filter_result_v1(data, position)
+        filter_results_item, position = _read_delete_acls_filter_result_v1(data, position, budget)
         filter_results_list.append(filter_results_item)
     item.filter_results = filter_results_list
     item.unknown_tagged_fields = None
@@ -224,7 +233,11 @@ def _write_delete_acls_response_v1(out: Writer, item: DeleteAclsResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_acls_matching_acl_v2(data: Data, position: int) -> tuple[DeleteAclsMatchingAcl, int]:
+def _read_delete_acls_matching_acl_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteAclsMatchingAcl, int]:
     item = new(DeleteAclsMatchingAcl)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -240,7 +253,7 @@ def _read_delete_acls_matching_acl_v2(data: Data, position: int) -> tuple[Delete
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -259,24 +272,28 @@ def _write_delete_acls_matching_acl_v2(out: Writer, item: DeleteAclsMatchingAcl)
         out.append(0)
 
 
-def _read_delete_acls_filter_result_v2(data: Data, position: int) -> tuple[DeleteAclsFilterResult, int]:
+def _read_delete_acls_filter_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteAclsFilterResult, int]:
     item = new(DeleteAclsFilterResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     matching_acls_list: list[DeleteAclsMatchingAcl] = []
     for _ in range(count):
-        matching_acls_item, position = _read_delete_acls_matching_acl_v2(data, position)
+        matching_acls_item, position = _read_delete_acls_matching_acl_v2(data, position, budget)
         matching_acls_list.append(matching_acls_item)
     item.matching_acls = matching_acls_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -292,21 +309,21 @@ def _write_delete_acls_filter_result_v2(out: Writer, item: DeleteAclsFilterResul
         out.append(0)
 
 
-def _read_delete_acls_response_v2(data: Data, position: int) -> tuple[DeleteAclsResponse, int]:
+def _read_delete_acls_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteAclsResponse, int]:
     item = new(DeleteAclsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     filter_results_list: list[DeleteAclsFilterResult] = []
     for _ in range(count):
-        filter_results_item, position = _read_delete_acls_filter_result_v2(data, position)
+        filter_results_item, position = _read_delete_acls_filter_result_v2(data, position, budget)
         filter_results_list.append(filter_results_item)
     item.filter_results = filter_results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_count,
@@ -47,11 +48,11 @@ class DeleteGroupsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_groups_request_v0(data: Data, position: int) -> tuple[DeleteGroupsRequest, int]:
+def _read_delete_groups_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteGroupsRequest, int]:
     item = new(DeleteGroupsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     groups_names_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -71,11 +72,11 @@ def _write_delete_groups_request_v0(out: Writer, item: DeleteGroupsRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_groups_request_v2(data: Data, position: int) -> tuple[DeleteGroupsRequest, int]:
+def _read_delete_groups_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteGroupsRequest, int]:
     item = new(DeleteGroupsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     groups_names_list: list[str] = []
     for _ in range(count):
         groups_names_item, position = compact_string(data, position + 1, data[position])
@@ -85,7 +86,7 @@ def _read_delete_groups_request_v2(data: Data, position: int) -> tuple[DeleteGro
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

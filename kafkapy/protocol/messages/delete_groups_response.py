@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -76,7 +77,11 @@ class DeleteGroupsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_deletable_group_result_v0(data: Data, position: int) -> tuple[DeletableGroupResult, int]:
+def _read_deletable_group_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableGroupResult, int]:
     item = new(DeletableGroupResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -94,14 +99,18 @@ def _write_deletable_group_result_v0(out: Writer, item: DeletableGroupResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_groups_response_v0(data: Data, position: int) -> tuple[DeleteGroupsResponse, int]:
+def _read_delete_groups_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteGroupsResponse, int]:
     item = new(DeleteGroupsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     results_list: list[DeletableGroupResult] = []
     for _ in range(count):
-        results_item, position = _read_deletable_group_result_v0(data, position)
+        results_item, position = _read_deletable_group_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -117,14 +126,18 @@ def _write_delete_groups_response_v0(out: Writer, item: DeleteGroupsResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_deletable_group_result_v2(data: Data, position: int) -> tuple[DeletableGroupResult, int]:
+def _read_deletable_group_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableGroupResult, int]:
     item = new(DeletableGroupResult)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.error_code, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -137,21 +150,25 @@ def _write_deletable_group_result_v2(out: Writer, item: DeletableGroupResult) ->
         out.append(0)
 
 
-def _read_delete_groups_response_v2(data: Data, position: int) -> tuple[DeleteGroupsResponse, int]:
+def _read_delete_groups_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteGroupsResponse, int]:
     item = new(DeleteGroupsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     results_list: list[DeletableGroupResult] = []
     for _ in range(count):
-        results_item, position = _read_deletable_group_result_v2(data, position)
+        results_item, position = _read_deletable_group_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -95,7 +96,11 @@ class DeleteRecordsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_records_partition_v0(data: Data, position: int) -> tuple[DeleteRecordsPartition, int]:
+def _read_delete_records_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsPartition, int]:
     item = new(DeleteRecordsPartition)
     item.partition_index, item.offset = _unpack_iq(data, position)
     position += 12
@@ -109,17 +114,17 @@ def _write_delete_records_partition_v0(out: Writer, item: DeleteRecordsPartition
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_topic_v0(data: Data, position: int) -> tuple[DeleteRecordsTopic, int]:
+def _read_delete_records_topic_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteRecordsTopic, int]:
     item = new(DeleteRecordsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     partitions_list: list[DeleteRecordsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_delete_records_partition_v0(data, position)
+        partitions_item, position = _read_delete_records_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -135,14 +140,18 @@ def _write_delete_records_topic_v0(out: Writer, item: DeleteRecordsTopic) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_request_v0(data: Data, position: int) -> tuple[DeleteRecordsRequest, int]:
+def _read_delete_records_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsRequest, int]:
     item = new(DeleteRecordsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[DeleteRecordsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_delete_records_topic_v0(data, position)
+        topics_item, position = _read_delete_records_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.timeout_ms,) = _unpack_i(data, position)
@@ -160,13 +169,17 @@ def _write_delete_records_request_v0(out: Writer, item: DeleteRecordsRequest) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_partition_v2(data: Data, position: int) -> tuple[DeleteRecordsPartition, int]:
+def _read_delete_records_partition_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsPartition, int]:
     item = new(DeleteRecordsPartition)
     item.partition_index, item.offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -178,22 +191,22 @@ def _write_delete_records_partition_v2(out: Writer, item: DeleteRecordsPartition
         out.append(0)
 
 
-def _read_delete_records_topic_v2(data: Data, position: int) -> tuple[DeleteRecordsTopic, int]:
+def _read_delete_records_topic_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteRecordsTopic, int]:
     item = new(DeleteRecordsTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     partitions_list: list[DeleteRecordsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_delete_records_partition_v2(data, position)
+        partitions_item, position = _read_delete_records_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -208,21 +221,25 @@ def _write_delete_records_topic_v2(out: Writer, item: DeleteRecordsTopic) -> Non
         out.append(0)
 
 
-def _read_delete_records_request_v2(data: Data, position: int) -> tuple[DeleteRecordsRequest, int]:
+def _read_delete_records_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsRequest, int]:
     item = new(DeleteRecordsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[DeleteRecordsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_delete_records_topic_v2(data, position)
+        topics_item, position = _read_delete_records_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

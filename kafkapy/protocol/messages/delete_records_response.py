@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,7 +100,11 @@ class DeleteRecordsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_records_partition_result_v0(data: Data, position: int) -> tuple[DeleteRecordsPartitionResult, int]:
+def _read_delete_records_partition_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsPartitionResult, int]:
     item = new(DeleteRecordsPartitionResult)
     item.partition_index, item.low_watermark, item.error_code = _unpack_iqh(data, position)
     position += 14
@@ -113,17 +118,21 @@ def _write_delete_records_partition_result_v0(out: Writer, item: DeleteRecordsPa
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_topic_result_v0(data: Data, position: int) -> tuple[DeleteRecordsTopicResult, int]:
+def _read_delete_records_topic_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsTopicResult, int]:
     item = new(DeleteRecordsTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     partitions_list: list[DeleteRecordsPartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_delete_records_partition_result_v0(data, position)
+        partitions_item, position = _read_delete_records_partition_result_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -139,14 +148,18 @@ def _write_delete_records_topic_result_v0(out: Writer, item: DeleteRecordsTopicR
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_response_v0(data: Data, position: int) -> tuple[DeleteRecordsResponse, int]:
+def _read_delete_records_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsResponse, int]:
     item = new(DeleteRecordsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[DeleteRecordsTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_delete_records_topic_result_v0(data, position)
+        topics_item, position = _read_delete_records_topic_result_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -162,13 +175,17 @@ def _write_delete_records_response_v0(out: Writer, item: DeleteRecordsResponse) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_records_partition_result_v2(data: Data, position: int) -> tuple[DeleteRecordsPartitionResult, int]:
+def _read_delete_records_partition_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsPartitionResult, int]:
     item = new(DeleteRecordsPartitionResult)
     item.partition_index, item.low_watermark, item.error_code, tag_count = _unpack_iqhB(data, position)
     position += 15
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -180,22 +197,26 @@ def _write_delete_records_partition_result_v2(out: Writer, item: DeleteRecordsPa
         out.append(0)
 
 
-def _read_delete_records_topic_result_v2(data: Data, position: int) -> tuple[DeleteRecordsTopicResult, int]:
+def _read_delete_records_topic_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsTopicResult, int]:
     item = new(DeleteRecordsTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 15)
+    count, position = compact_count(data, position, count, 15, budget)
     partitions_list: list[DeleteRecordsPartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_delete_records_partition_result_v2(data, position)
+        partitions_item, position = _read_delete_records_partition_result_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -210,21 +231,25 @@ def _write_delete_records_topic_result_v2(out: Writer, item: DeleteRecordsTopicR
         out.append(0)
 
 
-def _read_delete_records_response_v2(data: Data, position: int) -> tuple[DeleteRecordsResponse, int]:
+def _read_delete_records_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteRecordsResponse, int]:
     item = new(DeleteRecordsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[DeleteRecordsTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_delete_records_topic_result_v2(data, position)
+        topics_item, position = _read_delete_records_topic_result_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

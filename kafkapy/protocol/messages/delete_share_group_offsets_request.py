@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -59,6 +60,7 @@ class DeleteShareGroupOffsetsRequest(Message):
 def _read_delete_share_group_offsets_request_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DeleteShareGroupOffsetsRequestTopic, int]:
     item = new(DeleteShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
@@ -66,7 +68,7 @@ def _read_delete_share_group_offsets_request_topic_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -81,22 +83,23 @@ def _write_delete_share_group_offsets_request_topic_v0(out: Writer, item: Delete
 def _read_delete_share_group_offsets_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DeleteShareGroupOffsetsRequest, int]:
     item = new(DeleteShareGroupOffsetsRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     topics_list: list[DeleteShareGroupOffsetsRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_delete_share_group_offsets_request_topic_v0(data, position)
+        topics_item, position = _read_delete_share_group_offsets_request_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

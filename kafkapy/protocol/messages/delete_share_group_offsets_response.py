@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -88,6 +89,7 @@ class DeleteShareGroupOffsetsResponse(Message):
 def _read_delete_share_group_offsets_response_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DeleteShareGroupOffsetsResponseTopic, int]:
     item = new(DeleteShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
@@ -98,7 +100,7 @@ def _read_delete_share_group_offsets_response_topic_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -118,6 +120,7 @@ def _write_delete_share_group_offsets_response_topic_v0(
 def _read_delete_share_group_offsets_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DeleteShareGroupOffsetsResponse, int]:
     item = new(DeleteShareGroupOffsetsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
@@ -125,17 +128,17 @@ def _read_delete_share_group_offsets_response_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     responses_list: list[DeleteShareGroupOffsetsResponseTopic] = []
     for _ in range(count):
-        responses_item, position = _read_delete_share_group_offsets_response_topic_v0(data, position)
+        responses_item, position = _read_delete_share_group_offsets_response_topic_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -89,7 +90,7 @@ class DeleteShareGroupStateResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -98,7 +99,7 @@ def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResul
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -111,21 +112,21 @@ def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
         out.append(0)
 
 
-def _read_delete_state_result_v0(data: Data, position: int) -> tuple[DeleteStateResult, int]:
+def _read_delete_state_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteStateResult, int]:
     item = new(DeleteStateResult)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     partitions_list: list[PartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_result_v0(data, position)
+        partitions_item, position = _read_partition_result_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -140,21 +141,25 @@ def _write_delete_state_result_v0(out: Writer, item: DeleteStateResult) -> None:
         out.append(0)
 
 
-def _read_delete_share_group_state_response_v0(data: Data, position: int) -> tuple[DeleteShareGroupStateResponse, int]:
+def _read_delete_share_group_state_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteShareGroupStateResponse, int]:
     item = new(DeleteShareGroupStateResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     results_list: list[DeleteStateResult] = []
     for _ in range(count):
-        results_item, position = _read_delete_state_result_v0(data, position)
+        results_item, position = _read_delete_state_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

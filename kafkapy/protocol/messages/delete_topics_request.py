@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -82,11 +83,11 @@ class DeleteTopicsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_delete_topics_request_v1(data: Data, position: int) -> tuple[DeleteTopicsRequest, int]:
+def _read_delete_topics_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteTopicsRequest, int]:
     item = new(DeleteTopicsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topic_names_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -112,11 +113,11 @@ def _write_delete_topics_request_v1(out: Writer, item: DeleteTopicsRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_topics_request_v4(data: Data, position: int) -> tuple[DeleteTopicsRequest, int]:
+def _read_delete_topics_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteTopicsRequest, int]:
     item = new(DeleteTopicsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     topic_names_list: list[str] = []
     for _ in range(count):
         topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -127,7 +128,7 @@ def _read_delete_topics_request_v4(data: Data, position: int) -> tuple[DeleteTop
     item.topics = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -144,14 +145,14 @@ def _write_delete_topics_request_v4(out: Writer, item: DeleteTopicsRequest) -> N
         out.append(0)
 
 
-def _read_delete_topic_state_v6(data: Data, position: int) -> tuple[DeleteTopicState, int]:
+def _read_delete_topic_state_v6(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteTopicState, int]:
     item = new(DeleteTopicState)
     item.name, position = compact_nullable_string(data, position + 1, data[position])
     item.topic_id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -164,14 +165,14 @@ def _write_delete_topic_state_v6(out: Writer, item: DeleteTopicState) -> None:
         out.append(0)
 
 
-def _read_delete_topics_request_v6(data: Data, position: int) -> tuple[DeleteTopicsRequest, int]:
+def _read_delete_topics_request_v6(data: Data, position: int, budget: ElementBudget) -> tuple[DeleteTopicsRequest, int]:
     item = new(DeleteTopicsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[DeleteTopicState] = []
     for _ in range(count):
-        topics_item, position = _read_delete_topic_state_v6(data, position)
+        topics_item, position = _read_delete_topic_state_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, tag_count = _unpack_iB(data, position)
@@ -179,7 +180,7 @@ def _read_delete_topics_request_v6(data: Data, position: int) -> tuple[DeleteTop
     item.topic_names = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -88,7 +89,11 @@ class DeleteTopicsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_deletable_topic_result_v1(data: Data, position: int) -> tuple[DeletableTopicResult, int]:
+def _read_deletable_topic_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableTopicResult, int]:
     item = new(DeletableTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -110,14 +115,18 @@ def _write_deletable_topic_result_v1(out: Writer, item: DeletableTopicResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_delete_topics_response_v1(data: Data, position: int) -> tuple[DeleteTopicsResponse, int]:
+def _read_delete_topics_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteTopicsResponse, int]:
     item = new(DeleteTopicsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     responses_list: list[DeletableTopicResult] = []
     for _ in range(count):
-        responses_item, position = _read_deletable_topic_result_v1(data, position)
+        responses_item, position = _read_deletable_topic_result_v1(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.unknown_tagged_fields = None
@@ -133,7 +142,11 @@ def _write_delete_topics_response_v1(out: Writer, item: DeleteTopicsResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_deletable_topic_result_v4(data: Data, position: int) -> tuple[DeletableTopicResult, int]:
+def _read_deletable_topic_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableTopicResult, int]:
     item = new(DeletableTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.error_code, tag_count = _unpack_hB(data, position)
@@ -142,7 +155,7 @@ def _read_deletable_topic_result_v4(data: Data, position: int) -> tuple[Deletabl
     item.error_message = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -157,21 +170,25 @@ def _write_deletable_topic_result_v4(out: Writer, item: DeletableTopicResult) ->
         out.append(0)
 
 
-def _read_delete_topics_response_v4(data: Data, position: int) -> tuple[DeleteTopicsResponse, int]:
+def _read_delete_topics_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteTopicsResponse, int]:
     item = new(DeleteTopicsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     responses_list: list[DeletableTopicResult] = []
     for _ in range(count):
-        responses_item, position = _read_deletable_topic_result_v4(data, position)
+        responses_item, position = _read_deletable_topic_result_v4(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -186,7 +203,11 @@ def _write_delete_topics_response_v4(out: Writer, item: DeleteTopicsResponse) ->
         out.append(0)
 
 
-def _read_deletable_topic_result_v5(data: Data, position: int) -> tuple[DeletableTopicResult, int]:
+def _read_deletable_topic_result_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableTopicResult, int]:
     item = new(DeletableTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -197,7 +218,7 @@ def _read_deletable_topic_result_v5(data: Data, position: int) -> tuple[Deletabl
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -213,21 +234,25 @@ def _write_deletable_topic_result_v5(out: Writer, item: DeletableTopicResult) ->
         out.append(0)
 
 
-def _read_delete_topics_response_v5(data: Data, position: int) -> tuple[DeleteTopicsResponse, int]:
+def _read_delete_topics_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteTopicsResponse, int]:
     item = new(DeleteTopicsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     responses_list: list[DeletableTopicResult] = []
     for _ in range(count):
-        responses_item, position = _read_deletable_topic_result_v5(data, position)
+        responses_item, position = _read_deletable_topic_result_v5(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -242,7 +267,11 @@ def _write_delete_topics_response_v5(out: Writer, item: DeleteTopicsResponse) ->
         out.append(0)
 
 
-def _read_deletable_topic_result_v6(data: Data, position: int) -> tuple[DeletableTopicResult, int]:
+def _read_deletable_topic_result_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableTopicResult, int]:
     item = new(DeletableTopicResult)
     item.name, position = compact_nullable_string(data, position + 1, data[position])
     item.topic_id, item.error_code, size = _unpack_uhB(data, position)
@@ -252,7 +281,7 @@ def _read_deletable_topic_result_v6(data: Data, position: int) -> tuple[Deletabl
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -266,21 +295,25 @@ def _write_deletable_topic_result_v6(out: Writer, item: DeletableTopicResult) ->
         out.append(0)
 
 
-def _read_delete_topics_response_v6(data: Data, position: int) -> tuple[DeleteTopicsResponse, int]:
+def _read_delete_topics_response_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeleteTopicsResponse, int]:
     item = new(DeleteTopicsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     responses_list: list[DeletableTopicResult] = []
     for _ in range(count):
-        responses_item, position = _read_deletable_topic_result_v6(data, position)
+        responses_item, position = _read_deletable_topic_result_v6(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

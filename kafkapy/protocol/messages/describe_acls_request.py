@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -78,7 +79,7 @@ class DescribeAclsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_acls_request_v1(data: Data, position: int) -> tuple[DescribeAclsRequest, int]:
+def _read_describe_acls_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DescribeAclsRequest, int]:
     item = new(DescribeAclsRequest)
     item.resource_type_filter, size = _unpack_bh(data, position)
     position += 3
@@ -106,7 +107,7 @@ def _write_describe_acls_request_v1(out: Writer, item: DescribeAclsRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_acls_request_v2(data: Data, position: int) -> tuple[DescribeAclsRequest, int]:
+def _read_describe_acls_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[DescribeAclsRequest, int]:
     item = new(DescribeAclsRequest)
     item.resource_type_filter, size = _unpack_bB(data, position)
     position += 2
@@ -119,7 +120,7 @@ def _read_describe_acls_request_v2(data: Data, position: int) -> tuple[DescribeA
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -123,7 +124,7 @@ class DescribeAclsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_acl_description_v1(data: Data, position: int) -> tuple[AclDescription, int]:
+def _read_acl_description_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AclDescription, int]:
     item = new(AclDescription)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -145,17 +146,21 @@ def _write_acl_description_v1(out: Writer, item: AclDescription) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_acls_resource_v1(data: Data, position: int) -> tuple[DescribeAclsResource, int]:
+def _read_describe_acls_resource_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeAclsResource, int]:
     item = new(DescribeAclsResource)
     item.resource_type, size = _unpack_bh(data, position)
     position += 3
     item.resource_name, position = string(data, position, size)
     item.pattern_type, count = _unpack_bi(data, position)
     position += 5
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     acls_list: list[AclDescription] = []
     for _ in range(count):
-        acls_item, position = _read_acl_description_v1(data, position)
+        acls_item, position = _read_acl_description_v1(data, position, budget)
         acls_list.append(acls_item)
     item.acls = acls_list
     item.unknown_tagged_fields = None
@@ -173,17 +178,21 @@ def _write_describe_acls_resource_v1(out: Writer, item: DescribeAclsResource) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_acls_response_v1(data: Data, position: int) -> tuple[DescribeAclsResponse, int]:
+def _read_describe_acls_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeAclsResponse, int]:
     item = new(DescribeAclsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihh(data, position)
     position += 8
     item.error_message, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     resources_list: list[DescribeAclsResource] = []
     for _ in range(count):
-        resources_item, position = _read_describe_acls_resource_v1(data, position)
+        resources_item, position = _read_describe_acls_resource_v1(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     item.unknown_tagged_fields = None
@@ -200,7 +209,7 @@ def _write_describe_acls_response_v1(out: Writer, item: DescribeAclsResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_acl_description_v2(data: Data, position: int) -> tuple[AclDescription, int]:
+def _read_acl_description_v2(data: Data, position: int, budget: ElementBudget) -> tuple[AclDescription, int]:
     item = new(AclDescription)
     item.principal, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -208,7 +217,7 @@ def _read_acl_description_v2(data: Data, position: int) -> tuple[AclDescription,
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -222,24 +231,28 @@ def _write_acl_description_v2(out: Writer, item: AclDescription) -> None:
         out.append(0)
 
 
-def _read_describe_acls_resource_v2(data: Data, position: int) -> tuple[DescribeAclsResource, int]:
+def _read_describe_acls_resource_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeAclsResource, int]:
     item = new(DescribeAclsResource)
     item.resource_type, size = _unpack_bB(data, position)
     position += 2
     item.resource_name, position = compact_string(data, position, size)
     item.pattern_type, count = _unpack_bB(data, position)
     position += 2
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     acls_list: list[AclDescription] = []
     for _ in range(count):
-        acls_item, position = _read_acl_description_v2(data, position)
+        acls_item, position = _read_acl_description_v2(data, position, budget)
         acls_list.append(acls_item)
     item.acls = acls_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -256,24 +269,28 @@ def _write_describe_acls_resource_v2(out: Writer, item: DescribeAclsResource) ->
         out.append(0)
 
 
-def _read_describe_acls_response_v2(data: Data, position: int) -> tuple[DescribeAclsResponse, int]:
+def _read_describe_acls_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeAclsResponse, int]:
     item = new(DescribeAclsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     resources_list: list[DescribeAclsResource] = []
     for _ in range(count):
-        resources_item, position = _read_describe_acls_resource_v2(data, position)
+        resources_item, position = _read_describe_acls_resource_v2(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -86,7 +87,7 @@ class DescribeClientQuotasRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_component_data_v0(data: Data, position: int) -> tuple[ComponentData, int]:
+def _read_component_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ComponentData, int]:
     item = new(ComponentData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -106,14 +107,18 @@ def _write_component_data_v0(out: Writer, item: ComponentData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_client_quotas_request_v0(data: Data, position: int) -> tuple[DescribeClientQuotasRequest, int]:
+def _read_describe_client_quotas_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClientQuotasRequest, int]:
     item = new(DescribeClientQuotasRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 5)
+    check_count(data, position, count, 5, budget)
     components_list: list[ComponentData] = []
     for _ in range(count):
-        components_item, position = _read_component_data_v0(data, position)
+        components_item, position = _read_component_data_v0(data, position, budget)
         components_list.append(components_item)
     item.components = components_list
     (item.strict,) = _unpack_t(data, position)
@@ -131,7 +136,7 @@ def _write_describe_client_quotas_request_v0(out: Writer, item: DescribeClientQu
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_component_data_v1(data: Data, position: int) -> tuple[ComponentData, int]:
+def _read_component_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ComponentData, int]:
     item = new(ComponentData)
     item.entity_type, position = compact_string(data, position + 1, data[position])
     item.match_type, size = _unpack_bB(data, position)
@@ -141,7 +146,7 @@ def _read_component_data_v1(data: Data, position: int) -> tuple[ComponentData, i
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -155,21 +160,25 @@ def _write_component_data_v1(out: Writer, item: ComponentData) -> None:
         out.append(0)
 
 
-def _read_describe_client_quotas_request_v1(data: Data, position: int) -> tuple[DescribeClientQuotasRequest, int]:
+def _read_describe_client_quotas_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClientQuotasRequest, int]:
     item = new(DescribeClientQuotasRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     components_list: list[ComponentData] = []
     for _ in range(count):
-        components_item, position = _read_component_data_v1(data, position)
+        components_item, position = _read_component_data_v1(data, position, budget)
         components_list.append(components_item)
     item.components = components_list
     item.strict, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -125,7 +126,7 @@ class DescribeClientQuotasResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_entity_data_v0(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -144,7 +145,7 @@ def _write_entity_data_v0(out: Writer, item: EntityData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_value_data_v0(data: Data, position: int) -> tuple[ValueData, int]:
+def _read_value_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ValueData, int]:
     item = new(ValueData)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -162,22 +163,22 @@ def _write_value_data_v0(out: Writer, item: ValueData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entry_data_v0(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v0(data, position)
+        entity_item, position = _read_entity_data_v0(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     values_list: list[ValueData] = []
     for _ in range(count):
-        values_item, position = _read_value_data_v0(data, position)
+        values_item, position = _read_value_data_v0(data, position, budget)
         values_list.append(values_item)
     item.values = values_list
     item.unknown_tagged_fields = None
@@ -195,7 +196,11 @@ def _write_entry_data_v0(out: Writer, item: EntryData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_client_quotas_response_v0(data: Data, position: int) -> tuple[DescribeClientQuotasResponse, int]:
+def _read_describe_client_quotas_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClientQuotasResponse, int]:
     item = new(DescribeClientQuotasResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihh(data, position)
     position += 8
@@ -205,10 +210,10 @@ def _read_describe_client_quotas_response_v0(data: Data, position: int) -> tuple
     if count == -1:
         item.entries = None
     else:
-        check_count(data, position, count, 8)
+        check_count(data, position, count, 8, budget)
         entries_list: list[EntryData] = []
         for _ in range(count):
-            entries_item, position = _read_entry_data_v0(data, position)
+            entries_item, position = _read_entry_data_v0(data, position, budget)
             entries_list.append(entries_item)
         item.entries = entries_list
     item.unknown_tagged_fields = None
@@ -228,7 +233,7 @@ def _write_describe_client_quotas_response_v0(out: Writer, item: DescribeClientQ
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
+def _read_entity_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntityData, int]:
     item = new(EntityData)
     item.entity_type, position = compact_string(data, position + 1, data[position])
     item.entity_name, position = compact_nullable_string(data, position + 1, data[position])
@@ -236,7 +241,7 @@ def _read_entity_data_v1(data: Data, position: int) -> tuple[EntityData, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -249,14 +254,14 @@ def _write_entity_data_v1(out: Writer, item: EntityData) -> None:
         out.append(0)
 
 
-def _read_value_data_v1(data: Data, position: int) -> tuple[ValueData, int]:
+def _read_value_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ValueData, int]:
     item = new(ValueData)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, tag_count = _unpack_dB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -269,29 +274,29 @@ def _write_value_data_v1(out: Writer, item: ValueData) -> None:
         out.append(0)
 
 
-def _read_entry_data_v1(data: Data, position: int) -> tuple[EntryData, int]:
+def _read_entry_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[EntryData, int]:
     item = new(EntryData)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     entity_list: list[EntityData] = []
     for _ in range(count):
-        entity_item, position = _read_entity_data_v1(data, position)
+        entity_item, position = _read_entity_data_v1(data, position, budget)
         entity_list.append(entity_item)
     item.entity = entity_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 10)
+    count, position = compact_count(data, position, count, 10, budget)
     values_list: list[ValueData] = []
     for _ in range(count):
-        values_item, position = _read_value_data_v1(data, position)
+        values_item, position = _read_value_data_v1(data, position, budget)
         values_list.append(values_item)
     item.values = values_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -308,7 +313,11 @@ def _write_entry_data_v1(out: Writer, item: EntryData) -> None:
         out.append(0)
 
 
-def _read_describe_client_quotas_response_v1(data: Data, position: int) -> tuple[DescribeClientQuotasResponse, int]:
+def _read_describe_client_quotas_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClientQuotasResponse, int]:
     item = new(DescribeClientQuotasResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -318,17 +327,17 @@ def _read_describe_client_quotas_response_v1(data: Data, position: int) -> tuple
     if count == 0:
         item.entries = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         entries_list: list[EntryData] = []
         for _ in range(count):
-            entries_item, position = _read_entry_data_v1(data, position)
+            entries_item, position = _read_entry_data_v1(data, position, budget)
             entries_list.append(entries_item)
         item.entries = entries_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_B = Struct(">B").pack
 _pack_Bb = Struct(">Bb").pack
@@ -49,7 +58,11 @@ class DescribeClusterRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_cluster_request_v0(data: Data, position: int) -> tuple[DescribeClusterRequest, int]:
+def _read_describe_cluster_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterRequest, int]:
     item = new(DescribeClusterRequest)
     item.include_cluster_authorized_operations, tag_count = _unpack_tB(data, position)
     position += 2
@@ -57,7 +70,7 @@ def _read_describe_cluster_request_v0(data: Data, position: int) -> tuple[Descri
     item.include_fenced_brokers = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -73,14 +86,18 @@ def _write_describe_cluster_request_v0(out: Writer, item: DescribeClusterRequest
         out.append(0)
 
 
-def _read_describe_cluster_request_v1(data: Data, position: int) -> tuple[DescribeClusterRequest, int]:
+def _read_describe_cluster_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterRequest, int]:
     item = new(DescribeClusterRequest)
     item.include_cluster_authorized_operations, item.endpoint_type, tag_count = _unpack_tbB(data, position)
     position += 3
     item.include_fenced_brokers = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -94,7 +111,11 @@ def _write_describe_cluster_request_v1(out: Writer, item: DescribeClusterRequest
         out.append(0)
 
 
-def _read_describe_cluster_request_v2(data: Data, position: int) -> tuple[DescribeClusterRequest, int]:
+def _read_describe_cluster_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterRequest, int]:
     item = new(DescribeClusterRequest)
     (
         item.include_cluster_authorized_operations,
@@ -105,7 +126,7 @@ def _read_describe_cluster_request_v2(data: Data, position: int) -> tuple[Descri
     position += 4
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -114,7 +115,11 @@ class DescribeClusterResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_cluster_broker_v0(data: Data, position: int) -> tuple[DescribeClusterBroker, int]:
+def _read_describe_cluster_broker_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterBroker, int]:
     item = new(DescribeClusterBroker)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
@@ -127,7 +132,7 @@ def _read_describe_cluster_broker_v0(data: Data, position: int) -> tuple[Describ
     item.is_fenced = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -144,7 +149,11 @@ def _write_describe_cluster_broker_v0(out: Writer, item: DescribeClusterBroker) 
         out.append(0)
 
 
-def _read_describe_cluster_response_v0(data: Data, position: int) -> tuple[DescribeClusterResponse, int]:
+def _read_describe_cluster_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterResponse, int]:
     item = new(DescribeClusterResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -152,10 +161,10 @@ def _read_describe_cluster_response_v0(data: Data, position: int) -> tuple[Descr
     item.cluster_id, position = compact_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[DescribeClusterBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_describe_cluster_broker_v0(data, position)
+        brokers_item, position = _read_describe_cluster_broker_v0(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_authorized_operations, tag_count = _unpack_iB(data, position)
@@ -163,7 +172,7 @@ def _read_describe_cluster_response_v0(data: Data, position: int) -> tuple[Descr
     item.endpoint_type = 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -184,7 +193,11 @@ def _write_describe_cluster_response_v0(out: Writer, item: DescribeClusterRespon
         out.append(0)
 
 
-def _read_describe_cluster_response_v1(data: Data, position: int) -> tuple[DescribeClusterResponse, int]:
+def _read_describe_cluster_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterResponse, int]:
     item = new(DescribeClusterResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -194,17 +207,17 @@ def _read_describe_cluster_response_v1(data: Data, position: int) -> tuple[Descr
     item.cluster_id, position = compact_string(data, position, size)
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[DescribeClusterBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_describe_cluster_broker_v0(data, position)
+        brokers_item, position = _read_describe_cluster_broker_v0(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -224,7 +237,11 @@ def _write_describe_cluster_response_v1(out: Writer, item: DescribeClusterRespon
         out.append(0)
 
 
-def _read_describe_cluster_broker_v2(data: Data, position: int) -> tuple[DescribeClusterBroker, int]:
+def _read_describe_cluster_broker_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterBroker, int]:
     item = new(DescribeClusterBroker)
     item.broker_id, size = _unpack_iB(data, position)
     position += 5
@@ -236,7 +253,7 @@ def _read_describe_cluster_broker_v2(data: Data, position: int) -> tuple[Describ
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -252,7 +269,11 @@ def _write_describe_cluster_broker_v2(out: Writer, item: DescribeClusterBroker) 
         out.append(0)
 
 
-def _read_describe_cluster_response_v2(data: Data, position: int) -> tuple[DescribeClusterResponse, int]:
+def _read_describe_cluster_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeClusterResponse, int]:
     item = new(DescribeClusterResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -262,17 +283,17 @@ def _read_describe_cluster_response_v2(data: Data, position: int) -> tuple[Descr
     item.cluster_id, position = compact_string(data, position, size)
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 12)
+    count, position = compact_count(data, position, count, 12, budget)
     brokers_list: list[DescribeClusterBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_describe_cluster_broker_v2(data, position)
+        brokers_item, position = _read_describe_cluster_broker_v2(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

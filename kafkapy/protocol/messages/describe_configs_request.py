@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -87,7 +88,11 @@ class DescribeConfigsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_configs_resource_v1(data: Data, position: int) -> tuple[DescribeConfigsResource, int]:
+def _read_describe_configs_resource_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResource, int]:
     item = new(DescribeConfigsResource)
     item.resource_type, size = _unpack_bh(data, position)
     position += 3
@@ -97,7 +102,7 @@ def _read_describe_configs_resource_v1(data: Data, position: int) -> tuple[Descr
     if count == -1:
         item.configuration_keys = None
     else:
-        check_count(data, position, count, 2)
+        check_count(data, position, count, 2, budget)
         configuration_keys_list: list[str] = []
         for _ in range(count):
             (size,) = _unpack_h(data, position)
@@ -122,14 +127,18 @@ def _write_describe_configs_resource_v1(out: Writer, item: DescribeConfigsResour
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_request_v1(data: Data, position: int) -> tuple[DescribeConfigsRequest, int]:
+def _read_describe_configs_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsRequest, int]:
     item = new(DescribeConfigsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 7)
+    check_count(data, position, count, 7, budget)
     resources_list: list[DescribeConfigsResource] = []
     for _ in range(count):
-        resources_item, position = _read_describe_configs_resource_v1(data, position)
+        resources_item, position = _read_describe_configs_resource_v1(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     (item.include_synonyms,) = _unpack_t(data, position)
@@ -150,14 +159,18 @@ def _write_describe_configs_request_v1(out: Writer, item: DescribeConfigsRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_request_v3(data: Data, position: int) -> tuple[DescribeConfigsRequest, int]:
+def _read_describe_configs_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsRequest, int]:
     item = new(DescribeConfigsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 7)
+    check_count(data, position, count, 7, budget)
     resources_list: list[DescribeConfigsResource] = []
     for _ in range(count):
-        resources_item, position = _read_describe_configs_resource_v1(data, position)
+        resources_item, position = _read_describe_configs_resource_v1(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     item.include_synonyms, item.include_documentation = _unpack_tt(data, position)
@@ -175,7 +188,11 @@ def _write_describe_configs_request_v3(out: Writer, item: DescribeConfigsRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_resource_v4(data: Data, position: int) -> tuple[DescribeConfigsResource, int]:
+def _read_describe_configs_resource_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResource, int]:
     item = new(DescribeConfigsResource)
     item.resource_type, size = _unpack_bB(data, position)
     position += 2
@@ -185,7 +202,7 @@ def _read_describe_configs_resource_v4(data: Data, position: int) -> tuple[Descr
     if count == 0:
         item.configuration_keys = None
     else:
-        count, position = compact_count(data, position, count, 1)
+        count, position = compact_count(data, position, count, 1, budget)
         configuration_keys_list: list[str] = []
         for _ in range(count):
             configuration_keys_item, position = compact_string(data, position + 1, data[position])
@@ -195,7 +212,7 @@ def _read_describe_configs_resource_v4(data: Data, position: int) -> tuple[Descr
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -214,21 +231,25 @@ def _write_describe_configs_resource_v4(out: Writer, item: DescribeConfigsResour
         out.append(0)
 
 
-def _read_describe_configs_request_v4(data: Data, position: int) -> tuple[DescribeConfigsRequest, int]:
+def _read_describe_configs_request_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsRequest, int]:
     item = new(DescribeConfigsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     resources_list: list[DescribeConfigsResource] = []
     for _ in range(count):
-        resources_item, position = _read_describe_configs_resource_v4(data, position)
+        resources_item, position = _read_describe_configs_resource_v4(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     item.include_synonyms, item.include_documentation, tag_count = _unpack_ttB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -165,7 +166,11 @@ class DescribeConfigsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_configs_synonym_v1(data: Data, position: int) -> tuple[DescribeConfigsSynonym, int]:
+def _read_describe_configs_synonym_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsSynonym, int]:
     item = new(DescribeConfigsSynonym)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -187,7 +192,11 @@ def _write_describe_configs_synonym_v1(out: Writer, item: DescribeConfigsSynonym
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_resource_result_v1(data: Data, position: int) -> tuple[DescribeConfigsResourceResult, int]:
+def _read_describe_configs_resource_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResourceResult, int]:
     item = new(DescribeConfigsResourceResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -197,10 +206,10 @@ def _read_describe_configs_resource_result_v1(data: Data, position: int) -> tupl
     item.value, position = nullable_string(data, position, size)
     item.read_only, item.config_source, item.is_sensitive, count = _unpack_tbti(data, position)
     position += 7
-    check_count(data, position, count, 5)
+    check_count(data, position, count, 5, budget)
     synonyms_list: list[DescribeConfigsSynonym] = []
     for _ in range(count):
-        synonyms_item, position = _read_describe_configs_synonym_v1(data, position)
+        synonyms_item, position = _read_describe_configs_synonym_v1(data, position, budget)
         synonyms_list.append(synonyms_item)
     item.synonyms = synonyms_list
     item.config_type = 0
@@ -220,7 +229,11 @@ def _write_describe_configs_resource_result_v1(out: Writer, item: DescribeConfig
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_result_v1(data: Data, position: int) -> tuple[DescribeConfigsResult, int]:
+def _read_describe_configs_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResult, int]:
     item = new(DescribeConfigsResult)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -230,10 +243,10 @@ def _read_describe_configs_result_v1(data: Data, position: int) -> tuple[Describ
     item.resource_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 11)
+    check_count(data, position, count, 11, budget)
     configs_list: list[DescribeConfigsResourceResult] = []
     for _ in range(count):
-        configs_item, position = _read_describe_configs_resource_result_v1(data, position)
+        configs_item, position = _read_describe_configs_resource_result_v1(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     item.unknown_tagged_fields = None
@@ -252,14 +265,18 @@ def _write_describe_configs_result_v1(out: Writer, item: DescribeConfigsResult) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_response_v1(data: Data, position: int) -> tuple[DescribeConfigsResponse, int]:
+def _read_describe_configs_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResponse, int]:
     item = new(DescribeConfigsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 11)
+    check_count(data, position, count, 11, budget)
     results_list: list[DescribeConfigsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_configs_result_v1(data, position)
+        results_item, position = _read_describe_configs_result_v1(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -275,7 +292,11 @@ def _write_describe_configs_response_v1(out: Writer, item: DescribeConfigsRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_resource_result_v3(data: Data, position: int) -> tuple[DescribeConfigsResourceResult, int]:
+def _read_describe_configs_resource_result_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResourceResult, int]:
     item = new(DescribeConfigsResourceResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -285,10 +306,10 @@ def _read_describe_configs_resource_result_v3(data: Data, position: int) -> tupl
     item.value, position = nullable_string(data, position, size)
     item.read_only, item.config_source, item.is_sensitive, count = _unpack_tbti(data, position)
     position += 7
-    check_count(data, position, count, 5)
+    check_count(data, position, count, 5, budget)
     synonyms_list: list[DescribeConfigsSynonym] = []
     for _ in range(count):
-        synonyms_item, position = _read_describe_configs_synonym_v1(data, position)
+        synonyms_item, position = _read_describe_configs_synonym_v1(data, position, budget)
         synonyms_list.append(synonyms_item)
     item.synonyms = synonyms_list
     item.config_type, size = _unpack_bh(data, position)
@@ -311,7 +332,11 @@ def _write_describe_configs_resource_result_v3(out: Writer, item: DescribeConfig
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_result_v3(data: Data, position: int) -> tuple[DescribeConfigsResult, int]:
+def _read_describe_configs_result_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResult, int]:
     item = new(DescribeConfigsResult)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -321,10 +346,10 @@ def _read_describe_configs_result_v3(data: Data, position: int) -> tuple[Describ
     item.resource_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     configs_list: list[DescribeConfigsResourceResult] = []
     for _ in range(count):
-        configs_item, position = _read_describe_configs_resource_result_v3(data, position)
+        configs_item, position = _read_describe_configs_resource_result_v3(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     item.unknown_tagged_fields = None
@@ -343,14 +368,18 @@ def _write_describe_configs_result_v3(out: Writer, item: DescribeConfigsResult) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_response_v3(data: Data, position: int) -> tuple[DescribeConfigsResponse, int]:
+def _read_describe_configs_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResponse, int]:
     item = new(DescribeConfigsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 11)
+    check_count(data, position, count, 11, budget)
     results_list: list[DescribeConfigsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_configs_result_v3(data, position)
+        results_item, position = _read_describe_configs_result_v3(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.unknown_tagged_fields = None
@@ -366,7 +395,11 @@ def _write_describe_configs_response_v3(out: Writer, item: DescribeConfigsRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_configs_synonym_v4(data: Data, position: int) -> tuple[DescribeConfigsSynonym, int]:
+def _read_describe_configs_synonym_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsSynonym, int]:
     item = new(DescribeConfigsSynonym)
     item.name, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_nullable_string(data, position + 1, data[position])
@@ -374,7 +407,7 @@ def _read_describe_configs_synonym_v4(data: Data, position: int) -> tuple[Descri
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -388,16 +421,20 @@ def _write_describe_configs_synonym_v4(out: Writer, item: DescribeConfigsSynonym
         out.append(0)
 
 
-def _read_describe_configs_resource_result_v4(data: Data, position: int) -> tuple[DescribeConfigsResourceResult, int]:
+def _read_describe_configs_resource_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResourceResult, int]:
     item = new(DescribeConfigsResourceResult)
     item.name, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_nullable_string(data, position + 1, data[position])
     item.read_only, item.config_source, item.is_sensitive, count = _unpack_tbtB(data, position)
     position += 4
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     synonyms_list: list[DescribeConfigsSynonym] = []
     for _ in range(count):
-        synonyms_item, position = _read_describe_configs_synonym_v4(data, position)
+        synonyms_item, position = _read_describe_configs_synonym_v4(data, position, budget)
         synonyms_list.append(synonyms_item)
     item.synonyms = synonyms_list
     item.config_type, size = _unpack_bB(data, position)
@@ -407,7 +444,7 @@ def _read_describe_configs_resource_result_v4(data: Data, position: int) -> tupl
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -426,7 +463,11 @@ def _write_describe_configs_resource_result_v4(out: Writer, item: DescribeConfig
         out.append(0)
 
 
-def _read_describe_configs_result_v4(data: Data, position: int) -> tuple[DescribeConfigsResult, int]:
+def _read_describe_configs_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResult, int]:
     item = new(DescribeConfigsResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -436,17 +477,17 @@ def _read_describe_configs_result_v4(data: Data, position: int) -> tuple[Describ
     item.resource_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     configs_list: list[DescribeConfigsResourceResult] = []
     for _ in range(count):
-        configs_item, position = _read_describe_configs_resource_result_v4(data, position)
+        configs_item, position = _read_describe_configs_resource_result_v4(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -464,21 +505,25 @@ def _write_describe_configs_result_v4(out: Writer, item: DescribeConfigsResult) 
         out.append(0)
 
 
-def _read_describe_configs_response_v4(data: Data, position: int) -> tuple[DescribeConfigsResponse, int]:
+def _read_describe_configs_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeConfigsResponse, int]:
     item = new(DescribeConfigsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     results_list: list[DescribeConfigsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_configs_result_v4(data, position)
+        results_item, position = _read_describe_configs_result_v4(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -70,7 +71,11 @@ class DescribeDelegationTokenRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_delegation_token_owner_v1(data: Data, position: int) -> tuple[DescribeDelegationTokenOwner, int]:
+def _read_describe_delegation_token_owner_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeDelegationTokenOwner, int]:
     item = new(DescribeDelegationTokenOwner)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -89,17 +94,21 @@ def _write_describe_delegation_token_owner_v1(out: Writer, item: DescribeDelegat
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_delegation_token_request_v1(data: Data, position: int) -> tuple[DescribeDelegationTokenRequest, int]:
+def _read_describe_delegation_token_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeDelegationTokenRequest, int]:
     item = new(DescribeDelegationTokenRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.owners = None
     else:
-        check_count(data, position, count, 4)
+        check_count(data, position, count, 4, budget)
         owners_list: list[DescribeDelegationTokenOwner] = []
         for _ in range(count):
-            owners_item, position = _read_describe_delegation_token_owner_v1(data, position)
+            owners_item, position = _read_describe_delegation_token_owner_v1(data, position, budget)
             owners_list.append(owners_item)
         item.owners = owners_list
     item.unknown_tagged_fields = None
@@ -117,7 +126,11 @@ def _write_describe_delegation_token_request_v1(out: Writer, item: DescribeDeleg
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_delegation_token_owner_v2(data: Data, position: int) -> tuple[DescribeDelegationTokenOwner, int]:
+def _read_describe_delegation_token_owner_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeDelegationTokenOwner, int]:
     item = new(DescribeDelegationTokenOwner)
     item.principal_type, position = compact_string(data, position + 1, data[position])
     item.principal_name, position = compact_string(data, position + 1, data[position])
@@ -125,7 +138,7 @@ def _read_describe_delegation_token_owner_v2(data: Data, position: int) -> tuple
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,24 +151,28 @@ def _write_describe_delegation_token_owner_v2(out: Writer, item: DescribeDelegat
         out.append(0)
 
 
-def _read_describe_delegation_token_request_v2(data: Data, position: int) -> tuple[DescribeDelegationTokenRequest, int]:
+def _read_describe_delegation_token_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeDelegationTokenRequest, int]:
     item = new(DescribeDelegationTokenRequest)
     count = data[position]
     position += 1
     if count == 0:
         item.owners = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         owners_list: list[DescribeDelegationTokenOwner] = []
         for _ in range(count):
-            owners_item, position = _read_describe_delegation_token_owner_v2(data, position)
+            owners_item, position = _read_describe_delegation_token_owner_v2(data, position, budget)
             owners_list.append(owners_item)
         item.owners = owners_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

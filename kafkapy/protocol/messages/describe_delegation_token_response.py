@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -144,6 +145,7 @@ class DescribeDelegationTokenResponse(Message):
 def _read_described_delegation_token_renewer_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribedDelegationTokenRenewer, int]:
     item = new(DescribedDelegationTokenRenewer)
     (size,) = _unpack_h(data, position)
@@ -163,7 +165,11 @@ def _write_described_delegation_token_renewer_v1(out: Writer, item: DescribedDel
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_delegation_token_v1(data: Data, position: int) -> tuple[DescribedDelegationToken, int]:
+def _read_described_delegation_token_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedDelegationToken, int]:
     item = new(DescribedDelegationToken)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -179,10 +185,10 @@ def _read_described_delegation_token_v1(data: Data, position: int) -> tuple[Desc
     item.hmac, position = byte_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     renewers_list: list[DescribedDelegationTokenRenewer] = []
     for _ in range(count):
-        renewers_item, position = _read_described_delegation_token_renewer_v1(data, position)
+        renewers_item, position = _read_described_delegation_token_renewer_v1(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     item.token_requester_principal_type = ""
@@ -211,14 +217,15 @@ def _write_described_delegation_token_v1(out: Writer, item: DescribedDelegationT
 def _read_describe_delegation_token_response_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 38)
+    check_count(data, position, count, 38, budget)
     tokens_list: list[DescribedDelegationToken] = []
     for _ in range(count):
-        tokens_item, position = _read_described_delegation_token_v1(data, position)
+        tokens_item, position = _read_described_delegation_token_v1(data, position, budget)
         tokens_list.append(tokens_item)
     item.tokens = tokens_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -240,6 +247,7 @@ def _write_describe_delegation_token_response_v1(out: Writer, item: DescribeDele
 def _read_described_delegation_token_renewer_v2(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribedDelegationTokenRenewer, int]:
     item = new(DescribedDelegationTokenRenewer)
     item.principal_type, position = compact_string(data, position + 1, data[position])
@@ -248,7 +256,7 @@ def _read_described_delegation_token_renewer_v2(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -261,7 +269,11 @@ def _write_described_delegation_token_renewer_v2(out: Writer, item: DescribedDel
         out.append(0)
 
 
-def _read_described_delegation_token_v2(data: Data, position: int) -> tuple[DescribedDelegationToken, int]:
+def _read_described_delegation_token_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedDelegationToken, int]:
     item = new(DescribedDelegationToken)
     item.principal_type, position = compact_string(data, position + 1, data[position])
     item.principal_name, position = compact_string(data, position + 1, data[position])
@@ -271,10 +283,10 @@ def _read_described_delegation_token_v2(data: Data, position: int) -> tuple[Desc
     item.hmac, position = compact_byte_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     renewers_list: list[DescribedDelegationTokenRenewer] = []
     for _ in range(count):
-        renewers_item, position = _read_described_delegation_token_renewer_v2(data, position)
+        renewers_item, position = _read_described_delegation_token_renewer_v2(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     tag_count = data[position]
@@ -283,7 +295,7 @@ def _read_described_delegation_token_v2(data: Data, position: int) -> tuple[Desc
     item.token_requester_principal_name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -309,21 +321,22 @@ def _write_described_delegation_token_v2(out: Writer, item: DescribedDelegationT
 def _read_describe_delegation_token_response_v2(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 30)
+    count, position = compact_count(data, position, count, 30, budget)
     tokens_list: list[DescribedDelegationToken] = []
     for _ in range(count):
-        tokens_item, position = _read_described_delegation_token_v2(data, position)
+        tokens_item, position = _read_described_delegation_token_v2(data, position, budget)
         tokens_list.append(tokens_item)
     item.tokens = tokens_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -339,7 +352,11 @@ def _write_describe_delegation_token_response_v2(out: Writer, item: DescribeDele
         out.append(0)
 
 
-def _read_described_delegation_token_v3(data: Data, position: int) -> tuple[DescribedDelegationToken, int]:
+def _read_described_delegation_token_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedDelegationToken, int]:
     item = new(DescribedDelegationToken)
     item.principal_type, position = compact_string(data, position + 1, data[position])
     item.principal_name, position = compact_string(data, position + 1, data[position])
@@ -351,17 +368,17 @@ def _read_described_delegation_token_v3(data: Data, position: int) -> tuple[Desc
     item.hmac, position = compact_byte_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     renewers_list: list[DescribedDelegationTokenRenewer] = []
     for _ in range(count):
-        renewers_item, position = _read_described_delegation_token_renewer_v2(data, position)
+        renewers_item, position = _read_described_delegation_token_renewer_v2(data, position, budget)
         renewers_list.append(renewers_item)
     item.renewers = renewers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -385,21 +402,22 @@ def _write_described_delegation_token_v3(out: Writer, item: DescribedDelegationT
 def _read_describe_delegation_token_response_v3(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeDelegationTokenResponse, int]:
     item = new(DescribeDelegationTokenResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 32)
+    count, position = compact_count(data, position, count, 32, budget)
     tokens_list: list[DescribedDelegationToken] = []
     for _ in range(count):
-        tokens_item, position = _read_described_delegation_token_v3(data, position)
+        tokens_item, position = _read_described_delegation_token_v3(data, position, budget)
         tokens_list.append(tokens_item)
     item.tokens = tokens_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_count,
@@ -57,11 +58,15 @@ class DescribeGroupsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_groups_request_v0(data: Data, position: int) -> tuple[DescribeGroupsRequest, int]:
+def _read_describe_groups_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsRequest, int]:
     item = new(DescribeGroupsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     groups_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -84,11 +89,15 @@ def _write_describe_groups_request_v0(out: Writer, item: DescribeGroupsRequest) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_request_v3(data: Data, position: int) -> tuple[DescribeGroupsRequest, int]:
+def _read_describe_groups_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsRequest, int]:
     item = new(DescribeGroupsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     groups_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)
@@ -111,11 +120,15 @@ def _write_describe_groups_request_v3(out: Writer, item: DescribeGroupsRequest) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_request_v5(data: Data, position: int) -> tuple[DescribeGroupsRequest, int]:
+def _read_describe_groups_request_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsRequest, int]:
     item = new(DescribeGroupsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     groups_list: list[str] = []
     for _ in range(count):
         groups_item, position = compact_string(data, position + 1, data[position])
@@ -125,7 +138,7 @@ def _read_describe_groups_request_v5(data: Data, position: int) -> tuple[Describ
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -152,7 +153,11 @@ class DescribeGroupsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_described_group_member_v0(data: Data, position: int) -> tuple[DescribedGroupMember, int]:
+def _read_described_group_member_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedGroupMember, int]:
     item = new(DescribedGroupMember)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -184,7 +189,7 @@ def _write_described_group_member_v0(out: Writer, item: DescribedGroupMember) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -200,10 +205,10 @@ def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup,
     item.protocol_data, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     members_list: list[DescribedGroupMember] = []
     for _ in range(count):
-        members_item, position = _read_described_group_member_v0(data, position)
+        members_item, position = _read_described_group_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.error_message = None
@@ -229,14 +234,18 @@ def _write_described_group_v0(out: Writer, item: DescribedGroup) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_response_v0(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v0(data, position)
+        groups_item, position = _read_described_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.throttle_time_ms = 0
@@ -252,14 +261,18 @@ def _write_describe_groups_response_v0(out: Writer, item: DescribeGroupsResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_response_v1(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v0(data, position)
+        groups_item, position = _read_described_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.unknown_tagged_fields = None
@@ -275,7 +288,7 @@ def _write_describe_groups_response_v1(out: Writer, item: DescribeGroupsResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_group_v3(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v3(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -291,10 +304,10 @@ def _read_described_group_v3(data: Data, position: int) -> tuple[DescribedGroup,
     item.protocol_data, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     members_list: list[DescribedGroupMember] = []
     for _ in range(count):
-        members_item, position = _read_described_group_member_v0(data, position)
+        members_item, position = _read_described_group_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     (item.authorized_operations,) = _unpack_i(data, position)
@@ -320,14 +333,18 @@ def _write_described_group_v3(out: Writer, item: DescribedGroup) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_response_v3(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v3(data, position)
+        groups_item, position = _read_described_group_v3(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.unknown_tagged_fields = None
@@ -343,7 +360,11 @@ def _write_describe_groups_response_v3(out: Writer, item: DescribeGroupsResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_group_member_v4(data: Data, position: int) -> tuple[DescribedGroupMember, int]:
+def _read_described_group_member_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedGroupMember, int]:
     item = new(DescribedGroupMember)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -378,7 +399,7 @@ def _write_described_group_member_v4(out: Writer, item: DescribedGroupMember) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_group_v4(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v4(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -394,10 +415,10 @@ def _read_described_group_v4(data: Data, position: int) -> tuple[DescribedGroup,
     item.protocol_data, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     members_list: list[DescribedGroupMember] = []
     for _ in range(count):
-        members_item, position = _read_described_group_member_v4(data, position)
+        members_item, position = _read_described_group_member_v4(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     (item.authorized_operations,) = _unpack_i(data, position)
@@ -423,14 +444,18 @@ def _write_described_group_v4(out: Writer, item: DescribedGroup) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_groups_response_v4(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v4(data, position)
+        groups_item, position = _read_described_group_v4(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.unknown_tagged_fields = None
@@ -446,7 +471,11 @@ def _write_describe_groups_response_v4(out: Writer, item: DescribeGroupsResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_described_group_member_v5(data: Data, position: int) -> tuple[DescribedGroupMember, int]:
+def _read_described_group_member_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribedGroupMember, int]:
     item = new(DescribedGroupMember)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -458,7 +487,7 @@ def _read_described_group_member_v5(data: Data, position: int) -> tuple[Describe
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -475,7 +504,7 @@ def _write_described_group_member_v5(out: Writer, item: DescribedGroupMember) ->
         out.append(0)
 
 
-def _read_described_group_v5(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v5(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -485,10 +514,10 @@ def _read_described_group_v5(data: Data, position: int) -> tuple[DescribedGroup,
     item.protocol_data, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     members_list: list[DescribedGroupMember] = []
     for _ in range(count):
-        members_item, position = _read_described_group_member_v5(data, position)
+        members_item, position = _read_described_group_member_v5(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
@@ -496,7 +525,7 @@ def _read_described_group_v5(data: Data, position: int) -> tuple[DescribedGroup,
     item.error_message = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -518,21 +547,25 @@ def _write_described_group_v5(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_describe_groups_response_v5(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 12)
+    count, position = compact_count(data, position, count, 12, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v5(data, position)
+        groups_item, position = _read_described_group_v5(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -547,7 +580,7 @@ def _write_describe_groups_response_v5(out: Writer, item: DescribeGroupsResponse
         out.append(0)
 
 
-def _read_described_group_v6(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v6(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -558,17 +591,17 @@ def _read_described_group_v6(data: Data, position: int) -> tuple[DescribedGroup,
     item.protocol_data, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     members_list: list[DescribedGroupMember] = []
     for _ in range(count):
-        members_item, position = _read_described_group_member_v5(data, position)
+        members_item, position = _read_described_group_member_v5(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -589,21 +622,25 @@ def _write_described_group_v6(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_describe_groups_response_v6(data: Data, position: int) -> tuple[DescribeGroupsResponse, int]:
+def _read_describe_groups_response_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeGroupsResponse, int]:
     item = new(DescribeGroupsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v6(data, position)
+        groups_item, position = _read_described_group_v6(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -72,14 +73,18 @@ class DescribeLogDirsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describable_log_dir_topic_v1(data: Data, position: int) -> tuple[DescribableLogDirTopic, int]:
+def _read_describable_log_dir_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribableLogDirTopic, int]:
     item = new(DescribableLogDirTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -94,17 +99,21 @@ def _write_describable_log_dir_topic_v1(out: Writer, item: DescribableLogDirTopi
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_log_dirs_request_v1(data: Data, position: int) -> tuple[DescribeLogDirsRequest, int]:
+def _read_describe_log_dirs_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsRequest, int]:
     item = new(DescribeLogDirsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.topics = None
     else:
-        check_count(data, position, count, 6)
+        check_count(data, position, count, 6, budget)
         topics_list: list[DescribableLogDirTopic] = []
         for _ in range(count):
-            topics_item, position = _read_describable_log_dir_topic_v1(data, position)
+            topics_item, position = _read_describable_log_dir_topic_v1(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -122,19 +131,23 @@ def _write_describe_log_dirs_request_v1(out: Writer, item: DescribeLogDirsReques
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describable_log_dir_topic_v2(data: Data, position: int) -> tuple[DescribableLogDirTopic, int]:
+def _read_describable_log_dir_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribableLogDirTopic, int]:
     item = new(DescribableLogDirTopic)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -148,24 +161,28 @@ def _write_describable_log_dir_topic_v2(out: Writer, item: DescribableLogDirTopi
         out.append(0)
 
 
-def _read_describe_log_dirs_request_v2(data: Data, position: int) -> tuple[DescribeLogDirsRequest, int]:
+def _read_describe_log_dirs_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsRequest, int]:
     item = new(DescribeLogDirsRequest)
     count = data[position]
     position += 1
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[DescribableLogDirTopic] = []
         for _ in range(count):
-            topics_item, position = _read_describable_log_dir_topic_v2(data, position)
+            topics_item, position = _read_describable_log_dir_topic_v2(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -152,7 +153,11 @@ class DescribeLogDirsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_log_dirs_partition_v1(data: Data, position: int) -> tuple[DescribeLogDirsPartition, int]:
+def _read_describe_log_dirs_partition_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsPartition, int]:
     item = new(DescribeLogDirsPartition)
     item.partition_index, item.partition_size, item.offset_lag, item.is_future_key = _unpack_iqqt(data, position)
     position += 21
@@ -166,17 +171,21 @@ def _write_describe_log_dirs_partition_v1(out: Writer, item: DescribeLogDirsPart
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_log_dirs_topic_v1(data: Data, position: int) -> tuple[DescribeLogDirsTopic, int]:
+def _read_describe_log_dirs_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsTopic, int]:
     item = new(DescribeLogDirsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 21)
+    check_count(data, position, count, 21, budget)
     partitions_list: list[DescribeLogDirsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_describe_log_dirs_partition_v1(data, position)
+        partitions_item, position = _read_describe_log_dirs_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -192,17 +201,21 @@ def _write_describe_log_dirs_topic_v1(out: Writer, item: DescribeLogDirsTopic) -
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_log_dirs_result_v1(data: Data, position: int) -> tuple[DescribeLogDirsResult, int]:
+def _read_describe_log_dirs_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResult, int]:
     item = new(DescribeLogDirsResult)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.log_dir, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[DescribeLogDirsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_log_dirs_topic_v1(data, position)
+        topics_item, position = _read_describe_log_dirs_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.total_bytes = -1
@@ -222,14 +235,18 @@ def _write_describe_log_dirs_result_v1(out: Writer, item: DescribeLogDirsResult)
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_log_dirs_response_v1(data: Data, position: int) -> tuple[DescribeLogDirsResponse, int]:
+def _read_describe_log_dirs_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResponse, int]:
     item = new(DescribeLogDirsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     results_list: list[DescribeLogDirsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_log_dirs_result_v1(data, position)
+        results_item, position = _read_describe_log_dirs_result_v1(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     item.error_code = 0
@@ -246,7 +263,11 @@ def _write_describe_log_dirs_response_v1(out: Writer, item: DescribeLogDirsRespo
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_describe_log_dirs_partition_v2(data: Data, position: int) -> tuple[DescribeLogDirsPartition, int]:
+def _read_describe_log_dirs_partition_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsPartition, int]:
     item = new(DescribeLogDirsPartition)
     (
         item.partition_index,
@@ -258,7 +279,7 @@ def _read_describe_log_dirs_partition_v2(data: Data, position: int) -> tuple[Des
     position += 22
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -270,22 +291,26 @@ def _write_describe_log_dirs_partition_v2(out: Writer, item: DescribeLogDirsPart
         out.append(0)
 
 
-def _read_describe_log_dirs_topic_v2(data: Data, position: int) -> tuple[DescribeLogDirsTopic, int]:
+def _read_describe_log_dirs_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsTopic, int]:
     item = new(DescribeLogDirsTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 22)
+    count, position = compact_count(data, position, count, 22, budget)
     partitions_list: list[DescribeLogDirsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_describe_log_dirs_partition_v2(data, position)
+        partitions_item, position = _read_describe_log_dirs_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -300,17 +325,21 @@ def _write_describe_log_dirs_topic_v2(out: Writer, item: DescribeLogDirsTopic) -
         out.append(0)
 
 
-def _read_describe_log_dirs_result_v2(data: Data, position: int) -> tuple[DescribeLogDirsResult, int]:
+def _read_describe_log_dirs_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResult, int]:
     item = new(DescribeLogDirsResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.log_dir, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[DescribeLogDirsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_log_dirs_topic_v2(data, position)
+        topics_item, position = _read_describe_log_dirs_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -320,7 +349,7 @@ def _read_describe_log_dirs_result_v2(data: Data, position: int) -> tuple[Descri
     item.is_cordoned = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -336,14 +365,18 @@ def _write_describe_log_dirs_result_v2(out: Writer, item: DescribeLogDirsResult)
         out.append(0)
 
 
-def _read_describe_log_dirs_response_v2(data: Data, position: int) -> tuple[DescribeLogDirsResponse, int]:
+def _read_describe_log_dirs_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResponse, int]:
     item = new(DescribeLogDirsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     results_list: list[DescribeLogDirsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_log_dirs_result_v2(data, position)
+        results_item, position = _read_describe_log_dirs_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
@@ -351,7 +384,7 @@ def _read_describe_log_dirs_response_v2(data: Data, position: int) -> tuple[Desc
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -366,21 +399,25 @@ def _write_describe_log_dirs_response_v2(out: Writer, item: DescribeLogDirsRespo
         out.append(0)
 
 
-def _read_describe_log_dirs_response_v3(data: Data, position: int) -> tuple[DescribeLogDirsResponse, int]:
+def _read_describe_log_dirs_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResponse, int]:
     item = new(DescribeLogDirsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     results_list: list[DescribeLogDirsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_log_dirs_result_v2(data, position)
+        results_item, position = _read_describe_log_dirs_result_v2(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -395,17 +432,21 @@ def _write_describe_log_dirs_response_v3(out: Writer, item: DescribeLogDirsRespo
         out.append(0)
 
 
-def _read_describe_log_dirs_result_v4(data: Data, position: int) -> tuple[DescribeLogDirsResult, int]:
+def _read_describe_log_dirs_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResult, int]:
     item = new(DescribeLogDirsResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.log_dir, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[DescribeLogDirsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_log_dirs_topic_v2(data, position)
+        topics_item, position = _read_describe_log_dirs_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.total_bytes, item.usable_bytes, tag_count = _unpack_qqB(data, position)
@@ -413,7 +454,7 @@ def _read_describe_log_dirs_result_v4(data: Data, position: int) -> tuple[Descri
     item.is_cordoned = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -430,21 +471,25 @@ def _write_describe_log_dirs_result_v4(out: Writer, item: DescribeLogDirsResult)
         out.append(0)
 
 
-def _read_describe_log_dirs_response_v4(data: Data, position: int) -> tuple[DescribeLogDirsResponse, int]:
+def _read_describe_log_dirs_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResponse, int]:
     item = new(DescribeLogDirsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     results_list: list[DescribeLogDirsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_log_dirs_result_v4(data, position)
+        results_item, position = _read_describe_log_dirs_result_v4(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -459,24 +504,28 @@ def _write_describe_log_dirs_response_v4(out: Writer, item: DescribeLogDirsRespo
         out.append(0)
 
 
-def _read_describe_log_dirs_result_v5(data: Data, position: int) -> tuple[DescribeLogDirsResult, int]:
+def _read_describe_log_dirs_result_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResult, int]:
     item = new(DescribeLogDirsResult)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.log_dir, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[DescribeLogDirsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_log_dirs_topic_v2(data, position)
+        topics_item, position = _read_describe_log_dirs_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.total_bytes, item.usable_bytes, item.is_cordoned, tag_count = _unpack_qqtB(data, position)
     position += 18
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -493,21 +542,25 @@ def _write_describe_log_dirs_result_v5(out: Writer, item: DescribeLogDirsResult)
         out.append(0)
 
 
-def _read_describe_log_dirs_response_v5(data: Data, position: int) -> tuple[DescribeLogDirsResponse, int]:
+def _read_describe_log_dirs_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeLogDirsResponse, int]:
     item = new(DescribeLogDirsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 22)
+    count, position = compact_count(data, position, count, 22, budget)
     results_list: list[DescribeLogDirsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_log_dirs_result_v5(data, position)
+        results_item, position = _read_describe_log_dirs_result_v5(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

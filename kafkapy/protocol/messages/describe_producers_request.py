@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -62,19 +63,19 @@ class DescribeProducersRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_request_v0(data: Data, position: int) -> tuple[TopicRequest, int]:
+def _read_topic_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicRequest, int]:
     item = new(TopicRequest)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -88,21 +89,25 @@ def _write_topic_request_v0(out: Writer, item: TopicRequest) -> None:
         out.append(0)
 
 
-def _read_describe_producers_request_v0(data: Data, position: int) -> tuple[DescribeProducersRequest, int]:
+def _read_describe_producers_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeProducersRequest, int]:
     item = new(DescribeProducersRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicRequest] = []
     for _ in range(count):
-        topics_item, position = _read_topic_request_v0(data, position)
+        topics_item, position = _read_topic_request_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -136,7 +137,7 @@ class DescribeProducersResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_producer_state_v0(data: Data, position: int) -> tuple[ProducerState, int]:
+def _read_producer_state_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ProducerState, int]:
     item = new(ProducerState)
     (
         item.producer_id,
@@ -150,7 +151,7 @@ def _read_producer_state_v0(data: Data, position: int) -> tuple[ProducerState, i
     position += 37
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -169,24 +170,24 @@ def _write_producer_state_v0(out: Writer, item: ProducerState) -> None:
         out.append(0)
 
 
-def _read_partition_response_v0(data: Data, position: int) -> tuple[PartitionResponse, int]:
+def _read_partition_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResponse, int]:
     item = new(PartitionResponse)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 37)
+    count, position = compact_count(data, position, count, 37, budget)
     active_producers_list: list[ProducerState] = []
     for _ in range(count):
-        active_producers_item, position = _read_producer_state_v0(data, position)
+        active_producers_item, position = _read_producer_state_v0(data, position, budget)
         active_producers_list.append(active_producers_item)
     item.active_producers = active_producers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -202,22 +203,22 @@ def _write_partition_response_v0(out: Writer, item: PartitionResponse) -> None:
         out.append(0)
 
 
-def _read_topic_response_v0(data: Data, position: int) -> tuple[TopicResponse, int]:
+def _read_topic_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicResponse, int]:
     item = new(TopicResponse)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     partitions_list: list[PartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_response_v0(data, position)
+        partitions_item, position = _read_partition_response_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -232,21 +233,25 @@ def _write_topic_response_v0(out: Writer, item: TopicResponse) -> None:
         out.append(0)
 
 
-def _read_describe_producers_response_v0(data: Data, position: int) -> tuple[DescribeProducersResponse, int]:
+def _read_describe_producers_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeProducersResponse, int]:
     item = new(DescribeProducersResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_topic_response_v0(data, position)
+        topics_item, position = _read_topic_response_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

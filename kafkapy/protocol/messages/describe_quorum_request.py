@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -72,13 +73,13 @@ class DescribeQuorumRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -90,22 +91,22 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -120,21 +121,25 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_describe_quorum_request_v0(data: Data, position: int) -> tuple[DescribeQuorumRequest, int]:
+def _read_describe_quorum_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeQuorumRequest, int]:
     item = new(DescribeQuorumRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

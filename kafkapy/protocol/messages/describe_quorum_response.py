@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -213,7 +214,7 @@ class DescribeQuorumResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_replica_state_v0(data: Data, position: int) -> tuple[ReplicaState, int]:
+def _read_replica_state_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ReplicaState, int]:
     item = new(ReplicaState)
     item.replica_id, item.log_end_offset, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -222,7 +223,7 @@ def _read_replica_state_v0(data: Data, position: int) -> tuple[ReplicaState, int
     item.last_caught_up_timestamp = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -236,7 +237,7 @@ def _write_replica_state_v0(out: Writer, item: ReplicaState) -> None:
         out.append(0)
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -247,18 +248,18 @@ def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, i
         count,
     ) = _unpack_ihiiqB(data, position)
     position += 23
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     current_voters_list: list[ReplicaState] = []
     for _ in range(count):
-        current_voters_item, position = _read_replica_state_v0(data, position)
+        current_voters_item, position = _read_replica_state_v0(data, position, budget)
         current_voters_list.append(current_voters_item)
     item.current_voters = current_voters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     observers_list: list[ReplicaState] = []
     for _ in range(count):
-        observers_item, position = _read_replica_state_v0(data, position)
+        observers_item, position = _read_replica_state_v0(data, position, budget)
         observers_list.append(observers_item)
     item.observers = observers_list
     tag_count = data[position]
@@ -266,7 +267,7 @@ def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, i
     item.error_message = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -284,22 +285,22 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 25)
+    count, position = compact_count(data, position, count, 25, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -314,14 +315,18 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_describe_quorum_response_v0(data: Data, position: int) -> tuple[DescribeQuorumResponse, int]:
+def _read_describe_quorum_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeQuorumResponse, int]:
     item = new(DescribeQuorumResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -330,7 +335,7 @@ def _read_describe_quorum_response_v0(data: Data, position: int) -> tuple[Descri
     item.nodes = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -347,7 +352,7 @@ def _write_describe_quorum_response_v0(out: Writer, item: DescribeQuorumResponse
         out.append(0)
 
 
-def _read_replica_state_v1(data: Data, position: int) -> tuple[ReplicaState, int]:
+def _read_replica_state_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ReplicaState, int]:
     item = new(ReplicaState)
     (
         item.replica_id,
@@ -360,7 +365,7 @@ def _read_replica_state_v1(data: Data, position: int) -> tuple[ReplicaState, int
     item.replica_directory_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -374,7 +379,7 @@ def _write_replica_state_v1(out: Writer, item: ReplicaState) -> None:
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -385,18 +390,18 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
         count,
     ) = _unpack_ihiiqB(data, position)
     position += 23
-    count, position = compact_count(data, position, count, 29)
+    count, position = compact_count(data, position, count, 29, budget)
     current_voters_list: list[ReplicaState] = []
     for _ in range(count):
-        current_voters_item, position = _read_replica_state_v1(data, position)
+        current_voters_item, position = _read_replica_state_v1(data, position, budget)
         current_voters_list.append(current_voters_item)
     item.current_voters = current_voters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 29)
+    count, position = compact_count(data, position, count, 29, budget)
     observers_list: list[ReplicaState] = []
     for _ in range(count):
-        observers_item, position = _read_replica_state_v1(data, position)
+        observers_item, position = _read_replica_state_v1(data, position, budget)
         observers_list.append(observers_item)
     item.observers = observers_list
     tag_count = data[position]
@@ -404,7 +409,7 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
     item.error_message = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -422,22 +427,22 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v1(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 25)
+    count, position = compact_count(data, position, count, 25, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -452,14 +457,18 @@ def _write_topic_data_v1(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_describe_quorum_response_v1(data: Data, position: int) -> tuple[DescribeQuorumResponse, int]:
+def _read_describe_quorum_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeQuorumResponse, int]:
     item = new(DescribeQuorumResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v1(data, position)
+        topics_item, position = _read_topic_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -468,7 +477,7 @@ def _read_describe_quorum_response_v1(data: Data, position: int) -> tuple[Descri
     item.nodes = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -485,7 +494,7 @@ def _write_describe_quorum_response_v1(out: Writer, item: DescribeQuorumResponse
         out.append(0)
 
 
-def _read_replica_state_v2(data: Data, position: int) -> tuple[ReplicaState, int]:
+def _read_replica_state_v2(data: Data, position: int, budget: ElementBudget) -> tuple[ReplicaState, int]:
     item = new(ReplicaState)
     (
         item.replica_id,
@@ -498,7 +507,7 @@ def _read_replica_state_v2(data: Data, position: int) -> tuple[ReplicaState, int
     position += 45
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -516,32 +525,32 @@ def _write_replica_state_v2(out: Writer, item: ReplicaState) -> None:
         out.append(0)
 
 
-def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     item.leader_id, item.leader_epoch, item.high_watermark, count = _unpack_iiqB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 45)
+    count, position = compact_count(data, position, count, 45, budget)
     current_voters_list: list[ReplicaState] = []
     for _ in range(count):
-        current_voters_item, position = _read_replica_state_v2(data, position)
+        current_voters_item, position = _read_replica_state_v2(data, position, budget)
         current_voters_list.append(current_voters_item)
     item.current_voters = current_voters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 45)
+    count, position = compact_count(data, position, count, 45, budget)
     observers_list: list[ReplicaState] = []
     for _ in range(count):
-        observers_item, position = _read_replica_state_v2(data, position)
+        observers_item, position = _read_replica_state_v2(data, position, budget)
         observers_list.append(observers_item)
     item.observers = observers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -561,22 +570,22 @@ def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v2(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v2(data, position)
+        partitions_item, position = _read_partition_data_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -591,7 +600,7 @@ def _write_topic_data_v2(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_listener_v2(data: Data, position: int) -> tuple[Listener, int]:
+def _read_listener_v2(data: Data, position: int, budget: ElementBudget) -> tuple[Listener, int]:
     item = new(Listener)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -599,7 +608,7 @@ def _read_listener_v2(data: Data, position: int) -> tuple[Listener, int]:
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -613,21 +622,21 @@ def _write_listener_v2(out: Writer, item: Listener) -> None:
         out.append(0)
 
 
-def _read_node_v2(data: Data, position: int) -> tuple[Node, int]:
+def _read_node_v2(data: Data, position: int, budget: ElementBudget) -> tuple[Node, int]:
     item = new(Node)
     item.node_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v2(data, position)
+        listeners_item, position = _read_listener_v2(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -642,32 +651,36 @@ def _write_node_v2(out: Writer, item: Node) -> None:
         out.append(0)
 
 
-def _read_describe_quorum_response_v2(data: Data, position: int) -> tuple[DescribeQuorumResponse, int]:
+def _read_describe_quorum_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeQuorumResponse, int]:
     item = new(DescribeQuorumResponse)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v2(data, position)
+        topics_item, position = _read_topic_data_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     nodes_list: list[Node] = []
     for _ in range(count):
-        nodes_item, position = _read_node_v2(data, position)
+        nodes_item, position = _read_node_v2(data, position, budget)
         nodes_list.append(nodes_item)
     item.nodes = nodes_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -83,19 +84,20 @@ class DescribeShareGroupOffsetsRequest(Message):
 def _read_describe_share_group_offsets_request_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsRequestTopic, int]:
     item = new(DescribeShareGroupOffsetsRequestTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -115,6 +117,7 @@ def _write_describe_share_group_offsets_request_topic_v0(
 def _read_describe_share_group_offsets_request_group_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsRequestGroup, int]:
     item = new(DescribeShareGroupOffsetsRequestGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
@@ -123,17 +126,17 @@ def _read_describe_share_group_offsets_request_group_v0(
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[DescribeShareGroupOffsetsRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_describe_share_group_offsets_request_topic_v0(data, position)
+            topics_item, position = _read_describe_share_group_offsets_request_topic_v0(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -157,21 +160,22 @@ def _write_describe_share_group_offsets_request_group_v0(
 def _read_describe_share_group_offsets_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsRequest, int]:
     item = new(DescribeShareGroupOffsetsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     groups_list: list[DescribeShareGroupOffsetsRequestGroup] = []
     for _ in range(count):
-        groups_item, position = _read_describe_share_group_offsets_request_group_v0(data, position)
+        groups_item, position = _read_describe_share_group_offsets_request_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -147,6 +148,7 @@ class DescribeShareGroupOffsetsResponse(Message):
 def _read_describe_share_group_offsets_response_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
     item = new(DescribeShareGroupOffsetsResponsePartition)
     item.partition_index, item.start_offset, item.leader_epoch, item.error_code, size = _unpack_iqihB(data, position)
@@ -157,7 +159,7 @@ def _read_describe_share_group_offsets_response_partition_v0(
     item.lag = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -176,22 +178,23 @@ def _write_describe_share_group_offsets_response_partition_v0(
 def _read_describe_share_group_offsets_response_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
     item = new(DescribeShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     partitions_list: list[DescribeShareGroupOffsetsResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_describe_share_group_offsets_response_partition_v0(data, position)
+        partitions_item, position = _read_describe_share_group_offsets_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -213,15 +216,16 @@ def _write_describe_share_group_offsets_response_topic_v0(
 def _read_describe_share_group_offsets_response_group_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
     item = new(DescribeShareGroupOffsetsResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     topics_list: list[DescribeShareGroupOffsetsResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_share_group_offsets_response_topic_v0(data, position)
+        topics_item, position = _read_describe_share_group_offsets_response_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, size = _unpack_hB(data, position)
@@ -231,7 +235,7 @@ def _read_describe_share_group_offsets_response_group_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -254,21 +258,22 @@ def _write_describe_share_group_offsets_response_group_v0(
 def _read_describe_share_group_offsets_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     item = new(DescribeShareGroupOffsetsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     groups_list: list[DescribeShareGroupOffsetsResponseGroup] = []
     for _ in range(count):
-        groups_item, position = _read_describe_share_group_offsets_response_group_v0(data, position)
+        groups_item, position = _read_describe_share_group_offsets_response_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -286,6 +291,7 @@ def _write_describe_share_group_offsets_response_v0(out: Writer, item: DescribeS
 def _read_describe_share_group_offsets_response_partition_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponsePartition, int]:
     item = new(DescribeShareGroupOffsetsResponsePartition)
     (
@@ -302,7 +308,7 @@ def _read_describe_share_group_offsets_response_partition_v1(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -321,22 +327,23 @@ def _write_describe_share_group_offsets_response_partition_v1(
 def _read_describe_share_group_offsets_response_topic_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, int]:
     item = new(DescribeShareGroupOffsetsResponseTopic)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 28)
+    count, position = compact_count(data, position, count, 28, budget)
     partitions_list: list[DescribeShareGroupOffsetsResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_describe_share_group_offsets_response_partition_v1(data, position)
+        partitions_item, position = _read_describe_share_group_offsets_response_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -358,15 +365,16 @@ def _write_describe_share_group_offsets_response_topic_v1(
 def _read_describe_share_group_offsets_response_group_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponseGroup, int]:
     item = new(DescribeShareGroupOffsetsResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     topics_list: list[DescribeShareGroupOffsetsResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_share_group_offsets_response_topic_v1(data, position)
+        topics_item, position = _read_describe_share_group_offsets_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, size = _unpack_hB(data, position)
@@ -376,7 +384,7 @@ def _read_describe_share_group_offsets_response_group_v1(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -399,21 +407,22 @@ def _write_describe_share_group_offsets_response_group_v1(
 def _read_describe_share_group_offsets_response_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeShareGroupOffsetsResponse, int]:
     item = new(DescribeShareGroupOffsetsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     groups_list: list[DescribeShareGroupOffsetsResponseGroup] = []
     for _ in range(count):
-        groups_item, position = _read_describe_share_group_offsets_response_group_v1(data, position)
+        groups_item, position = _read_describe_share_group_offsets_response_group_v1(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

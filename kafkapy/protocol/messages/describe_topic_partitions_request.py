@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -83,14 +84,14 @@ class DescribeTopicPartitionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_request_v0(data: Data, position: int) -> tuple[TopicRequest, int]:
+def _read_topic_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicRequest, int]:
     item = new(TopicRequest)
     item.name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -102,14 +103,14 @@ def _write_topic_request_v0(out: Writer, item: TopicRequest) -> None:
         out.append(0)
 
 
-def _read_cursor_v0(data: Data, position: int) -> tuple[Cursor, int]:
+def _read_cursor_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Cursor, int]:
     item = new(Cursor)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.partition_index, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -122,14 +123,18 @@ def _write_cursor_v0(out: Writer, item: Cursor) -> None:
         out.append(0)
 
 
-def _read_describe_topic_partitions_request_v0(data: Data, position: int) -> tuple[DescribeTopicPartitionsRequest, int]:
+def _read_describe_topic_partitions_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeTopicPartitionsRequest, int]:
     item = new(DescribeTopicPartitionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     topics_list: list[TopicRequest] = []
     for _ in range(count):
-        topics_item, position = _read_topic_request_v0(data, position)
+        topics_item, position = _read_topic_request_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.response_partition_limit, marker = _unpack_ib(data, position)
@@ -137,12 +142,12 @@ def _read_describe_topic_partitions_request_v0(data: Data, position: int) -> tup
     if marker < 0:
         item.cursor = None
     else:
-        item.cursor, position = _read_cursor_v0(data, position)
+        item.cursor, position = _read_cursor_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -174,16 +175,17 @@ class DescribeTopicPartitionsResponse(Message):
 def _read_describe_topic_partitions_response_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
     item = new(DescribeTopicPartitionsResponsePartition)
     item.error_code, item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_hiiiB(data, position)
     position += 15
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replica_nodes = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr_nodes = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
@@ -191,7 +193,7 @@ def _read_describe_topic_partitions_response_partition_v0(
     if count == 0:
         item.eligible_leader_replicas = None
     else:
-        count, position = compact_count(data, position, count, 4)
+        count, position = compact_count(data, position, count, 4, budget)
         item.eligible_leader_replicas = int_list(data, position, count, "i")
         position += 4 * count
     count = data[position]
@@ -199,19 +201,19 @@ def _read_describe_topic_partitions_response_partition_v0(
     if count == 0:
         item.last_known_elr = None
     else:
-        count, position = compact_count(data, position, count, 4)
+        count, position = compact_count(data, position, count, 4, budget)
         item.last_known_elr = int_list(data, position, count, "i")
         position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.offline_replicas = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -245,6 +247,7 @@ def _write_describe_topic_partitions_response_partition_v0(
 def _read_describe_topic_partitions_response_topic_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     item = new(DescribeTopicPartitionsResponseTopic)
     item.error_code, size = _unpack_hB(data, position)
@@ -252,17 +255,17 @@ def _read_describe_topic_partitions_response_topic_v0(
     item.name, position = compact_nullable_string(data, position, size)
     item.topic_id, item.is_internal, count = _unpack_utB(data, position)
     position += 18
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     partitions_list: list[DescribeTopicPartitionsResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_describe_topic_partitions_response_partition_v0(data, position)
+        partitions_item, position = _read_describe_topic_partitions_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -280,14 +283,14 @@ def _write_describe_topic_partitions_response_topic_v0(out: Writer, item: Descri
         out.append(0)
 
 
-def _read_cursor_v0(data: Data, position: int) -> tuple[Cursor, int]:
+def _read_cursor_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Cursor, int]:
     item = new(Cursor)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     item.partition_index, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -303,14 +306,15 @@ def _write_cursor_v0(out: Writer, item: Cursor) -> None:
 def _read_describe_topic_partitions_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeTopicPartitionsResponse, int]:
     item = new(DescribeTopicPartitionsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     topics_list: list[DescribeTopicPartitionsResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_describe_topic_partitions_response_topic_v0(data, position)
+        topics_item, position = _read_describe_topic_partitions_response_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (marker,) = _unpack_b(data, position)
@@ -318,12 +322,12 @@ def _read_describe_topic_partitions_response_v0(
     if marker < 0:
         item.next_cursor = None
     else:
-        item.next_cursor, position = _read_cursor_v0(data, position)
+        item.next_cursor, position = _read_cursor_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -41,11 +42,15 @@ class DescribeTransactionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_describe_transactions_request_v0(data: Data, position: int) -> tuple[DescribeTransactionsRequest, int]:
+def _read_describe_transactions_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeTransactionsRequest, int]:
     item = new(DescribeTransactionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     transactional_ids_list: list[str] = []
     for _ in range(count):
         transactional_ids_item, position = compact_string(data, position + 1, data[position])
@@ -55,7 +60,7 @@ def _read_describe_transactions_request_v0(data: Data, position: int) -> tuple[D
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

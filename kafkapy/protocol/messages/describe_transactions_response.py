@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -120,19 +121,19 @@ class DescribeTransactionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -146,7 +147,7 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_transaction_state_v0(data: Data, position: int) -> tuple[TransactionState, int]:
+def _read_transaction_state_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TransactionState, int]:
     item = new(TransactionState)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -160,17 +161,17 @@ def _read_transaction_state_v0(data: Data, position: int) -> tuple[TransactionSt
         count,
     ) = _unpack_iqqhB(data, position)
     position += 23
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -193,21 +194,25 @@ def _write_transaction_state_v0(out: Writer, item: TransactionState) -> None:
         out.append(0)
 
 
-def _read_describe_transactions_response_v0(data: Data, position: int) -> tuple[DescribeTransactionsResponse, int]:
+def _read_describe_transactions_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DescribeTransactionsResponse, int]:
     item = new(DescribeTransactionsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 28)
+    count, position = compact_count(data, position, count, 28, budget)
     transaction_states_list: list[TransactionState] = []
     for _ in range(count):
-        transaction_states_item, position = _read_transaction_state_v0(data, position)
+        transaction_states_item, position = _read_transaction_state_v0(data, position, budget)
         transaction_states_list.append(transaction_states_item)
     item.transaction_states = transaction_states_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -53,14 +54,14 @@ class DescribeUserScramCredentialsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_user_name_v0(data: Data, position: int) -> tuple[UserName, int]:
+def _read_user_name_v0(data: Data, position: int, budget: ElementBudget) -> tuple[UserName, int]:
     item = new(UserName)
     item.name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -75,6 +76,7 @@ def _write_user_name_v0(out: Writer, item: UserName) -> None:
 def _read_describe_user_scram_credentials_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeUserScramCredentialsRequest, int]:
     item = new(DescribeUserScramCredentialsRequest)
     count = data[position]
@@ -82,17 +84,17 @@ def _read_describe_user_scram_credentials_request_v0(
     if count == 0:
         item.users = None
     else:
-        count, position = compact_count(data, position, count, 2)
+        count, position = compact_count(data, position, count, 2, budget)
         users_list: list[UserName] = []
         for _ in range(count):
-            users_item, position = _read_user_name_v0(data, position)
+            users_item, position = _read_user_name_v0(data, position, budget)
             users_list.append(users_item)
         item.users = users_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -104,13 +105,13 @@ class DescribeUserScramCredentialsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_credential_info_v0(data: Data, position: int) -> tuple[CredentialInfo, int]:
+def _read_credential_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[CredentialInfo, int]:
     item = new(CredentialInfo)
     item.mechanism, item.iterations, tag_count = _unpack_biB(data, position)
     position += 6
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -125,6 +126,7 @@ def _write_credential_info_v0(out: Writer, item: CredentialInfo) -> None:
 def _read_describe_user_scram_credentials_result_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeUserScramCredentialsResult, int]:
     item = new(DescribeUserScramCredentialsResult)
     item.user, position = compact_string(data, position + 1, data[position])
@@ -133,17 +135,17 @@ def _read_describe_user_scram_credentials_result_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     credential_infos_list: list[CredentialInfo] = []
     for _ in range(count):
-        credential_infos_item, position = _read_credential_info_v0(data, position)
+        credential_infos_item, position = _read_credential_info_v0(data, position, budget)
         credential_infos_list.append(credential_infos_item)
     item.credential_infos = credential_infos_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -163,6 +165,7 @@ def _write_describe_user_scram_credentials_result_v0(out: Writer, item: Describe
 def _read_describe_user_scram_credentials_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[DescribeUserScramCredentialsResponse, int]:
     item = new(DescribeUserScramCredentialsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
@@ -170,17 +173,17 @@ def _read_describe_user_scram_credentials_response_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     results_list: list[DescribeUserScramCredentialsResult] = []
     for _ in range(count):
-        results_item, position = _read_describe_user_scram_credentials_result_v0(data, position)
+        results_item, position = _read_describe_user_scram_credentials_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -82,14 +83,14 @@ class ElectLeadersRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -104,17 +105,17 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_elect_leaders_request_v0(data: Data, position: int) -> tuple[ElectLeadersRequest, int]:
+def _read_elect_leaders_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ElectLeadersRequest, int]:
     item = new(ElectLeadersRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.topic_partitions = None
     else:
-        check_count(data, position, count, 6)
+        check_count(data, position, count, 6, budget)
         topic_partitions_list: list[TopicPartitions] = []
         for _ in range(count):
-            topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+            topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
             topic_partitions_list.append(topic_partitions_item)
         item.topic_partitions = topic_partitions_list
     (item.timeout_ms,) = _unpack_i(data, position)
@@ -138,17 +139,17 @@ def _write_elect_leaders_request_v0(out: Writer, item: ElectLeadersRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_elect_leaders_request_v1(data: Data, position: int) -> tuple[ElectLeadersRequest, int]:
+def _read_elect_leaders_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ElectLeadersRequest, int]:
     item = new(ElectLeadersRequest)
     item.election_type, count = _unpack_bi(data, position)
     position += 5
     if count == -1:
         item.topic_partitions = None
     else:
-        check_count(data, position, count, 6)
+        check_count(data, position, count, 6, budget)
         topic_partitions_list: list[TopicPartitions] = []
         for _ in range(count):
-            topic_partitions_item, position = _read_topic_partitions_v0(data, position)
+            topic_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
             topic_partitions_list.append(topic_partitions_item)
         item.topic_partitions = topic_partitions_list
     (item.timeout_ms,) = _unpack_i(data, position)
@@ -170,19 +171,19 @@ def _write_elect_leaders_request_v1(out: Writer, item: ElectLeadersRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_partitions_v2(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v2(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -196,24 +197,24 @@ def _write_topic_partitions_v2(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_elect_leaders_request_v2(data: Data, position: int) -> tuple[ElectLeadersRequest, int]:
+def _read_elect_leaders_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[ElectLeadersRequest, int]:
     item = new(ElectLeadersRequest)
     item.election_type, count = _unpack_bB(data, position)
     position += 2
     if count == 0:
         item.topic_partitions = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topic_partitions_list: list[TopicPartitions] = []
         for _ in range(count):
-            topic_partitions_item, position = _read_topic_partitions_v2(data, position)
+            topic_partitions_item, position = _read_topic_partitions_v2(data, position, budget)
             topic_partitions_list.append(topic_partitions_item)
         item.topic_partitions = topic_partitions_list
     item.timeout_ms, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -106,7 +107,7 @@ class ElectLeadersResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition_id, item.error_code, size = _unpack_ihh(data, position)
     position += 8
@@ -122,17 +123,21 @@ def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_replica_election_result_v0(data: Data, position: int) -> tuple[ReplicaElectionResult, int]:
+def _read_replica_election_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReplicaElectionResult, int]:
     item = new(ReplicaElectionResult)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     partition_result_list: list[PartitionResult] = []
     for _ in range(count):
-        partition_result_item, position = _read_partition_result_v0(data, position)
+        partition_result_item, position = _read_partition_result_v0(data, position, budget)
         partition_result_list.append(partition_result_item)
     item.partition_result = partition_result_list
     item.unknown_tagged_fields = None
@@ -148,14 +153,18 @@ def _write_replica_election_result_v0(out: Writer, item: ReplicaElectionResult) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_elect_leaders_response_v0(data: Data, position: int) -> tuple[ElectLeadersResponse, int]:
+def _read_elect_leaders_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ElectLeadersResponse, int]:
     item = new(ElectLeadersResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     replica_election_results_list: list[ReplicaElectionResult] = []
     for _ in range(count):
-        replica_election_results_item, position = _read_replica_election_result_v0(data, position)
+        replica_election_results_item, position = _read_replica_election_result_v0(data, position, budget)
         replica_election_results_list.append(replica_election_results_item)
     item.replica_election_results = replica_election_results_list
     item.error_code = 0
@@ -174,14 +183,18 @@ def _write_elect_leaders_response_v0(out: Writer, item: ElectLeadersResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_elect_leaders_response_v1(data: Data, position: int) -> tuple[ElectLeadersResponse, int]:
+def _read_elect_leaders_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ElectLeadersResponse, int]:
     item = new(ElectLeadersResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     replica_election_results_list: list[ReplicaElectionResult] = []
     for _ in range(count):
-        replica_election_results_item, position = _read_replica_election_result_v0(data, position)
+        replica_election_results_item, position = _read_replica_election_result_v0(data, position, budget)
         replica_election_results_list.append(replica_election_results_item)
     item.replica_election_results = replica_election_results_list
     item.unknown_tagged_fields = None
@@ -197,7 +210,7 @@ def _write_elect_leaders_response_v1(out: Writer, item: ElectLeadersResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_result_v2(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition_id, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -206,7 +219,7 @@ def _read_partition_result_v2(data: Data, position: int) -> tuple[PartitionResul
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -219,22 +232,26 @@ def _write_partition_result_v2(out: Writer, item: PartitionResult) -> None:
         out.append(0)
 
 
-def _read_replica_election_result_v2(data: Data, position: int) -> tuple[ReplicaElectionResult, int]:
+def _read_replica_election_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReplicaElectionResult, int]:
     item = new(ReplicaElectionResult)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     partition_result_list: list[PartitionResult] = []
     for _ in range(count):
-        partition_result_item, position = _read_partition_result_v2(data, position)
+        partition_result_item, position = _read_partition_result_v2(data, position, budget)
         partition_result_list.append(partition_result_item)
     item.partition_result = partition_result_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -249,21 +266,25 @@ def _write_replica_election_result_v2(out: Writer, item: ReplicaElectionResult) 
         out.append(0)
 
 
-def _read_elect_leaders_response_v2(data: Data, position: int) -> tuple[ElectLeadersResponse, int]:
+def _read_elect_leaders_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ElectLeadersResponse, int]:
     item = new(ElectLeadersResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     replica_election_results_list: list[ReplicaElectionResult] = []
     for _ in range(count):
-        replica_election_results_item, position = _read_replica_election_result_v2(data, position)
+        replica_election_results_item, position = _read_replica_election_result_v2(data, position, budget)
         replica_election_results_list.append(replica_election_results_item)
     item.replica_election_results = replica_election_results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

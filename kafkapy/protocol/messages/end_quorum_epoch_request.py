@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -163,11 +164,11 @@ class EndQuorumEpochRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_iiii(data, position)
     position += 16
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.preferred_successors = int_list(data, position, count, "i")
     position += 4 * count
     item.preferred_candidates = []
@@ -183,17 +184,17 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -209,17 +210,21 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_end_quorum_epoch_request_v0(data: Data, position: int) -> tuple[EndQuorumEpochRequest, int]:
+def _read_end_quorum_epoch_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[EndQuorumEpochRequest, int]:
     item = new(EndQuorumEpochRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.cluster_id, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.leader_endpoints = []
@@ -236,13 +241,13 @@ def _write_end_quorum_epoch_request_v0(out: Writer, item: EndQuorumEpochRequest)
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_replica_info_v1(data: Data, position: int) -> tuple[ReplicaInfo, int]:
+def _read_replica_info_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ReplicaInfo, int]:
     item = new(ReplicaInfo)
     item.candidate_id, item.candidate_directory_id, tag_count = _unpack_iuB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -254,14 +259,14 @@ def _write_replica_info_v1(out: Writer, item: ReplicaInfo) -> None:
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_iiiB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     preferred_candidates_list: list[ReplicaInfo] = []
     for _ in range(count):
-        preferred_candidates_item, position = _read_replica_info_v1(data, position)
+        preferred_candidates_item, position = _read_replica_info_v1(data, position, budget)
         preferred_candidates_list.append(preferred_candidates_item)
     item.preferred_candidates = preferred_candidates_list
     tag_count = data[position]
@@ -269,7 +274,7 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
     item.preferred_successors = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -284,22 +289,22 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v1(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 14)
+    count, position = compact_count(data, position, count, 14, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -314,7 +319,7 @@ def _write_topic_data_v1(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_leader_endpoint_v1(data: Data, position: int) -> tuple[LeaderEndpoint, int]:
+def _read_leader_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderEndpoint, int]:
     item = new(LeaderEndpoint)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -322,7 +327,7 @@ def _read_leader_endpoint_v1(data: Data, position: int) -> tuple[LeaderEndpoint,
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -336,30 +341,34 @@ def _write_leader_endpoint_v1(out: Writer, item: LeaderEndpoint) -> None:
         out.append(0)
 
 
-def _read_end_quorum_epoch_request_v1(data: Data, position: int) -> tuple[EndQuorumEpochRequest, int]:
+def _read_end_quorum_epoch_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[EndQuorumEpochRequest, int]:
     item = new(EndQuorumEpochRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v1(data, position)
+        topics_item, position = _read_topic_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     leader_endpoints_list: list[LeaderEndpoint] = []
     for _ in range(count):
-        leader_endpoints_item, position = _read_leader_endpoint_v1(data, position)
+        leader_endpoints_item, position = _read_leader_endpoint_v1(data, position, budget)
         leader_endpoints_list.append(leader_endpoints_item)
     item.leader_endpoints = leader_endpoints_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, unwritable
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, unwritable
 
 _pack_i = Struct(">i").pack
 _unpack_i = Struct(">i").unpack_from
@@ -30,7 +30,7 @@ class EndTxnMarker(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_end_txn_marker_v0(data: Data, position: int) -> tuple[EndTxnMarker, int]:
+def _read_end_txn_marker_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnMarker, int]:
     item = new(EndTxnMarker)
     (item.coordinator_epoch,) = _unpack_i(data, position)
     position += 4

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -57,7 +58,7 @@ class EndTxnRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_end_txn_request_v0(data: Data, position: int) -> tuple[EndTxnRequest, int]:
+def _read_end_txn_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnRequest, int]:
     item = new(EndTxnRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -75,14 +76,14 @@ def _write_end_txn_request_v0(out: Writer, item: EndTxnRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_end_txn_request_v3(data: Data, position: int) -> tuple[EndTxnRequest, int]:
+def _read_end_txn_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnRequest, int]:
     item = new(EndTxnRequest)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     item.producer_id, item.producer_epoch, item.committed, tag_count = _unpack_qhtB(data, position)
     position += 12
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

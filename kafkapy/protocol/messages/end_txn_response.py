@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_ih = Struct(">ih").pack
 _pack_ihqh = Struct(">ihqh").pack
@@ -46,7 +55,7 @@ class EndTxnResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_end_txn_response_v0(data: Data, position: int) -> tuple[EndTxnResponse, int]:
+def _read_end_txn_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnResponse, int]:
     item = new(EndTxnResponse)
     item.throttle_time_ms, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -62,7 +71,7 @@ def _write_end_txn_response_v0(out: Writer, item: EndTxnResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_end_txn_response_v3(data: Data, position: int) -> tuple[EndTxnResponse, int]:
+def _read_end_txn_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnResponse, int]:
     item = new(EndTxnResponse)
     item.throttle_time_ms, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
@@ -70,7 +79,7 @@ def _read_end_txn_response_v3(data: Data, position: int) -> tuple[EndTxnResponse
     item.producer_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -82,7 +91,7 @@ def _write_end_txn_response_v3(out: Writer, item: EndTxnResponse) -> None:
         out.append(0)
 
 
-def _read_end_txn_response_v5(data: Data, position: int) -> tuple[EndTxnResponse, int]:
+def _read_end_txn_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[EndTxnResponse, int]:
     item = new(EndTxnResponse)
     (
         item.throttle_time_ms,
@@ -94,7 +103,7 @@ def _read_end_txn_response_v5(data: Data, position: int) -> tuple[EndTxnResponse
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

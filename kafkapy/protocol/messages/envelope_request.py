@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_byte_string,
@@ -46,7 +47,7 @@ class EnvelopeRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_envelope_request_v0(data: Data, position: int) -> tuple[EnvelopeRequest, int]:
+def _read_envelope_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EnvelopeRequest, int]:
     item = new(EnvelopeRequest)
     item.request_data, position = compact_byte_string(data, position + 1, data[position])
     item.request_principal, position = compact_nullable_byte_string(data, position + 1, data[position])
@@ -55,7 +56,7 @@ def _read_envelope_request_v0(data: Data, position: int) -> tuple[EnvelopeReques
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_byte_string,
@@ -46,14 +47,14 @@ class EnvelopeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_envelope_response_v0(data: Data, position: int) -> tuple[EnvelopeResponse, int]:
+def _read_envelope_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[EnvelopeResponse, int]:
     item = new(EnvelopeResponse)
     item.response_data, position = compact_nullable_byte_string(data, position + 1, data[position])
     item.error_code, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

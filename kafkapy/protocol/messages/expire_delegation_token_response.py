@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_hqi = Struct(">hqi").pack
 _unpack_hqi = Struct(">hqi").unpack_from
@@ -41,7 +50,11 @@ class ExpireDelegationTokenResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_expire_delegation_token_response_v1(data: Data, position: int) -> tuple[ExpireDelegationTokenResponse, int]:
+def _read_expire_delegation_token_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ExpireDelegationTokenResponse, int]:
     item = new(ExpireDelegationTokenResponse)
     item.error_code, item.expiry_timestamp_ms, item.throttle_time_ms = _unpack_hqi(data, position)
     position += 14
@@ -55,13 +68,17 @@ def _write_expire_delegation_token_response_v1(out: Writer, item: ExpireDelegati
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_expire_delegation_token_response_v2(data: Data, position: int) -> tuple[ExpireDelegationTokenResponse, int]:
+def _read_expire_delegation_token_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ExpireDelegationTokenResponse, int]:
     item = new(ExpireDelegationTokenResponse)
     item.error_code, item.expiry_timestamp_ms, item.throttle_time_ms, tag_count = _unpack_hqiB(data, position)
     position += 15
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -46,14 +47,14 @@ class FeatureLevelRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_feature_level_record_v0(data: Data, position: int) -> tuple[FeatureLevelRecord, int]:
+def _read_feature_level_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[FeatureLevelRecord, int]:
     item = new(FeatureLevelRecord)
     item.name, position = compact_string(data, position + 1, data[position])
     item.feature_level, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

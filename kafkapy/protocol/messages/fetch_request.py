@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -233,7 +234,7 @@ class FetchRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_fetch_partition_v4(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v4(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     item.partition, item.fetch_offset, item.partition_max_bytes = _unpack_iqi(data, position)
     position += 16
@@ -254,17 +255,17 @@ def _write_fetch_partition_v4(out: Writer, item: FetchPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_topic_v4(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v4(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v4(data, position)
+        partitions_item, position = _read_fetch_partition_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -281,7 +282,7 @@ def _write_fetch_topic_v4(out: Writer, item: FetchTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_request_v4(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -292,10 +293,10 @@ def _read_fetch_request_v4(data: Data, position: int) -> tuple[FetchRequest, int
         count,
     ) = _unpack_iiiibi(data, position)
     position += 21
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v4(data, position)
+        topics_item, position = _read_fetch_topic_v4(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_id = None
@@ -325,7 +326,7 @@ def _write_fetch_request_v4(out: Writer, item: FetchRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_partition_v5(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v5(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     item.partition, item.fetch_offset, item.log_start_offset, item.partition_max_bytes = _unpack_iqqi(data, position)
     position += 24
@@ -345,17 +346,17 @@ def _write_fetch_partition_v5(out: Writer, item: FetchPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_topic_v5(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v5(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 24)
+    check_count(data, position, count, 24, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v5(data, position)
+        partitions_item, position = _read_fetch_partition_v5(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -372,7 +373,7 @@ def _write_fetch_topic_v5(out: Writer, item: FetchTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_request_v5(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -383,10 +384,10 @@ def _read_fetch_request_v5(data: Data, position: int) -> tuple[FetchRequest, int
         count,
     ) = _unpack_iiiibi(data, position)
     position += 21
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v5(data, position)
+        topics_item, position = _read_fetch_topic_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_id = None
@@ -416,14 +417,14 @@ def _write_fetch_request_v5(out: Writer, item: FetchRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_forgotten_topic_v7(data: Data, position: int) -> tuple[ForgottenTopic, int]:
+def _read_forgotten_topic_v7(data: Data, position: int, budget: ElementBudget) -> tuple[ForgottenTopic, int]:
     item = new(ForgottenTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     item.topic_id = ZERO_UUID
@@ -439,7 +440,7 @@ def _write_forgotten_topic_v7(out: Writer, item: ForgottenTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_request_v7(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v7(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -452,18 +453,18 @@ def _read_fetch_request_v7(data: Data, position: int) -> tuple[FetchRequest, int
         count,
     ) = _unpack_iiiibiii(data, position)
     position += 29
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v5(data, position)
+        topics_item, position = _read_fetch_topic_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.cluster_id = None
@@ -499,7 +500,7 @@ def _write_fetch_request_v7(out: Writer, item: FetchRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_partition_v9(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v9(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     (
         item.partition,
@@ -530,17 +531,17 @@ def _write_fetch_partition_v9(out: Writer, item: FetchPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_topic_v9(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v9(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 28)
+    check_count(data, position, count, 28, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v9(data, position)
+        partitions_item, position = _read_fetch_partition_v9(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -557,7 +558,7 @@ def _write_fetch_topic_v9(out: Writer, item: FetchTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_request_v9(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v9(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -570,18 +571,18 @@ def _read_fetch_request_v9(data: Data, position: int) -> tuple[FetchRequest, int
         count,
     ) = _unpack_iiiibiii(data, position)
     position += 29
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v9(data, position)
+        topics_item, position = _read_fetch_topic_v9(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.cluster_id = None
@@ -617,7 +618,7 @@ def _write_fetch_request_v9(out: Writer, item: FetchRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_request_v11(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v11(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -630,18 +631,18 @@ def _read_fetch_request_v11(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiiibiii(data, position)
     position += 29
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v9(data, position)
+        topics_item, position = _read_fetch_topic_v9(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v7(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     (size,) = _unpack_h(data, position)
@@ -680,7 +681,7 @@ def _write_fetch_request_v11(out: Writer, item: FetchRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_partition_v12(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v12(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     (
         item.partition,
@@ -696,7 +697,7 @@ def _read_fetch_partition_v12(data: Data, position: int) -> tuple[FetchPartition
     item.high_watermark = 9223372036854775807
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -715,15 +716,15 @@ def _write_fetch_partition_v12(out: Writer, item: FetchPartition) -> None:
         out.append(0)
 
 
-def _read_fetch_topic_v12(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v12(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v12(data, position)
+        partitions_item, position = _read_fetch_partition_v12(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -731,7 +732,7 @@ def _read_fetch_topic_v12(data: Data, position: int) -> tuple[FetchTopic, int]:
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -746,12 +747,12 @@ def _write_fetch_topic_v12(out: Writer, item: FetchTopic) -> None:
         out.append(0)
 
 
-def _read_forgotten_topic_v12(data: Data, position: int) -> tuple[ForgottenTopic, int]:
+def _read_forgotten_topic_v12(data: Data, position: int, budget: ElementBudget) -> tuple[ForgottenTopic, int]:
     item = new(ForgottenTopic)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -759,7 +760,7 @@ def _read_forgotten_topic_v12(data: Data, position: int) -> tuple[ForgottenTopic
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -773,8 +774,14 @@ def _write_forgotten_topic_v12(out: Writer, item: ForgottenTopic) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_request_v12(item: FetchRequest, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_request_v12(
+    item: FetchRequest,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -786,7 +793,7 @@ def _read_tags_of_fetch_request_v12(item: FetchRequest, data: Data, position: in
     return position
 
 
-def _read_fetch_request_v12(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v12(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -799,18 +806,18 @@ def _read_fetch_request_v12(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiiibiiB(data, position)
     position += 26
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v12(data, position)
+        topics_item, position = _read_fetch_topic_v12(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v12(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v12(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.rack_id, position = compact_string(data, position + 1, data[position])
@@ -820,7 +827,7 @@ def _read_fetch_request_v12(data: Data, position: int) -> tuple[FetchRequest, in
     item.replica_state = ReplicaState()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_request_v12(item, data, position, tag_count)
+        position = _read_tags_of_fetch_request_v12(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -862,14 +869,14 @@ def _write_fetch_request_v12(out: Writer, item: FetchRequest) -> None:
         out.append(0)
 
 
-def _read_fetch_topic_v13(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v13(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v12(data, position)
+        partitions_item, position = _read_fetch_partition_v12(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -877,7 +884,7 @@ def _read_fetch_topic_v13(data: Data, position: int) -> tuple[FetchTopic, int]:
     item.topic = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -892,11 +899,11 @@ def _write_fetch_topic_v13(out: Writer, item: FetchTopic) -> None:
         out.append(0)
 
 
-def _read_forgotten_topic_v13(data: Data, position: int) -> tuple[ForgottenTopic, int]:
+def _read_forgotten_topic_v13(data: Data, position: int, budget: ElementBudget) -> tuple[ForgottenTopic, int]:
     item = new(ForgottenTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -904,7 +911,7 @@ def _read_forgotten_topic_v13(data: Data, position: int) -> tuple[ForgottenTopic
     item.topic = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -918,8 +925,14 @@ def _write_forgotten_topic_v13(out: Writer, item: ForgottenTopic) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_request_v13(item: FetchRequest, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_request_v13(
+    item: FetchRequest,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -931,7 +944,7 @@ def _read_tags_of_fetch_request_v13(item: FetchRequest, data: Data, position: in
     return position
 
 
-def _read_fetch_request_v13(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v13(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.replica_id,
@@ -944,18 +957,18 @@ def _read_fetch_request_v13(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiiibiiB(data, position)
     position += 26
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v13(data, position)
+        topics_item, position = _read_fetch_topic_v13(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.rack_id, position = compact_string(data, position + 1, data[position])
@@ -965,7 +978,7 @@ def _read_fetch_request_v13(data: Data, position: int) -> tuple[FetchRequest, in
     item.replica_state = ReplicaState()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_request_v13(item, data, position, tag_count)
+        position = _read_tags_of_fetch_request_v13(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -1007,13 +1020,13 @@ def _write_fetch_request_v13(out: Writer, item: FetchRequest) -> None:
         out.append(0)
 
 
-def _read_replica_state_v15(data: Data, position: int) -> tuple[ReplicaState, int]:
+def _read_replica_state_v15(data: Data, position: int, budget: ElementBudget) -> tuple[ReplicaState, int]:
     item = new(ReplicaState)
     item.replica_id, item.replica_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1025,8 +1038,14 @@ def _write_replica_state_v15(out: Writer, item: ReplicaState) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_request_v15(item: FetchRequest, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_request_v15(
+    item: FetchRequest,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1037,13 +1056,13 @@ def _read_tags_of_fetch_request_v15(item: FetchRequest, data: Data, position: in
     value = tags.pop(1, None)
     if value is not None:
         end = 0
-        item.replica_state, end = _read_replica_state_v15(value, end)
+        item.replica_state, end = _read_replica_state_v15(value, end, budget)
         check_tag_end(1, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_fetch_request_v15(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v15(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.max_wait_ms,
@@ -1055,18 +1074,18 @@ def _read_fetch_request_v15(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiibiiB(data, position)
     position += 22
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v13(data, position)
+        topics_item, position = _read_fetch_topic_v13(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.rack_id, position = compact_string(data, position + 1, data[position])
@@ -1077,7 +1096,7 @@ def _read_fetch_request_v15(data: Data, position: int) -> tuple[FetchRequest, in
     item.replica_state = ReplicaState()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_request_v15(item, data, position, tag_count)
+        position = _read_tags_of_fetch_request_v15(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -1128,8 +1147,14 @@ def _write_fetch_request_v15(out: Writer, item: FetchRequest) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_partition_v17(item: FetchPartition, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_partition_v17(
+    item: FetchPartition,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1142,7 +1167,7 @@ def _read_tags_of_fetch_partition_v17(item: FetchPartition, data: Data, position
     return position
 
 
-def _read_fetch_partition_v17(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v17(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     (
         item.partition,
@@ -1158,7 +1183,7 @@ def _read_fetch_partition_v17(data: Data, position: int) -> tuple[FetchPartition
     item.high_watermark = 9223372036854775807
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_partition_v17(item, data, position, tag_count)
+        position = _read_tags_of_fetch_partition_v17(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -1186,14 +1211,14 @@ def _write_fetch_partition_v17(out: Writer, item: FetchPartition) -> None:
         out.append(0)
 
 
-def _read_fetch_topic_v17(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v17(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v17(data, position)
+        partitions_item, position = _read_fetch_partition_v17(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -1201,7 +1226,7 @@ def _read_fetch_topic_v17(data: Data, position: int) -> tuple[FetchTopic, int]:
     item.topic = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1216,8 +1241,14 @@ def _write_fetch_topic_v17(out: Writer, item: FetchTopic) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_request_v17(item: FetchRequest, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_request_v17(
+    item: FetchRequest,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1228,13 +1259,13 @@ def _read_tags_of_fetch_request_v17(item: FetchRequest, data: Data, position: in
     value = tags.pop(1, None)
     if value is not None:
         end = 0
-        item.replica_state, end = _read_replica_state_v15(value, end)
+        item.replica_state, end = _read_replica_state_v15(value, end, budget)
         check_tag_end(1, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_fetch_request_v17(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v17(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.max_wait_ms,
@@ -1246,18 +1277,18 @@ def _read_fetch_request_v17(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiibiiB(data, position)
     position += 22
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v17(data, position)
+        topics_item, position = _read_fetch_topic_v17(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.rack_id, position = compact_string(data, position + 1, data[position])
@@ -1268,7 +1299,7 @@ def _read_fetch_request_v17(data: Data, position: int) -> tuple[FetchRequest, in
     item.replica_state = ReplicaState()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_request_v17(item, data, position, tag_count)
+        position = _read_tags_of_fetch_request_v17(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -1319,8 +1350,14 @@ def _write_fetch_request_v17(out: Writer, item: FetchRequest) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_partition_v18(item: FetchPartition, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_partition_v18(
+    item: FetchPartition,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1339,7 +1376,7 @@ def _read_tags_of_fetch_partition_v18(item: FetchPartition, data: Data, position
     return position
 
 
-def _read_fetch_partition_v18(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v18(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     (
         item.partition,
@@ -1355,7 +1392,7 @@ def _read_fetch_partition_v18(data: Data, position: int) -> tuple[FetchPartition
     item.high_watermark = 9223372036854775807
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_partition_v18(item, data, position, tag_count)
+        position = _read_tags_of_fetch_partition_v18(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -1391,14 +1428,14 @@ def _write_fetch_partition_v18(out: Writer, item: FetchPartition) -> None:
         out.append(0)
 
 
-def _read_fetch_topic_v18(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v18(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v18(data, position)
+        partitions_item, position = _read_fetch_partition_v18(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -1406,7 +1443,7 @@ def _read_fetch_topic_v18(data: Data, position: int) -> tuple[FetchTopic, int]:
     item.topic = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1421,8 +1458,14 @@ def _write_fetch_topic_v18(out: Writer, item: FetchTopic) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_request_v18(item: FetchRequest, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_request_v18(
+    item: FetchRequest,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1433,13 +1476,13 @@ def _read_tags_of_fetch_request_v18(item: FetchRequest, data: Data, position: in
     value = tags.pop(1, None)
     if value is not None:
         end = 0
-        item.replica_state, end = _read_replica_state_v15(value, end)
+        item.replica_state, end = _read_replica_state_v15(value, end, budget)
         check_tag_end(1, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_fetch_request_v18(data: Data, position: int) -> tuple[FetchRequest, int]:
+def _read_fetch_request_v18(data: Data, position: int, budget: ElementBudget) -> tuple[FetchRequest, int]:
     item = new(FetchRequest)
     (
         item.max_wait_ms,
@@ -1451,18 +1494,18 @@ def _read_fetch_request_v18(data: Data, position: int) -> tuple[FetchRequest, in
         count,
     ) = _unpack_iiibiiB(data, position)
     position += 22
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v18(data, position)
+        topics_item, position = _read_fetch_topic_v18(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v13(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     item.rack_id, position = compact_string(data, position + 1, data[position])
@@ -1473,7 +1516,7 @@ def _read_fetch_request_v18(data: Data, position: int) -> tuple[FetchRequest, in
     item.replica_state = ReplicaState()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_request_v18(item, data, position, tag_count)
+        position = _read_tags_of_fetch_request_v18(item, data, position, tag_count, budget)
     return item, position
 
 

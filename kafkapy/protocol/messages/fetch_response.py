@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -269,7 +270,7 @@ class FetchResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_aborted_transaction_v4(data: Data, position: int) -> tuple[AbortedTransaction, int]:
+def _read_aborted_transaction_v4(data: Data, position: int, budget: ElementBudget) -> tuple[AbortedTransaction, int]:
     item = new(AbortedTransaction)
     item.producer_id, item.first_offset = _unpack_qq(data, position)
     position += 16
@@ -283,7 +284,7 @@ def _write_aborted_transaction_v4(out: Writer, item: AbortedTransaction) -> None
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_data_v4(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v4(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -296,10 +297,10 @@ def _read_partition_data_v4(data: Data, position: int) -> tuple[PartitionData, i
     if count == -1:
         item.aborted_transactions = None
     else:
-        check_count(data, position, count, 16)
+        check_count(data, position, count, 16, budget)
         aborted_transactions_list: list[AbortedTransaction] = []
         for _ in range(count):
-            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position)
+            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position, budget)
             aborted_transactions_list.append(aborted_transactions_item)
         item.aborted_transactions = aborted_transactions_list
     (size,) = _unpack_i(data, position)
@@ -343,17 +344,21 @@ def _write_partition_data_v4(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetchable_topic_response_v4(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 30)
+    check_count(data, position, count, 30, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v4(data, position)
+        partitions_item, position = _read_partition_data_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -370,14 +375,14 @@ def _write_fetchable_topic_response_v4(out: Writer, item: FetchableTopicResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_response_v4(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v4(data, position)
+        responses_item, position = _read_fetchable_topic_response_v4(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.error_code = 0
@@ -400,7 +405,7 @@ def _write_fetch_response_v4(out: Writer, item: FetchResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_data_v5(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v5(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -414,10 +419,10 @@ def _read_partition_data_v5(data: Data, position: int) -> tuple[PartitionData, i
     if count == -1:
         item.aborted_transactions = None
     else:
-        check_count(data, position, count, 16)
+        check_count(data, position, count, 16, budget)
         aborted_transactions_list: list[AbortedTransaction] = []
         for _ in range(count):
-            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position)
+            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position, budget)
             aborted_transactions_list.append(aborted_transactions_item)
         item.aborted_transactions = aborted_transactions_list
     (size,) = _unpack_i(data, position)
@@ -466,17 +471,21 @@ def _write_partition_data_v5(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetchable_topic_response_v5(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 38)
+    check_count(data, position, count, 38, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v5(data, position)
+        partitions_item, position = _read_partition_data_v5(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -493,14 +502,14 @@ def _write_fetchable_topic_response_v5(out: Writer, item: FetchableTopicResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_response_v5(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v5(data, position)
+        responses_item, position = _read_fetchable_topic_response_v5(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.error_code = 0
@@ -523,14 +532,14 @@ def _write_fetch_response_v5(out: Writer, item: FetchResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_response_v7(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v7(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, item.error_code, item.session_id, count = _unpack_ihii(data, position)
     position += 14
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v5(data, position)
+        responses_item, position = _read_fetchable_topic_response_v5(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.node_endpoints = []
@@ -549,7 +558,7 @@ def _write_fetch_response_v7(out: Writer, item: FetchResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_data_v11(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v11(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -563,10 +572,10 @@ def _read_partition_data_v11(data: Data, position: int) -> tuple[PartitionData, 
     if count == -1:
         item.aborted_transactions = None
     else:
-        check_count(data, position, count, 16)
+        check_count(data, position, count, 16, budget)
         aborted_transactions_list: list[AbortedTransaction] = []
         for _ in range(count):
-            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position)
+            aborted_transactions_item, position = _read_aborted_transaction_v4(data, position, budget)
             aborted_transactions_list.append(aborted_transactions_item)
         item.aborted_transactions = aborted_transactions_list
     item.preferred_read_replica, size = _unpack_ii(data, position)
@@ -613,17 +622,21 @@ def _write_partition_data_v11(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetchable_topic_response_v11(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v11(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 42)
+    check_count(data, position, count, 42, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v11(data, position)
+        partitions_item, position = _read_partition_data_v11(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -640,14 +653,14 @@ def _write_fetchable_topic_response_v11(out: Writer, item: FetchableTopicRespons
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_response_v11(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v11(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, item.error_code, item.session_id, count = _unpack_ihii(data, position)
     position += 14
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v11(data, position)
+        responses_item, position = _read_fetchable_topic_response_v11(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.node_endpoints = []
@@ -666,13 +679,13 @@ def _write_fetch_response_v11(out: Writer, item: FetchResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_epoch_end_offset_v12(data: Data, position: int) -> tuple[EpochEndOffset, int]:
+def _read_epoch_end_offset_v12(data: Data, position: int, budget: ElementBudget) -> tuple[EpochEndOffset, int]:
     item = new(EpochEndOffset)
     item.epoch, item.end_offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -684,13 +697,13 @@ def _write_epoch_end_offset_v12(out: Writer, item: EpochEndOffset) -> None:
         out.append(0)
 
 
-def _read_leader_id_and_epoch_v12(data: Data, position: int) -> tuple[LeaderIdAndEpoch, int]:
+def _read_leader_id_and_epoch_v12(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderIdAndEpoch, int]:
     item = new(LeaderIdAndEpoch)
     item.leader_id, item.leader_epoch, tag_count = _unpack_iiB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -702,13 +715,13 @@ def _write_leader_id_and_epoch_v12(out: Writer, item: LeaderIdAndEpoch) -> None:
         out.append(0)
 
 
-def _read_snapshot_id_v12(data: Data, position: int) -> tuple[SnapshotId, int]:
+def _read_snapshot_id_v12(data: Data, position: int, budget: ElementBudget) -> tuple[SnapshotId, int]:
     item = new(SnapshotId)
     item.end_offset, item.epoch, tag_count = _unpack_qiB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -720,13 +733,13 @@ def _write_snapshot_id_v12(out: Writer, item: SnapshotId) -> None:
         out.append(0)
 
 
-def _read_aborted_transaction_v12(data: Data, position: int) -> tuple[AbortedTransaction, int]:
+def _read_aborted_transaction_v12(data: Data, position: int, budget: ElementBudget) -> tuple[AbortedTransaction, int]:
     item = new(AbortedTransaction)
     item.producer_id, item.first_offset, tag_count = _unpack_qqB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -738,30 +751,36 @@ def _write_aborted_transaction_v12(out: Writer, item: AbortedTransaction) -> Non
         out.append(0)
 
 
-def _read_tags_of_partition_data_v12(item: PartitionData, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_data_v12(
+    item: PartitionData,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
     if value is not None:
         end = 0
-        item.diverging_epoch, end = _read_epoch_end_offset_v12(value, end)
+        item.diverging_epoch, end = _read_epoch_end_offset_v12(value, end, budget)
         check_tag_end(0, value, end)
     value = tags.pop(1, None)
     if value is not None:
         end = 0
-        item.current_leader, end = _read_leader_id_and_epoch_v12(value, end)
+        item.current_leader, end = _read_leader_id_and_epoch_v12(value, end, budget)
         check_tag_end(1, value, end)
     value = tags.pop(2, None)
     if value is not None:
         end = 0
-        item.snapshot_id, end = _read_snapshot_id_v12(value, end)
+        item.snapshot_id, end = _read_snapshot_id_v12(value, end, budget)
         check_tag_end(2, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_partition_data_v12(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v12(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -775,10 +794,10 @@ def _read_partition_data_v12(data: Data, position: int) -> tuple[PartitionData, 
     if count == 0:
         item.aborted_transactions = None
     else:
-        count, position = compact_count(data, position, count, 17)
+        count, position = compact_count(data, position, count, 17, budget)
         aborted_transactions_list: list[AbortedTransaction] = []
         for _ in range(count):
-            aborted_transactions_item, position = _read_aborted_transaction_v12(data, position)
+            aborted_transactions_item, position = _read_aborted_transaction_v12(data, position, budget)
             aborted_transactions_list.append(aborted_transactions_item)
         item.aborted_transactions = aborted_transactions_list
     item.preferred_read_replica, size = _unpack_iB(data, position)
@@ -791,7 +810,7 @@ def _read_partition_data_v12(data: Data, position: int) -> tuple[PartitionData, 
     item.snapshot_id = SnapshotId()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_data_v12(item, data, position, tag_count)
+        position = _read_tags_of_partition_data_v12(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -853,15 +872,19 @@ def _write_partition_data_v12(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_fetchable_topic_response_v12(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v12(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 37)
+    count, position = compact_count(data, position, count, 37, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v12(data, position)
+        partitions_item, position = _read_partition_data_v12(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -869,7 +892,7 @@ def _read_fetchable_topic_response_v12(data: Data, position: int) -> tuple[Fetch
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -884,14 +907,14 @@ def _write_fetchable_topic_response_v12(out: Writer, item: FetchableTopicRespons
         out.append(0)
 
 
-def _read_fetch_response_v12(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v12(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, item.error_code, item.session_id, count = _unpack_ihiB(data, position)
     position += 11
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v12(data, position)
+        responses_item, position = _read_fetchable_topic_response_v12(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
@@ -899,7 +922,7 @@ def _read_fetch_response_v12(data: Data, position: int) -> tuple[FetchResponse, 
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -916,14 +939,18 @@ def _write_fetch_response_v12(out: Writer, item: FetchResponse) -> None:
         out.append(0)
 
 
-def _read_fetchable_topic_response_v13(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v13(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 37)
+    count, position = compact_count(data, position, count, 37, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v12(data, position)
+        partitions_item, position = _read_partition_data_v12(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -931,7 +958,7 @@ def _read_fetchable_topic_response_v13(data: Data, position: int) -> tuple[Fetch
     item.topic = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -946,14 +973,14 @@ def _write_fetchable_topic_response_v13(out: Writer, item: FetchableTopicRespons
         out.append(0)
 
 
-def _read_fetch_response_v13(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v13(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, item.error_code, item.session_id, count = _unpack_ihiB(data, position)
     position += 11
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v13(data, position)
+        responses_item, position = _read_fetchable_topic_response_v13(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
@@ -961,7 +988,7 @@ def _read_fetch_response_v13(data: Data, position: int) -> tuple[FetchResponse, 
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -978,7 +1005,7 @@ def _write_fetch_response_v13(out: Writer, item: FetchResponse) -> None:
         out.append(0)
 
 
-def _read_node_endpoint_v16(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v16(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -990,7 +1017,7 @@ def _read_node_endpoint_v16(data: Data, position: int) -> tuple[NodeEndpoint, in
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1005,8 +1032,14 @@ def _write_node_endpoint_v16(out: Writer, item: NodeEndpoint) -> None:
         out.append(0)
 
 
-def _read_tags_of_fetch_response_v16(item: FetchResponse, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_fetch_response_v16(
+    item: FetchResponse,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -1014,10 +1047,10 @@ def _read_tags_of_fetch_response_v16(item: FetchResponse, data: Data, position: 
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 11)
+        count, end = compact_count(value, end, count, 11, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v16(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v16(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -1025,14 +1058,14 @@ def _read_tags_of_fetch_response_v16(item: FetchResponse, data: Data, position: 
     return position
 
 
-def _read_fetch_response_v16(data: Data, position: int) -> tuple[FetchResponse, int]:
+def _read_fetch_response_v16(data: Data, position: int, budget: ElementBudget) -> tuple[FetchResponse, int]:
     item = new(FetchResponse)
     item.throttle_time_ms, item.error_code, item.session_id, count = _unpack_ihiB(data, position)
     position += 11
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v13(data, position)
+        responses_item, position = _read_fetchable_topic_response_v13(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
@@ -1040,7 +1073,7 @@ def _read_fetch_response_v16(data: Data, position: int) -> tuple[FetchResponse, 
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_response_v16(item, data, position, tag_count)
+        position = _read_tags_of_fetch_response_v16(item, data, position, tag_count, budget)
     return item, position
 
 

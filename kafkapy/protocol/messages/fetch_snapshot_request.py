@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -137,13 +138,13 @@ class FetchSnapshotRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_snapshot_id_v0(data: Data, position: int) -> tuple[SnapshotId, int]:
+def _read_snapshot_id_v0(data: Data, position: int, budget: ElementBudget) -> tuple[SnapshotId, int]:
     item = new(SnapshotId)
     item.end_offset, item.epoch, tag_count = _unpack_qiB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -155,17 +156,17 @@ def _write_snapshot_id_v0(out: Writer, item: SnapshotId) -> None:
         out.append(0)
 
 
-def _read_partition_snapshot_v0(data: Data, position: int) -> tuple[PartitionSnapshot, int]:
+def _read_partition_snapshot_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionSnapshot, int]:
     item = new(PartitionSnapshot)
     item.partition, item.current_leader_epoch = _unpack_ii(data, position)
     position += 8
-    item.snapshot_id, position = _read_snapshot_id_v0(data, position)
+    item.snapshot_id, position = _read_snapshot_id_v0(data, position, budget)
     item.position, tag_count = _unpack_qB(data, position)
     position += 9
     item.replica_directory_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -179,22 +180,22 @@ def _write_partition_snapshot_v0(out: Writer, item: PartitionSnapshot) -> None:
         out.append(0)
 
 
-def _read_topic_snapshot_v0(data: Data, position: int) -> tuple[TopicSnapshot, int]:
+def _read_topic_snapshot_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicSnapshot, int]:
     item = new(TopicSnapshot)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 30)
+    count, position = compact_count(data, position, count, 30, budget)
     partitions_list: list[PartitionSnapshot] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_snapshot_v0(data, position)
+        partitions_item, position = _read_partition_snapshot_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -214,8 +215,9 @@ def _read_tags_of_fetch_snapshot_request_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -227,14 +229,18 @@ def _read_tags_of_fetch_snapshot_request_v0(
     return position
 
 
-def _read_fetch_snapshot_request_v0(data: Data, position: int) -> tuple[FetchSnapshotRequest, int]:
+def _read_fetch_snapshot_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchSnapshotRequest, int]:
     item = new(FetchSnapshotRequest)
     item.replica_id, item.max_bytes, count = _unpack_iiB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicSnapshot] = []
     for _ in range(count):
-        topics_item, position = _read_topic_snapshot_v0(data, position)
+        topics_item, position = _read_topic_snapshot_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -242,7 +248,7 @@ def _read_fetch_snapshot_request_v0(data: Data, position: int) -> tuple[FetchSna
     item.cluster_id = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_snapshot_request_v0(item, data, position, tag_count)
+        position = _read_tags_of_fetch_snapshot_request_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -266,8 +272,14 @@ def _write_fetch_snapshot_request_v0(out: Writer, item: FetchSnapshotRequest) ->
         out.append(0)
 
 
-def _read_tags_of_partition_snapshot_v1(item: PartitionSnapshot, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_snapshot_v1(
+    item: PartitionSnapshot,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -280,17 +292,17 @@ def _read_tags_of_partition_snapshot_v1(item: PartitionSnapshot, data: Data, pos
     return position
 
 
-def _read_partition_snapshot_v1(data: Data, position: int) -> tuple[PartitionSnapshot, int]:
+def _read_partition_snapshot_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionSnapshot, int]:
     item = new(PartitionSnapshot)
     item.partition, item.current_leader_epoch = _unpack_ii(data, position)
     position += 8
-    item.snapshot_id, position = _read_snapshot_id_v0(data, position)
+    item.snapshot_id, position = _read_snapshot_id_v0(data, position, budget)
     item.position, tag_count = _unpack_qB(data, position)
     position += 9
     item.replica_directory_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_snapshot_v1(item, data, position, tag_count)
+        position = _read_tags_of_partition_snapshot_v1(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -313,22 +325,22 @@ def _write_partition_snapshot_v1(out: Writer, item: PartitionSnapshot) -> None:
         out.append(0)
 
 
-def _read_topic_snapshot_v1(data: Data, position: int) -> tuple[TopicSnapshot, int]:
+def _read_topic_snapshot_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicSnapshot, int]:
     item = new(TopicSnapshot)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 30)
+    count, position = compact_count(data, position, count, 30, budget)
     partitions_list: list[PartitionSnapshot] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_snapshot_v1(data, position)
+        partitions_item, position = _read_partition_snapshot_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -348,8 +360,9 @@ def _read_tags_of_fetch_snapshot_request_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -361,14 +374,18 @@ def _read_tags_of_fetch_snapshot_request_v1(
     return position
 
 
-def _read_fetch_snapshot_request_v1(data: Data, position: int) -> tuple[FetchSnapshotRequest, int]:
+def _read_fetch_snapshot_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchSnapshotRequest, int]:
     item = new(FetchSnapshotRequest)
     item.replica_id, item.max_bytes, count = _unpack_iiB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicSnapshot] = []
     for _ in range(count):
-        topics_item, position = _read_topic_snapshot_v1(data, position)
+        topics_item, position = _read_topic_snapshot_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -376,7 +393,7 @@ def _read_fetch_snapshot_request_v1(data: Data, position: int) -> tuple[FetchSna
     item.cluster_id = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_snapshot_request_v1(item, data, position, tag_count)
+        position = _read_tags_of_fetch_snapshot_request_v1(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -189,13 +190,13 @@ class FetchSnapshotResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_snapshot_id_v0(data: Data, position: int) -> tuple[SnapshotId, int]:
+def _read_snapshot_id_v0(data: Data, position: int, budget: ElementBudget) -> tuple[SnapshotId, int]:
     item = new(SnapshotId)
     item.end_offset, item.epoch, tag_count = _unpack_qiB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -207,13 +208,13 @@ def _write_snapshot_id_v0(out: Writer, item: SnapshotId) -> None:
         out.append(0)
 
 
-def _read_leader_id_and_epoch_v0(data: Data, position: int) -> tuple[LeaderIdAndEpoch, int]:
+def _read_leader_id_and_epoch_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderIdAndEpoch, int]:
     item = new(LeaderIdAndEpoch)
     item.leader_id, item.leader_epoch, tag_count = _unpack_iiB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -225,24 +226,30 @@ def _write_leader_id_and_epoch_v0(out: Writer, item: LeaderIdAndEpoch) -> None:
         out.append(0)
 
 
-def _read_tags_of_partition_snapshot_v0(item: PartitionSnapshot, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_snapshot_v0(
+    item: PartitionSnapshot,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
     if value is not None:
         end = 0
-        item.current_leader, end = _read_leader_id_and_epoch_v0(value, end)
+        item.current_leader, end = _read_leader_id_and_epoch_v0(value, end, budget)
         check_tag_end(0, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_partition_snapshot_v0(data: Data, position: int) -> tuple[PartitionSnapshot, int]:
+def _read_partition_snapshot_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionSnapshot, int]:
     item = new(PartitionSnapshot)
     item.index, item.error_code = _unpack_ih(data, position)
     position += 6
-    item.snapshot_id, position = _read_snapshot_id_v0(data, position)
+    item.snapshot_id, position = _read_snapshot_id_v0(data, position, budget)
     item.size, item.position, size = _unpack_qqB(data, position)
     position += 17
     item.unaligned_records, position = compact_records(data, position, size)
@@ -251,7 +258,7 @@ def _read_partition_snapshot_v0(data: Data, position: int) -> tuple[PartitionSna
     item.current_leader = LeaderIdAndEpoch()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_snapshot_v0(item, data, position, tag_count)
+        position = _read_tags_of_partition_snapshot_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -284,22 +291,22 @@ def _write_partition_snapshot_v0(out: Writer, item: PartitionSnapshot) -> None:
         out.append(0)
 
 
-def _read_topic_snapshot_v0(data: Data, position: int) -> tuple[TopicSnapshot, int]:
+def _read_topic_snapshot_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicSnapshot, int]:
     item = new(TopicSnapshot)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 37)
+    count, position = compact_count(data, position, count, 37, budget)
     partitions_list: list[PartitionSnapshot] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_snapshot_v0(data, position)
+        partitions_item, position = _read_partition_snapshot_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -314,14 +321,18 @@ def _write_topic_snapshot_v0(out: Writer, item: TopicSnapshot) -> None:
         out.append(0)
 
 
-def _read_fetch_snapshot_response_v0(data: Data, position: int) -> tuple[FetchSnapshotResponse, int]:
+def _read_fetch_snapshot_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchSnapshotResponse, int]:
     item = new(FetchSnapshotResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicSnapshot] = []
     for _ in range(count):
-        topics_item, position = _read_topic_snapshot_v0(data, position)
+        topics_item, position = _read_topic_snapshot_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -329,7 +340,7 @@ def _read_fetch_snapshot_response_v0(data: Data, position: int) -> tuple[FetchSn
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -346,7 +357,7 @@ def _write_fetch_snapshot_response_v0(out: Writer, item: FetchSnapshotResponse) 
         out.append(0)
 
 
-def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -355,7 +366,7 @@ def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -374,8 +385,9 @@ def _read_tags_of_fetch_snapshot_response_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -383,10 +395,10 @@ def _read_tags_of_fetch_snapshot_response_v1(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 8)
+        count, end = compact_count(value, end, count, 8, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v1(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v1(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -394,14 +406,18 @@ def _read_tags_of_fetch_snapshot_response_v1(
     return position
 
 
-def _read_fetch_snapshot_response_v1(data: Data, position: int) -> tuple[FetchSnapshotResponse, int]:
+def _read_fetch_snapshot_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchSnapshotResponse, int]:
     item = new(FetchSnapshotResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicSnapshot] = []
     for _ in range(count):
-        topics_item, position = _read_topic_snapshot_v0(data, position)
+        topics_item, position = _read_topic_snapshot_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -409,7 +425,7 @@ def _read_fetch_snapshot_response_v1(data: Data, position: int) -> tuple[FetchSn
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_fetch_snapshot_response_v1(item, data, position, tag_count)
+        position = _read_tags_of_fetch_snapshot_response_v1(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -57,7 +58,11 @@ class FindCoordinatorRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_find_coordinator_request_v0(data: Data, position: int) -> tuple[FindCoordinatorRequest, int]:
+def _read_find_coordinator_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorRequest, int]:
     item = new(FindCoordinatorRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -78,7 +83,11 @@ def _write_find_coordinator_request_v0(out: Writer, item: FindCoordinatorRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_find_coordinator_request_v1(data: Data, position: int) -> tuple[FindCoordinatorRequest, int]:
+def _read_find_coordinator_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorRequest, int]:
     item = new(FindCoordinatorRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -99,7 +108,11 @@ def _write_find_coordinator_request_v1(out: Writer, item: FindCoordinatorRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_find_coordinator_request_v3(data: Data, position: int) -> tuple[FindCoordinatorRequest, int]:
+def _read_find_coordinator_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorRequest, int]:
     item = new(FindCoordinatorRequest)
     item.key, position = compact_string(data, position + 1, data[position])
     item.key_type, tag_count = _unpack_bB(data, position)
@@ -107,7 +120,7 @@ def _read_find_coordinator_request_v3(data: Data, position: int) -> tuple[FindCo
     item.coordinator_keys = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -122,11 +135,15 @@ def _write_find_coordinator_request_v3(out: Writer, item: FindCoordinatorRequest
         out.append(0)
 
 
-def _read_find_coordinator_request_v4(data: Data, position: int) -> tuple[FindCoordinatorRequest, int]:
+def _read_find_coordinator_request_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorRequest, int]:
     item = new(FindCoordinatorRequest)
     item.key_type, count = _unpack_bB(data, position)
     position += 2
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     coordinator_keys_list: list[str] = []
     for _ in range(count):
         coordinator_keys_item, position = compact_string(data, position + 1, data[position])
@@ -137,7 +154,7 @@ def _read_find_coordinator_request_v4(data: Data, position: int) -> tuple[FindCo
     item.key = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -118,7 +119,11 @@ class FindCoordinatorResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_find_coordinator_response_v0(data: Data, position: int) -> tuple[FindCoordinatorResponse, int]:
+def _read_find_coordinator_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorResponse, int]:
     item = new(FindCoordinatorResponse)
     item.error_code, item.node_id, size = _unpack_hih(data, position)
     position += 8
@@ -142,7 +147,11 @@ def _write_find_coordinator_response_v0(out: Writer, item: FindCoordinatorRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_find_coordinator_response_v1(data: Data, position: int) -> tuple[FindCoordinatorResponse, int]:
+def _read_find_coordinator_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorResponse, int]:
     item = new(FindCoordinatorResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihh(data, position)
     position += 8
@@ -169,7 +178,11 @@ def _write_find_coordinator_response_v1(out: Writer, item: FindCoordinatorRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_find_coordinator_response_v3(data: Data, position: int) -> tuple[FindCoordinatorResponse, int]:
+def _read_find_coordinator_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorResponse, int]:
     item = new(FindCoordinatorResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -182,7 +195,7 @@ def _read_find_coordinator_response_v3(data: Data, position: int) -> tuple[FindC
     item.coordinators = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -200,7 +213,7 @@ def _write_find_coordinator_response_v3(out: Writer, item: FindCoordinatorRespon
         out.append(0)
 
 
-def _read_coordinator_v4(data: Data, position: int) -> tuple[Coordinator, int]:
+def _read_coordinator_v4(data: Data, position: int, budget: ElementBudget) -> tuple[Coordinator, int]:
     item = new(Coordinator)
     item.key, position = compact_string(data, position + 1, data[position])
     item.node_id, size = _unpack_iB(data, position)
@@ -213,7 +226,7 @@ def _read_coordinator_v4(data: Data, position: int) -> tuple[Coordinator, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -229,14 +242,18 @@ def _write_coordinator_v4(out: Writer, item: Coordinator) -> None:
         out.append(0)
 
 
-def _read_find_coordinator_response_v4(data: Data, position: int) -> tuple[FindCoordinatorResponse, int]:
+def _read_find_coordinator_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FindCoordinatorResponse, int]:
     item = new(FindCoordinatorResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 14)
+    count, position = compact_count(data, position, count, 14, budget)
     coordinators_list: list[Coordinator] = []
     for _ in range(count):
-        coordinators_item, position = _read_coordinator_v4(data, position)
+        coordinators_item, position = _read_coordinator_v4(data, position, budget)
         coordinators_list.append(coordinators_item)
     item.coordinators = coordinators_list
     tag_count = data[position]
@@ -248,7 +265,7 @@ def _read_find_coordinator_response_v4(data: Data, position: int) -> tuple[FindC
     item.port = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import ZERO_UUID, Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import (
+    ZERO_UUID,
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    write_tag_section,
+)
 
 _pack_u = Struct(">16s").pack
 _unpack_uB = Struct(">16sB").unpack_from
@@ -37,13 +46,14 @@ class GetTelemetrySubscriptionsRequest(Message):
 def _read_get_telemetry_subscriptions_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[GetTelemetrySubscriptionsRequest, int]:
     item = new(GetTelemetrySubscriptionsRequest)
     item.client_instance_id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

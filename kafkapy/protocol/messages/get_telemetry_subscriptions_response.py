@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -89,6 +90,7 @@ class GetTelemetrySubscriptionsResponse(Message):
 def _read_get_telemetry_subscriptions_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     item = new(GetTelemetrySubscriptionsResponse)
     (
@@ -99,12 +101,12 @@ def _read_get_telemetry_subscriptions_response_v0(
         count,
     ) = _unpack_ihuiB(data, position)
     position += 27
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     item.accepted_compression_types = int_list(data, position, count, "b")
     position += count
     item.push_interval_ms, item.telemetry_max_bytes, item.delta_temporality, count = _unpack_iitB(data, position)
     position += 10
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     requested_metrics_list: list[str] = []
     for _ in range(count):
         requested_metrics_item, position = compact_string(data, position + 1, data[position])
@@ -114,7 +116,7 @@ def _read_get_telemetry_subscriptions_response_v0(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -138,7 +139,7 @@ class GroupMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_member_metadata_v0(data: Data, position: int) -> tuple[MemberMetadata, int]:
+def _read_member_metadata_v0(data: Data, position: int, budget: ElementBudget) -> tuple[MemberMetadata, int]:
     item = new(MemberMetadata)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -172,7 +173,7 @@ def _write_member_metadata_v0(out: Writer, item: MemberMetadata) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_group_metadata_value_v0(data: Data, position: int) -> tuple[GroupMetadataValue, int]:
+def _read_group_metadata_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[GroupMetadataValue, int]:
     item = new(GroupMetadataValue)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -185,10 +186,10 @@ def _read_group_metadata_value_v0(data: Data, position: int) -> tuple[GroupMetad
     item.leader, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     members_list: list[MemberMetadata] = []
     for _ in range(count):
-        members_item, position = _read_member_metadata_v0(data, position)
+        members_item, position = _read_member_metadata_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.current_state_timestamp = -1
@@ -208,7 +209,7 @@ def _write_group_metadata_value_v0(out: Writer, item: GroupMetadataValue) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_metadata_v1(data: Data, position: int) -> tuple[MemberMetadata, int]:
+def _read_member_metadata_v1(data: Data, position: int, budget: ElementBudget) -> tuple[MemberMetadata, int]:
     item = new(MemberMetadata)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -241,7 +242,7 @@ def _write_member_metadata_v1(out: Writer, item: MemberMetadata) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_group_metadata_value_v1(data: Data, position: int) -> tuple[GroupMetadataValue, int]:
+def _read_group_metadata_value_v1(data: Data, position: int, budget: ElementBudget) -> tuple[GroupMetadataValue, int]:
     item = new(GroupMetadataValue)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -254,10 +255,10 @@ def _read_group_metadata_value_v1(data: Data, position: int) -> tuple[GroupMetad
     item.leader, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     members_list: list[MemberMetadata] = []
     for _ in range(count):
-        members_item, position = _read_member_metadata_v1(data, position)
+        members_item, position = _read_member_metadata_v1(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.current_state_timestamp = -1
@@ -277,7 +278,7 @@ def _write_group_metadata_value_v1(out: Writer, item: GroupMetadataValue) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_group_metadata_value_v2(data: Data, position: int) -> tuple[GroupMetadataValue, int]:
+def _read_group_metadata_value_v2(data: Data, position: int, budget: ElementBudget) -> tuple[GroupMetadataValue, int]:
     item = new(GroupMetadataValue)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -290,10 +291,10 @@ def _read_group_metadata_value_v2(data: Data, position: int) -> tuple[GroupMetad
     item.leader, position = nullable_string(data, position, size)
     item.current_state_timestamp, count = _unpack_qi(data, position)
     position += 12
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     members_list: list[MemberMetadata] = []
     for _ in range(count):
-        members_item, position = _read_member_metadata_v1(data, position)
+        members_item, position = _read_member_metadata_v1(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.unknown_tagged_fields = None
@@ -313,7 +314,7 @@ def _write_group_metadata_value_v2(out: Writer, item: GroupMetadataValue) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_metadata_v3(data: Data, position: int) -> tuple[MemberMetadata, int]:
+def _read_member_metadata_v3(data: Data, position: int, budget: ElementBudget) -> tuple[MemberMetadata, int]:
     item = new(MemberMetadata)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -349,7 +350,7 @@ def _write_member_metadata_v3(out: Writer, item: MemberMetadata) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_group_metadata_value_v3(data: Data, position: int) -> tuple[GroupMetadataValue, int]:
+def _read_group_metadata_value_v3(data: Data, position: int, budget: ElementBudget) -> tuple[GroupMetadataValue, int]:
     item = new(GroupMetadataValue)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -362,10 +363,10 @@ def _read_group_metadata_value_v3(data: Data, position: int) -> tuple[GroupMetad
     item.leader, position = nullable_string(data, position, size)
     item.current_state_timestamp, count = _unpack_qi(data, position)
     position += 12
-    check_count(data, position, count, 24)
+    check_count(data, position, count, 24, budget)
     members_list: list[MemberMetadata] = []
     for _ in range(count):
-        members_item, position = _read_member_metadata_v3(data, position)
+        members_item, position = _read_member_metadata_v3(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.unknown_tagged_fields = None
@@ -385,7 +386,7 @@ def _write_group_metadata_value_v3(out: Writer, item: GroupMetadataValue) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_metadata_v4(data: Data, position: int) -> tuple[MemberMetadata, int]:
+def _read_member_metadata_v4(data: Data, position: int, budget: ElementBudget) -> tuple[MemberMetadata, int]:
     item = new(MemberMetadata)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -399,7 +400,7 @@ def _read_member_metadata_v4(data: Data, position: int) -> tuple[MemberMetadata,
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -417,7 +418,7 @@ def _write_member_metadata_v4(out: Writer, item: MemberMetadata) -> None:
         out.append(0)
 
 
-def _read_group_metadata_value_v4(data: Data, position: int) -> tuple[GroupMetadataValue, int]:
+def _read_group_metadata_value_v4(data: Data, position: int, budget: ElementBudget) -> tuple[GroupMetadataValue, int]:
     item = new(GroupMetadataValue)
     item.protocol_type, position = compact_string(data, position + 1, data[position])
     item.generation, size = _unpack_iB(data, position)
@@ -426,17 +427,17 @@ def _read_group_metadata_value_v4(data: Data, position: int) -> tuple[GroupMetad
     item.leader, position = compact_nullable_string(data, position + 1, data[position])
     item.current_state_timestamp, count = _unpack_qB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 15)
+    count, position = compact_count(data, position, count, 15, budget)
     members_list: list[MemberMetadata] = []
     for _ in range(count):
-        members_item, position = _read_member_metadata_v4(data, position)
+        members_item, position = _read_member_metadata_v4(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

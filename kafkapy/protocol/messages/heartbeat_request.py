@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -61,7 +62,7 @@ class HeartbeatRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_heartbeat_request_v0(data: Data, position: int) -> tuple[HeartbeatRequest, int]:
+def _read_heartbeat_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatRequest, int]:
     item = new(HeartbeatRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -84,7 +85,7 @@ def _write_heartbeat_request_v0(out: Writer, item: HeartbeatRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_heartbeat_request_v3(data: Data, position: int) -> tuple[HeartbeatRequest, int]:
+def _read_heartbeat_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatRequest, int]:
     item = new(HeartbeatRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -108,7 +109,7 @@ def _write_heartbeat_request_v3(out: Writer, item: HeartbeatRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_heartbeat_request_v4(data: Data, position: int) -> tuple[HeartbeatRequest, int]:
+def _read_heartbeat_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatRequest, int]:
     item = new(HeartbeatRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.generation_id, size = _unpack_iB(data, position)
@@ -119,7 +120,7 @@ def _read_heartbeat_request_v4(data: Data, position: int) -> tuple[HeartbeatRequ
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_h = Struct(">h").pack
 _pack_ih = Struct(">ih").pack
@@ -40,7 +49,7 @@ class HeartbeatResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_heartbeat_response_v0(data: Data, position: int) -> tuple[HeartbeatResponse, int]:
+def _read_heartbeat_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatResponse, int]:
     item = new(HeartbeatResponse)
     (item.error_code,) = _unpack_h(data, position)
     position += 2
@@ -55,7 +64,7 @@ def _write_heartbeat_response_v0(out: Writer, item: HeartbeatResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_heartbeat_response_v1(data: Data, position: int) -> tuple[HeartbeatResponse, int]:
+def _read_heartbeat_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatResponse, int]:
     item = new(HeartbeatResponse)
     item.throttle_time_ms, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -69,13 +78,13 @@ def _write_heartbeat_response_v1(out: Writer, item: HeartbeatResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_heartbeat_response_v4(data: Data, position: int) -> tuple[HeartbeatResponse, int]:
+def _read_heartbeat_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[HeartbeatResponse, int]:
     item = new(HeartbeatResponse)
     item.throttle_time_ms, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -107,7 +108,7 @@ class IncrementalAlterConfigsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alterable_config_v0(data: Data, position: int) -> tuple[AlterableConfig, int]:
+def _read_alterable_config_v0(data: Data, position: int, budget: ElementBudget) -> tuple[AlterableConfig, int]:
     item = new(AlterableConfig)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -127,17 +128,21 @@ def _write_alterable_config_v0(out: Writer, item: AlterableConfig) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_configs_resource_v0(data: Data, position: int) -> tuple[AlterConfigsResource, int]:
+def _read_alter_configs_resource_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterConfigsResource, int]:
     item = new(AlterConfigsResource)
     item.resource_type, size = _unpack_bh(data, position)
     position += 3
     item.resource_name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 5)
+    check_count(data, position, count, 5, budget)
     configs_list: list[AlterableConfig] = []
     for _ in range(count):
-        configs_item, position = _read_alterable_config_v0(data, position)
+        configs_item, position = _read_alterable_config_v0(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     item.unknown_tagged_fields = None
@@ -154,14 +159,18 @@ def _write_alter_configs_resource_v0(out: Writer, item: AlterConfigsResource) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_incremental_alter_configs_request_v0(data: Data, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+def _read_incremental_alter_configs_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[IncrementalAlterConfigsRequest, int]:
     item = new(IncrementalAlterConfigsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 7)
+    check_count(data, position, count, 7, budget)
     resources_list: list[AlterConfigsResource] = []
     for _ in range(count):
-        resources_item, position = _read_alter_configs_resource_v0(data, position)
+        resources_item, position = _read_alter_configs_resource_v0(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     (item.validate_only,) = _unpack_t(data, position)
@@ -179,7 +188,7 @@ def _write_incremental_alter_configs_request_v0(out: Writer, item: IncrementalAl
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alterable_config_v1(data: Data, position: int) -> tuple[AlterableConfig, int]:
+def _read_alterable_config_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AlterableConfig, int]:
     item = new(AlterableConfig)
     item.name, position = compact_string(data, position + 1, data[position])
     item.config_operation, size = _unpack_bB(data, position)
@@ -189,7 +198,7 @@ def _read_alterable_config_v1(data: Data, position: int) -> tuple[AlterableConfi
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -203,24 +212,28 @@ def _write_alterable_config_v1(out: Writer, item: AlterableConfig) -> None:
         out.append(0)
 
 
-def _read_alter_configs_resource_v1(data: Data, position: int) -> tuple[AlterConfigsResource, int]:
+def _read_alter_configs_resource_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterConfigsResource, int]:
     item = new(AlterConfigsResource)
     item.resource_type, size = _unpack_bB(data, position)
     position += 2
     item.resource_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     configs_list: list[AlterableConfig] = []
     for _ in range(count):
-        configs_item, position = _read_alterable_config_v1(data, position)
+        configs_item, position = _read_alterable_config_v1(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -236,21 +249,25 @@ def _write_alter_configs_resource_v1(out: Writer, item: AlterConfigsResource) ->
         out.append(0)
 
 
-def _read_incremental_alter_configs_request_v1(data: Data, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
+def _read_incremental_alter_configs_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[IncrementalAlterConfigsRequest, int]:
     item = new(IncrementalAlterConfigsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     resources_list: list[AlterConfigsResource] = []
     for _ in range(count):
-        resources_item, position = _read_alter_configs_resource_v1(data, position)
+        resources_item, position = _read_alter_configs_resource_v1(data, position, budget)
         resources_list.append(resources_item)
     item.resources = resources_list
     item.validate_only, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -89,7 +90,11 @@ class IncrementalAlterConfigsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_alter_configs_resource_response_v0(data: Data, position: int) -> tuple[AlterConfigsResourceResponse, int]:
+def _read_alter_configs_resource_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterConfigsResourceResponse, int]:
     item = new(AlterConfigsResourceResponse)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -113,14 +118,15 @@ def _write_alter_configs_resource_response_v0(out: Writer, item: AlterConfigsRes
 def _read_incremental_alter_configs_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[IncrementalAlterConfigsResponse, int]:
     item = new(IncrementalAlterConfigsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 7)
+    check_count(data, position, count, 7, budget)
     responses_list: list[AlterConfigsResourceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_alter_configs_resource_response_v0(data, position)
+        responses_item, position = _read_alter_configs_resource_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.unknown_tagged_fields = None
@@ -136,7 +142,11 @@ def _write_incremental_alter_configs_response_v0(out: Writer, item: IncrementalA
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_alter_configs_resource_response_v1(data: Data, position: int) -> tuple[AlterConfigsResourceResponse, int]:
+def _read_alter_configs_resource_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AlterConfigsResourceResponse, int]:
     item = new(AlterConfigsResourceResponse)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -148,7 +158,7 @@ def _read_alter_configs_resource_response_v1(data: Data, position: int) -> tuple
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -166,21 +176,22 @@ def _write_alter_configs_resource_response_v1(out: Writer, item: AlterConfigsRes
 def _read_incremental_alter_configs_response_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[IncrementalAlterConfigsResponse, int]:
     item = new(IncrementalAlterConfigsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     responses_list: list[AlterConfigsResourceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_alter_configs_resource_response_v1(data, position)
+        responses_item, position = _read_alter_configs_resource_response_v1(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -75,7 +76,11 @@ class InitProducerIdRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_init_producer_id_request_v0(data: Data, position: int) -> tuple[InitProducerIdRequest, int]:
+def _read_init_producer_id_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdRequest, int]:
     item = new(InitProducerIdRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -105,7 +110,11 @@ def _write_init_producer_id_request_v0(out: Writer, item: InitProducerIdRequest)
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_init_producer_id_request_v2(data: Data, position: int) -> tuple[InitProducerIdRequest, int]:
+def _read_init_producer_id_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdRequest, int]:
     item = new(InitProducerIdRequest)
     item.transactional_id, position = compact_nullable_string(data, position + 1, data[position])
     item.transaction_timeout_ms, tag_count = _unpack_iB(data, position)
@@ -116,7 +125,7 @@ def _read_init_producer_id_request_v2(data: Data, position: int) -> tuple[InitPr
     item.keep_prepared_txn = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -137,7 +146,11 @@ def _write_init_producer_id_request_v2(out: Writer, item: InitProducerIdRequest)
         out.append(0)
 
 
-def _read_init_producer_id_request_v3(data: Data, position: int) -> tuple[InitProducerIdRequest, int]:
+def _read_init_producer_id_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdRequest, int]:
     item = new(InitProducerIdRequest)
     item.transactional_id, position = compact_nullable_string(data, position + 1, data[position])
     item.transaction_timeout_ms, item.producer_id, item.producer_epoch, tag_count = _unpack_iqhB(data, position)
@@ -146,7 +159,7 @@ def _read_init_producer_id_request_v3(data: Data, position: int) -> tuple[InitPr
     item.keep_prepared_txn = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -163,7 +176,11 @@ def _write_init_producer_id_request_v3(out: Writer, item: InitProducerIdRequest)
         out.append(0)
 
 
-def _read_init_producer_id_request_v6(data: Data, position: int) -> tuple[InitProducerIdRequest, int]:
+def _read_init_producer_id_request_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdRequest, int]:
     item = new(InitProducerIdRequest)
     item.transactional_id, position = compact_nullable_string(data, position + 1, data[position])
     (
@@ -177,7 +194,7 @@ def _read_init_producer_id_request_v6(data: Data, position: int) -> tuple[InitPr
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

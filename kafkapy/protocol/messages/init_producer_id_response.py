@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_ihqh = Struct(">ihqh").pack
 _pack_ihqhqh = Struct(">ihqhqh").pack
@@ -60,7 +69,11 @@ class InitProducerIdResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_init_producer_id_response_v0(data: Data, position: int) -> tuple[InitProducerIdResponse, int]:
+def _read_init_producer_id_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdResponse, int]:
     item = new(InitProducerIdResponse)
     item.throttle_time_ms, item.error_code, item.producer_id, item.producer_epoch = _unpack_ihqh(data, position)
     position += 16
@@ -80,7 +93,11 @@ def _write_init_producer_id_response_v0(out: Writer, item: InitProducerIdRespons
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_init_producer_id_response_v2(data: Data, position: int) -> tuple[InitProducerIdResponse, int]:
+def _read_init_producer_id_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdResponse, int]:
     item = new(InitProducerIdResponse)
     (
         item.throttle_time_ms,
@@ -94,7 +111,7 @@ def _read_init_producer_id_response_v2(data: Data, position: int) -> tuple[InitP
     item.ongoing_txn_producer_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -110,7 +127,11 @@ def _write_init_producer_id_response_v2(out: Writer, item: InitProducerIdRespons
         out.append(0)
 
 
-def _read_init_producer_id_response_v6(data: Data, position: int) -> tuple[InitProducerIdResponse, int]:
+def _read_init_producer_id_response_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[InitProducerIdResponse, int]:
     item = new(InitProducerIdResponse)
     (
         item.throttle_time_ms,
@@ -124,7 +145,7 @@ def _read_init_producer_id_response_v6(data: Data, position: int) -> tuple[InitP
     position += 27
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -92,13 +93,13 @@ class InitializeShareGroupStateRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition, item.state_epoch, item.start_offset, tag_count = _unpack_iiqB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -110,21 +111,21 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_initialize_state_data_v0(data: Data, position: int) -> tuple[InitializeStateData, int]:
+def _read_initialize_state_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[InitializeStateData, int]:
     item = new(InitializeStateData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 17)
+    count, position = compact_count(data, position, count, 17, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -142,22 +143,23 @@ def _write_initialize_state_data_v0(out: Writer, item: InitializeStateData) -> N
 def _read_initialize_share_group_state_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[InitializeShareGroupStateRequest, int]:
     item = new(InitializeShareGroupStateRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[InitializeStateData] = []
     for _ in range(count):
-        topics_item, position = _read_initialize_state_data_v0(data, position)
+        topics_item, position = _read_initialize_state_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -113,7 +114,11 @@ class JoinGroupRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_join_group_request_protocol_v0(data: Data, position: int) -> tuple[JoinGroupRequestProtocol, int]:
+def _read_join_group_request_protocol_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[JoinGroupRequestProtocol, int]:
     item = new(JoinGroupRequestProtocol)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -132,7 +137,7 @@ def _write_join_group_request_protocol_v0(out: Writer, item: JoinGroupRequestPro
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_request_v0(data: Data, position: int) -> tuple[JoinGroupRequest, int]:
+def _read_join_group_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupRequest, int]:
     item = new(JoinGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -145,10 +150,10 @@ def _read_join_group_request_v0(data: Data, position: int) -> tuple[JoinGroupReq
     item.protocol_type, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     protocols_list: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
-        protocols_item, position = _read_join_group_request_protocol_v0(data, position)
+        protocols_item, position = _read_join_group_request_protocol_v0(data, position, budget)
         protocols_list.append(protocols_item)
     item.protocols = protocols_list
     item.rebalance_timeout_ms = -1
@@ -172,7 +177,7 @@ def _write_join_group_request_v0(out: Writer, item: JoinGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_request_v1(data: Data, position: int) -> tuple[JoinGroupRequest, int]:
+def _read_join_group_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupRequest, int]:
     item = new(JoinGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -185,10 +190,10 @@ def _read_join_group_request_v1(data: Data, position: int) -> tuple[JoinGroupReq
     item.protocol_type, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     protocols_list: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
-        protocols_item, position = _read_join_group_request_protocol_v0(data, position)
+        protocols_item, position = _read_join_group_request_protocol_v0(data, position, budget)
         protocols_list.append(protocols_item)
     item.protocols = protocols_list
     item.group_instance_id = None
@@ -211,7 +216,7 @@ def _write_join_group_request_v1(out: Writer, item: JoinGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_request_v5(data: Data, position: int) -> tuple[JoinGroupRequest, int]:
+def _read_join_group_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupRequest, int]:
     item = new(JoinGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -227,10 +232,10 @@ def _read_join_group_request_v5(data: Data, position: int) -> tuple[JoinGroupReq
     item.protocol_type, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     protocols_list: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
-        protocols_item, position = _read_join_group_request_protocol_v0(data, position)
+        protocols_item, position = _read_join_group_request_protocol_v0(data, position, budget)
         protocols_list.append(protocols_item)
     item.protocols = protocols_list
     item.reason = None
@@ -251,7 +256,11 @@ def _write_join_group_request_v5(out: Writer, item: JoinGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_request_protocol_v6(data: Data, position: int) -> tuple[JoinGroupRequestProtocol, int]:
+def _read_join_group_request_protocol_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[JoinGroupRequestProtocol, int]:
     item = new(JoinGroupRequestProtocol)
     item.name, position = compact_string(data, position + 1, data[position])
     item.metadata, position = compact_byte_string(data, position + 1, data[position])
@@ -259,7 +268,7 @@ def _read_join_group_request_protocol_v6(data: Data, position: int) -> tuple[Joi
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -272,7 +281,7 @@ def _write_join_group_request_protocol_v6(out: Writer, item: JoinGroupRequestPro
         out.append(0)
 
 
-def _read_join_group_request_v6(data: Data, position: int) -> tuple[JoinGroupRequest, int]:
+def _read_join_group_request_v6(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupRequest, int]:
     item = new(JoinGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.session_timeout_ms, item.rebalance_timeout_ms, size = _unpack_iiB(data, position)
@@ -282,10 +291,10 @@ def _read_join_group_request_v6(data: Data, position: int) -> tuple[JoinGroupReq
     item.protocol_type, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     protocols_list: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
-        protocols_item, position = _read_join_group_request_protocol_v6(data, position)
+        protocols_item, position = _read_join_group_request_protocol_v6(data, position, budget)
         protocols_list.append(protocols_item)
     item.protocols = protocols_list
     tag_count = data[position]
@@ -293,7 +302,7 @@ def _read_join_group_request_v6(data: Data, position: int) -> tuple[JoinGroupReq
     item.reason = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -312,7 +321,7 @@ def _write_join_group_request_v6(out: Writer, item: JoinGroupRequest) -> None:
         out.append(0)
 
 
-def _read_join_group_request_v8(data: Data, position: int) -> tuple[JoinGroupRequest, int]:
+def _read_join_group_request_v8(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupRequest, int]:
     item = new(JoinGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.session_timeout_ms, item.rebalance_timeout_ms, size = _unpack_iiB(data, position)
@@ -322,10 +331,10 @@ def _read_join_group_request_v8(data: Data, position: int) -> tuple[JoinGroupReq
     item.protocol_type, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     protocols_list: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
-        protocols_item, position = _read_join_group_request_protocol_v6(data, position)
+        protocols_item, position = _read_join_group_request_protocol_v6(data, position, budget)
         protocols_list.append(protocols_item)
     item.protocols = protocols_list
     item.reason, position = compact_nullable_string(data, position + 1, data[position])
@@ -333,7 +342,7 @@ def _read_join_group_request_v8(data: Data, position: int) -> tuple[JoinGroupReq
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

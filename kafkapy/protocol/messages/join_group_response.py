@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -124,7 +125,11 @@ class JoinGroupResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_join_group_response_member_v0(data: Data, position: int) -> tuple[JoinGroupResponseMember, int]:
+def _read_join_group_response_member_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[JoinGroupResponseMember, int]:
     item = new(JoinGroupResponseMember)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -144,7 +149,7 @@ def _write_join_group_response_member_v0(out: Writer, item: JoinGroupResponseMem
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_response_v0(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.error_code, item.generation_id, size = _unpack_hih(data, position)
     position += 8
@@ -157,10 +162,10 @@ def _read_join_group_response_v0(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v0(data, position)
+        members_item, position = _read_join_group_response_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.throttle_time_ms = 0
@@ -186,7 +191,7 @@ def _write_join_group_response_v0(out: Writer, item: JoinGroupResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_response_v2(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.throttle_time_ms, item.error_code, item.generation_id, size = _unpack_ihih(data, position)
     position += 12
@@ -199,10 +204,10 @@ def _read_join_group_response_v2(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v0(data, position)
+        members_item, position = _read_join_group_response_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.protocol_type = None
@@ -227,7 +232,11 @@ def _write_join_group_response_v2(out: Writer, item: JoinGroupResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_response_member_v5(data: Data, position: int) -> tuple[JoinGroupResponseMember, int]:
+def _read_join_group_response_member_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[JoinGroupResponseMember, int]:
     item = new(JoinGroupResponseMember)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -250,7 +259,7 @@ def _write_join_group_response_member_v5(out: Writer, item: JoinGroupResponseMem
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_response_v5(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.throttle_time_ms, item.error_code, item.generation_id, size = _unpack_ihih(data, position)
     position += 12
@@ -263,10 +272,10 @@ def _read_join_group_response_v5(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v5(data, position)
+        members_item, position = _read_join_group_response_member_v5(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.protocol_type = None
@@ -291,7 +300,11 @@ def _write_join_group_response_v5(out: Writer, item: JoinGroupResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_join_group_response_member_v6(data: Data, position: int) -> tuple[JoinGroupResponseMember, int]:
+def _read_join_group_response_member_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[JoinGroupResponseMember, int]:
     item = new(JoinGroupResponseMember)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -300,7 +313,7 @@ def _read_join_group_response_member_v6(data: Data, position: int) -> tuple[Join
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -314,7 +327,7 @@ def _write_join_group_response_member_v6(out: Writer, item: JoinGroupResponseMem
         out.append(0)
 
 
-def _read_join_group_response_v6(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v6(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.throttle_time_ms, item.error_code, item.generation_id, size = _unpack_ihiB(data, position)
     position += 11
@@ -323,10 +336,10 @@ def _read_join_group_response_v6(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v6(data, position)
+        members_item, position = _read_join_group_response_member_v6(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
@@ -335,7 +348,7 @@ def _read_join_group_response_v6(data: Data, position: int) -> tuple[JoinGroupRe
     item.skip_assignment = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -357,7 +370,7 @@ def _write_join_group_response_v6(out: Writer, item: JoinGroupResponse) -> None:
         out.append(0)
 
 
-def _read_join_group_response_v7(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v7(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.throttle_time_ms, item.error_code, item.generation_id, size = _unpack_ihiB(data, position)
     position += 11
@@ -367,10 +380,10 @@ def _read_join_group_response_v7(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v6(data, position)
+        members_item, position = _read_join_group_response_member_v6(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
@@ -378,7 +391,7 @@ def _read_join_group_response_v7(data: Data, position: int) -> tuple[JoinGroupRe
     item.skip_assignment = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -399,7 +412,7 @@ def _write_join_group_response_v7(out: Writer, item: JoinGroupResponse) -> None:
         out.append(0)
 
 
-def _read_join_group_response_v9(data: Data, position: int) -> tuple[JoinGroupResponse, int]:
+def _read_join_group_response_v9(data: Data, position: int, budget: ElementBudget) -> tuple[JoinGroupResponse, int]:
     item = new(JoinGroupResponse)
     item.throttle_time_ms, item.error_code, item.generation_id, size = _unpack_ihiB(data, position)
     position += 11
@@ -411,17 +424,17 @@ def _read_join_group_response_v9(data: Data, position: int) -> tuple[JoinGroupRe
     item.member_id, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     members_list: list[JoinGroupResponseMember] = []
     for _ in range(count):
-        members_item, position = _read_join_group_response_member_v6(data, position)
+        members_item, position = _read_join_group_response_member_v6(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

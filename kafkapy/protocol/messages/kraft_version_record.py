@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_hh = Struct(">hh").pack
 _unpack_hhB = Struct(">hhB").unpack_from
@@ -37,13 +37,13 @@ class KRaftVersionRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_kraft_version_record_v0(data: Data, position: int) -> tuple[KRaftVersionRecord, int]:
+def _read_kraft_version_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KRaftVersionRecord, int]:
     item = new(KRaftVersionRecord)
     item.version, item.kraft_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

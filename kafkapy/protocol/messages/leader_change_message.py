@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -78,14 +79,14 @@ class LeaderChangeMessage(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_voter_v0(data: Data, position: int) -> tuple[Voter, int]:
+def _read_voter_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Voter, int]:
     item = new(Voter)
     item.voter_id, tag_count = _unpack_iB(data, position)
     position += 5
     item.voter_directory_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -99,29 +100,29 @@ def _write_voter_v0(out: Writer, item: Voter) -> None:
         out.append(0)
 
 
-def _read_leader_change_message_v0(data: Data, position: int) -> tuple[LeaderChangeMessage, int]:
+def _read_leader_change_message_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderChangeMessage, int]:
     item = new(LeaderChangeMessage)
     item.version, item.leader_id, count = _unpack_hiB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     voters_list: list[Voter] = []
     for _ in range(count):
-        voters_item, position = _read_voter_v0(data, position)
+        voters_item, position = _read_voter_v0(data, position, budget)
         voters_list.append(voters_item)
     item.voters = voters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     granting_voters_list: list[Voter] = []
     for _ in range(count):
-        granting_voters_item, position = _read_voter_v0(data, position)
+        granting_voters_item, position = _read_voter_v0(data, position, budget)
         granting_voters_list.append(granting_voters_item)
     item.granting_voters = granting_voters_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -139,13 +140,13 @@ def _write_leader_change_message_v0(out: Writer, item: LeaderChangeMessage) -> N
         out.append(0)
 
 
-def _read_voter_v1(data: Data, position: int) -> tuple[Voter, int]:
+def _read_voter_v1(data: Data, position: int, budget: ElementBudget) -> tuple[Voter, int]:
     item = new(Voter)
     item.voter_id, item.voter_directory_id, tag_count = _unpack_iuB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -157,29 +158,29 @@ def _write_voter_v1(out: Writer, item: Voter) -> None:
         out.append(0)
 
 
-def _read_leader_change_message_v1(data: Data, position: int) -> tuple[LeaderChangeMessage, int]:
+def _read_leader_change_message_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderChangeMessage, int]:
     item = new(LeaderChangeMessage)
     item.version, item.leader_id, count = _unpack_hiB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     voters_list: list[Voter] = []
     for _ in range(count):
-        voters_item, position = _read_voter_v1(data, position)
+        voters_item, position = _read_voter_v1(data, position, budget)
         voters_list.append(voters_item)
     item.voters = voters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     granting_voters_list: list[Voter] = []
     for _ in range(count):
-        granting_voters_item, position = _read_voter_v1(data, position)
+        granting_voters_item, position = _read_voter_v1(data, position, budget)
         granting_voters_list.append(granting_voters_item)
     item.granting_voters = granting_voters_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -83,7 +84,7 @@ class LeaveGroupRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_leave_group_request_v0(data: Data, position: int) -> tuple[LeaveGroupRequest, int]:
+def _read_leave_group_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupRequest, int]:
     item = new(LeaveGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -105,7 +106,7 @@ def _write_leave_group_request_v0(out: Writer, item: LeaveGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_identity_v3(data: Data, position: int) -> tuple[MemberIdentity, int]:
+def _read_member_identity_v3(data: Data, position: int, budget: ElementBudget) -> tuple[MemberIdentity, int]:
     item = new(MemberIdentity)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -125,17 +126,17 @@ def _write_member_identity_v3(out: Writer, item: MemberIdentity) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_leave_group_request_v3(data: Data, position: int) -> tuple[LeaveGroupRequest, int]:
+def _read_leave_group_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupRequest, int]:
     item = new(LeaveGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.group_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     members_list: list[MemberIdentity] = []
     for _ in range(count):
-        members_item, position = _read_member_identity_v3(data, position)
+        members_item, position = _read_member_identity_v3(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.member_id = ""
@@ -154,7 +155,7 @@ def _write_leave_group_request_v3(out: Writer, item: LeaveGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_identity_v4(data: Data, position: int) -> tuple[MemberIdentity, int]:
+def _read_member_identity_v4(data: Data, position: int, budget: ElementBudget) -> tuple[MemberIdentity, int]:
     item = new(MemberIdentity)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -163,7 +164,7 @@ def _read_member_identity_v4(data: Data, position: int) -> tuple[MemberIdentity,
     item.reason = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -176,15 +177,15 @@ def _write_member_identity_v4(out: Writer, item: MemberIdentity) -> None:
         out.append(0)
 
 
-def _read_leave_group_request_v4(data: Data, position: int) -> tuple[LeaveGroupRequest, int]:
+def _read_leave_group_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupRequest, int]:
     item = new(LeaveGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     members_list: list[MemberIdentity] = []
     for _ in range(count):
-        members_item, position = _read_member_identity_v4(data, position)
+        members_item, position = _read_member_identity_v4(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
@@ -192,7 +193,7 @@ def _read_leave_group_request_v4(data: Data, position: int) -> tuple[LeaveGroupR
     item.member_id = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -209,7 +210,7 @@ def _write_leave_group_request_v4(out: Writer, item: LeaveGroupRequest) -> None:
         out.append(0)
 
 
-def _read_member_identity_v5(data: Data, position: int) -> tuple[MemberIdentity, int]:
+def _read_member_identity_v5(data: Data, position: int, budget: ElementBudget) -> tuple[MemberIdentity, int]:
     item = new(MemberIdentity)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -218,7 +219,7 @@ def _read_member_identity_v5(data: Data, position: int) -> tuple[MemberIdentity,
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -232,15 +233,15 @@ def _write_member_identity_v5(out: Writer, item: MemberIdentity) -> None:
         out.append(0)
 
 
-def _read_leave_group_request_v5(data: Data, position: int) -> tuple[LeaveGroupRequest, int]:
+def _read_leave_group_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupRequest, int]:
     item = new(LeaveGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     members_list: list[MemberIdentity] = []
     for _ in range(count):
-        members_item, position = _read_member_identity_v5(data, position)
+        members_item, position = _read_member_identity_v5(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
@@ -248,7 +249,7 @@ def _read_leave_group_request_v5(data: Data, position: int) -> tuple[LeaveGroupR
     item.member_id = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

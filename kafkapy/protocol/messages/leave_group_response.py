@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -88,7 +89,7 @@ class LeaveGroupResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_leave_group_response_v0(data: Data, position: int) -> tuple[LeaveGroupResponse, int]:
+def _read_leave_group_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupResponse, int]:
     item = new(LeaveGroupResponse)
     (item.error_code,) = _unpack_h(data, position)
     position += 2
@@ -106,7 +107,7 @@ def _write_leave_group_response_v0(out: Writer, item: LeaveGroupResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_leave_group_response_v1(data: Data, position: int) -> tuple[LeaveGroupResponse, int]:
+def _read_leave_group_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupResponse, int]:
     item = new(LeaveGroupResponse)
     item.throttle_time_ms, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -123,7 +124,7 @@ def _write_leave_group_response_v1(out: Writer, item: LeaveGroupResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_response_v3(data: Data, position: int) -> tuple[MemberResponse, int]:
+def _read_member_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[MemberResponse, int]:
     item = new(MemberResponse)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -145,14 +146,14 @@ def _write_member_response_v3(out: Writer, item: MemberResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_leave_group_response_v3(data: Data, position: int) -> tuple[LeaveGroupResponse, int]:
+def _read_leave_group_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupResponse, int]:
     item = new(LeaveGroupResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     members_list: list[MemberResponse] = []
     for _ in range(count):
-        members_item, position = _read_member_response_v3(data, position)
+        members_item, position = _read_member_response_v3(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.unknown_tagged_fields = None
@@ -168,7 +169,7 @@ def _write_leave_group_response_v3(out: Writer, item: LeaveGroupResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_member_response_v4(data: Data, position: int) -> tuple[MemberResponse, int]:
+def _read_member_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[MemberResponse, int]:
     item = new(MemberResponse)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -176,7 +177,7 @@ def _read_member_response_v4(data: Data, position: int) -> tuple[MemberResponse,
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -190,21 +191,21 @@ def _write_member_response_v4(out: Writer, item: MemberResponse) -> None:
         out.append(0)
 
 
-def _read_leave_group_response_v4(data: Data, position: int) -> tuple[LeaveGroupResponse, int]:
+def _read_leave_group_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[LeaveGroupResponse, int]:
     item = new(LeaveGroupResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     members_list: list[MemberResponse] = []
     for _ in range(count):
-        members_item, position = _read_member_response_v4(data, position)
+        members_item, position = _read_member_response_v4(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -124,11 +125,15 @@ class LegacyCreateTopicsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_creatable_replica_assignment_v0(data: Data, position: int) -> tuple[CreatableReplicaAssignment, int]:
+def _read_creatable_replica_assignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableReplicaAssignment, int]:
     item = new(CreatableReplicaAssignment)
     item.partition_index, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.broker_ids = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -143,7 +148,11 @@ def _write_creatable_replica_assignment_v0(out: Writer, item: CreatableReplicaAs
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_config_v0(data: Data, position: int) -> tuple[CreatableTopicConfig, int]:
+def _read_creatable_topic_config_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicConfig, int]:
     item = new(CreatableTopicConfig)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -162,25 +171,25 @@ def _write_creatable_topic_config_v0(out: Writer, item: CreatableTopicConfig) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_v0(data: Data, position: int) -> tuple[CreatableTopic, int]:
+def _read_creatable_topic_v0(data: Data, position: int, budget: ElementBudget) -> tuple[CreatableTopic, int]:
     item = new(CreatableTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     item.num_partitions, item.replication_factor, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     assignments_list: list[CreatableReplicaAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_creatable_replica_assignment_v0(data, position)
+        assignments_item, position = _read_creatable_replica_assignment_v0(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     configs_list: list[CreatableTopicConfig] = []
     for _ in range(count):
-        configs_item, position = _read_creatable_topic_config_v0(data, position)
+        configs_item, position = _read_creatable_topic_config_v0(data, position, budget)
         configs_list.append(configs_item)
     item.configs = configs_list
     item.unknown_tagged_fields = None
@@ -200,14 +209,18 @@ def _write_creatable_topic_v0(out: Writer, item: CreatableTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_create_topics_request_v0(data: Data, position: int) -> tuple[LegacyCreateTopicsRequest, int]:
+def _read_legacy_create_topics_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyCreateTopicsRequest, int]:
     item = new(LegacyCreateTopicsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     topics_list: list[CreatableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_v0(data, position)
+        topics_item, position = _read_creatable_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.timeout_ms,) = _unpack_i(data, position)
@@ -228,14 +241,18 @@ def _write_legacy_create_topics_request_v0(out: Writer, item: LegacyCreateTopics
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_create_topics_request_v1(data: Data, position: int) -> tuple[LegacyCreateTopicsRequest, int]:
+def _read_legacy_create_topics_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyCreateTopicsRequest, int]:
     item = new(LegacyCreateTopicsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     topics_list: list[CreatableTopic] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_v0(data, position)
+        topics_item, position = _read_creatable_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, item.validate_only = _unpack_it(data, position)

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -71,7 +72,11 @@ class LegacyCreateTopicsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_creatable_topic_result_v0(data: Data, position: int) -> tuple[CreatableTopicResult, int]:
+def _read_creatable_topic_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicResult, int]:
     item = new(CreatableTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -90,14 +95,18 @@ def _write_creatable_topic_result_v0(out: Writer, item: CreatableTopicResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_create_topics_response_v0(data: Data, position: int) -> tuple[LegacyCreateTopicsResponse, int]:
+def _read_legacy_create_topics_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyCreateTopicsResponse, int]:
     item = new(LegacyCreateTopicsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     topics_list: list[CreatableTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_result_v0(data, position)
+        topics_item, position = _read_creatable_topic_result_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -112,7 +121,11 @@ def _write_legacy_create_topics_response_v0(out: Writer, item: LegacyCreateTopic
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_creatable_topic_result_v1(data: Data, position: int) -> tuple[CreatableTopicResult, int]:
+def _read_creatable_topic_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[CreatableTopicResult, int]:
     item = new(CreatableTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -132,14 +145,18 @@ def _write_creatable_topic_result_v1(out: Writer, item: CreatableTopicResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_create_topics_response_v1(data: Data, position: int) -> tuple[LegacyCreateTopicsResponse, int]:
+def _read_legacy_create_topics_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyCreateTopicsResponse, int]:
     item = new(LegacyCreateTopicsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[CreatableTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_creatable_topic_result_v1(data, position)
+        topics_item, position = _read_creatable_topic_result_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import EMPTY, Data, Message, Writer, check_count, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import (
+    EMPTY,
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    check_count,
+    new,
+    string,
+    unwritable,
+    write_string,
+)
 
 _pack_i = Struct(">i").pack
 _unpack_h = Struct(">h").unpack_from
@@ -38,11 +49,15 @@ class LegacyDeleteTopicsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_legacy_delete_topics_request_v0(data: Data, position: int) -> tuple[LegacyDeleteTopicsRequest, int]:
+def _read_legacy_delete_topics_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyDeleteTopicsRequest, int]:
     item = new(LegacyDeleteTopicsRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topic_names_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)

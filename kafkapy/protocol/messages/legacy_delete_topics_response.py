@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -65,7 +66,11 @@ class LegacyDeleteTopicsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_deletable_topic_result_v0(data: Data, position: int) -> tuple[DeletableTopicResult, int]:
+def _read_deletable_topic_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[DeletableTopicResult, int]:
     item = new(DeletableTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -83,14 +88,18 @@ def _write_deletable_topic_result_v0(out: Writer, item: DeletableTopicResult) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_delete_topics_response_v0(data: Data, position: int) -> tuple[LegacyDeleteTopicsResponse, int]:
+def _read_legacy_delete_topics_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyDeleteTopicsResponse, int]:
     item = new(LegacyDeleteTopicsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     responses_list: list[DeletableTopicResult] = []
     for _ in range(count):
-        responses_item, position = _read_deletable_topic_result_v0(data, position)
+        responses_item, position = _read_deletable_topic_result_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.unknown_tagged_fields = None

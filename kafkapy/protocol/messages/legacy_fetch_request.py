@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -103,7 +104,7 @@ class LegacyFetchRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_fetch_partition_v0(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v0(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     item.partition, item.fetch_offset, item.partition_max_bytes = _unpack_iqi(data, position)
     position += 16
@@ -117,17 +118,17 @@ def _write_fetch_partition_v0(out: Writer, item: FetchPartition) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetch_topic_v0(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v0(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v0(data, position)
+        partitions_item, position = _read_fetch_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -143,14 +144,14 @@ def _write_fetch_topic_v0(out: Writer, item: FetchTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_fetch_request_v0(data: Data, position: int) -> tuple[LegacyFetchRequest, int]:
+def _read_legacy_fetch_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LegacyFetchRequest, int]:
     item = new(LegacyFetchRequest)
     item.replica_id, item.max_wait_ms, item.min_bytes, count = _unpack_iiii(data, position)
     position += 16
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v0(data, position)
+        topics_item, position = _read_fetch_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.max_bytes = 2147483647
@@ -167,14 +168,14 @@ def _write_legacy_fetch_request_v0(out: Writer, item: LegacyFetchRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_fetch_request_v3(data: Data, position: int) -> tuple[LegacyFetchRequest, int]:
+def _read_legacy_fetch_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[LegacyFetchRequest, int]:
     item = new(LegacyFetchRequest)
     item.replica_id, item.max_wait_ms, item.min_bytes, item.max_bytes, count = _unpack_iiiii(data, position)
     position += 20
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v0(data, position)
+        topics_item, position = _read_fetch_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

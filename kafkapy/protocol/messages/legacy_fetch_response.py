@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -97,7 +98,7 @@ class LegacyFetchResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, item.high_watermark, size = _unpack_ihqi(data, position)
     position += 18
@@ -113,17 +114,21 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_fetchable_topic_response_v0(data: Data, position: int) -> tuple[FetchableTopicResponse, int]:
+def _read_fetchable_topic_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[FetchableTopicResponse, int]:
     item = new(FetchableTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -139,14 +144,14 @@ def _write_fetchable_topic_response_v0(out: Writer, item: FetchableTopicResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_fetch_response_v0(data: Data, position: int) -> tuple[LegacyFetchResponse, int]:
+def _read_legacy_fetch_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[LegacyFetchResponse, int]:
     item = new(LegacyFetchResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v0(data, position)
+        responses_item, position = _read_fetchable_topic_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.throttle_time_ms = 0
@@ -162,14 +167,14 @@ def _write_legacy_fetch_response_v0(out: Writer, item: LegacyFetchResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_fetch_response_v1(data: Data, position: int) -> tuple[LegacyFetchResponse, int]:
+def _read_legacy_fetch_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LegacyFetchResponse, int]:
     item = new(LegacyFetchResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[FetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_fetchable_topic_response_v0(data, position)
+        responses_item, position = _read_fetchable_topic_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.unknown_tagged_fields = None

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -91,7 +92,11 @@ class LegacyListOffsetsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_offsets_partition_v0(data: Data, position: int) -> tuple[ListOffsetsPartition, int]:
+def _read_list_offsets_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartition, int]:
     item = new(ListOffsetsPartition)
     item.partition_index, item.timestamp, item.max_num_offsets = _unpack_iqi(data, position)
     position += 16
@@ -105,17 +110,17 @@ def _write_list_offsets_partition_v0(out: Writer, item: ListOffsetsPartition) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_v0(data: Data, position: int) -> tuple[ListOffsetsTopic, int]:
+def _read_list_offsets_topic_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsTopic, int]:
     item = new(ListOffsetsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[ListOffsetsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_v0(data, position)
+        partitions_item, position = _read_list_offsets_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -131,14 +136,18 @@ def _write_list_offsets_topic_v0(out: Writer, item: ListOffsetsTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_list_offsets_request_v0(data: Data, position: int) -> tuple[LegacyListOffsetsRequest, int]:
+def _read_legacy_list_offsets_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyListOffsetsRequest, int]:
     item = new(LegacyListOffsetsRequest)
     item.replica_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v0(data, position)
+        topics_item, position = _read_list_offsets_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

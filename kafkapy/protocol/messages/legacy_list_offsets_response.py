@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -89,11 +90,15 @@ class LegacyListOffsetsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_offsets_partition_response_v0(data: Data, position: int) -> tuple[ListOffsetsPartitionResponse, int]:
+def _read_list_offsets_partition_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartitionResponse, int]:
     item = new(ListOffsetsPartitionResponse)
     item.partition_index, item.error_code, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     item.old_style_offsets = int_list(data, position, count, "q")
     position += 8 * count
     item.unknown_tagged_fields = None
@@ -108,17 +113,21 @@ def _write_list_offsets_partition_response_v0(out: Writer, item: ListOffsetsPart
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_response_v0(data: Data, position: int) -> tuple[ListOffsetsTopicResponse, int]:
+def _read_list_offsets_topic_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsTopicResponse, int]:
     item = new(ListOffsetsTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     partitions_list: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_response_v0(data, position)
+        partitions_item, position = _read_list_offsets_partition_response_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -134,14 +143,18 @@ def _write_list_offsets_topic_response_v0(out: Writer, item: ListOffsetsTopicRes
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_list_offsets_response_v0(data: Data, position: int) -> tuple[LegacyListOffsetsResponse, int]:
+def _read_legacy_list_offsets_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyListOffsetsResponse, int]:
     item = new(LegacyListOffsetsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_response_v0(data, position)
+        topics_item, position = _read_list_offsets_topic_response_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _pack_i = Struct(">i").pack
 _unpack_h = Struct(">h").unpack_from
@@ -41,7 +41,11 @@ class LegacyOffsetCommitKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_legacy_offset_commit_key_v0(data: Data, position: int) -> tuple[LegacyOffsetCommitKey, int]:
+def _read_legacy_offset_commit_key_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyOffsetCommitKey, int]:
     item = new(LegacyOffsetCommitKey)
     (size,) = _unpack_h(data, position)
     position += 2

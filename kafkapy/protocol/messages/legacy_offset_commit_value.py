@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _pack_q = Struct(">q").pack
 _unpack_q = Struct(">q").unpack_from
@@ -41,7 +41,11 @@ class LegacyOffsetCommitValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_legacy_offset_commit_value_v0(data: Data, position: int) -> tuple[LegacyOffsetCommitValue, int]:
+def _read_legacy_offset_commit_value_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyOffsetCommitValue, int]:
     item = new(LegacyOffsetCommitValue)
     item.offset, size = _unpack_qh(data, position)
     position += 10

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -94,7 +95,11 @@ class LegacyProduceRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_produce_data_v0(data: Data, position: int) -> tuple[PartitionProduceData, int]:
+def _read_partition_produce_data_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceData, int]:
     item = new(PartitionProduceData)
     item.index, size = _unpack_ii(data, position)
     position += 8
@@ -110,17 +115,17 @@ def _write_partition_produce_data_v0(out: Writer, item: PartitionProduceData) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_data_v0(data: Data, position: int) -> tuple[TopicProduceData, int]:
+def _read_topic_produce_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicProduceData, int]:
     item = new(TopicProduceData)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     partition_data_list: list[PartitionProduceData] = []
     for _ in range(count):
-        partition_data_item, position = _read_partition_produce_data_v0(data, position)
+        partition_data_item, position = _read_partition_produce_data_v0(data, position, budget)
         partition_data_list.append(partition_data_item)
     item.partition_data = partition_data_list
     item.unknown_tagged_fields = None
@@ -136,14 +141,18 @@ def _write_topic_produce_data_v0(out: Writer, item: TopicProduceData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_produce_request_v0(data: Data, position: int) -> tuple[LegacyProduceRequest, int]:
+def _read_legacy_produce_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyProduceRequest, int]:
     item = new(LegacyProduceRequest)
     item.acks, item.timeout_ms, count = _unpack_hii(data, position)
     position += 10
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topic_data_list: list[TopicProduceData] = []
     for _ in range(count):
-        topic_data_item, position = _read_topic_produce_data_v0(data, position)
+        topic_data_item, position = _read_topic_produce_data_v0(data, position, budget)
         topic_data_list.append(topic_data_item)
     item.topic_data = topic_data_list
     item.unknown_tagged_fields = None

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -95,7 +96,11 @@ class LegacyProduceResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_produce_response_v0(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     item.index, item.error_code, item.base_offset = _unpack_ihq(data, position)
     position += 14
@@ -110,17 +115,21 @@ def _write_partition_produce_response_v0(out: Writer, item: PartitionProduceResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_response_v0(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v0(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v0(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     item.unknown_tagged_fields = None
@@ -136,14 +145,18 @@ def _write_topic_produce_response_v0(out: Writer, item: TopicProduceResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_produce_response_v0(data: Data, position: int) -> tuple[LegacyProduceResponse, int]:
+def _read_legacy_produce_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyProduceResponse, int]:
     item = new(LegacyProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v0(data, position)
+        responses_item, position = _read_topic_produce_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.throttle_time_ms = 0
@@ -159,14 +172,18 @@ def _write_legacy_produce_response_v0(out: Writer, item: LegacyProduceResponse) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_produce_response_v1(data: Data, position: int) -> tuple[LegacyProduceResponse, int]:
+def _read_legacy_produce_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyProduceResponse, int]:
     item = new(LegacyProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v0(data, position)
+        responses_item, position = _read_topic_produce_response_v0(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -184,7 +201,11 @@ def _write_legacy_produce_response_v1(out: Writer, item: LegacyProduceResponse) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_produce_response_v2(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     item.index, item.error_code, item.base_offset, item.log_append_time_ms = _unpack_ihqq(data, position)
     position += 22
@@ -198,17 +219,21 @@ def _write_partition_produce_response_v2(out: Writer, item: PartitionProduceResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_response_v2(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v2(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v2(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     item.unknown_tagged_fields = None
@@ -224,14 +249,18 @@ def _write_topic_produce_response_v2(out: Writer, item: TopicProduceResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_legacy_produce_response_v2(data: Data, position: int) -> tuple[LegacyProduceResponse, int]:
+def _read_legacy_produce_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LegacyProduceResponse, int]:
     item = new(LegacyProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v2(data, position)
+        responses_item, position = _read_topic_produce_response_v2(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     (item.throttle_time_ms,) = _unpack_i(data, position)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -42,14 +43,18 @@ class ListConfigResourcesRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_config_resources_request_v0(data: Data, position: int) -> tuple[ListConfigResourcesRequest, int]:
+def _read_list_config_resources_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListConfigResourcesRequest, int]:
     item = new(ListConfigResourcesRequest)
     tag_count = data[position]
     position += 1
     item.resource_types = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -62,18 +67,22 @@ def _write_list_config_resources_request_v0(out: Writer, item: ListConfigResourc
         out.append(0)
 
 
-def _read_list_config_resources_request_v1(data: Data, position: int) -> tuple[ListConfigResourcesRequest, int]:
+def _read_list_config_resources_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListConfigResourcesRequest, int]:
     item = new(ListConfigResourcesRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     item.resource_types = int_list(data, position, count, "b")
     position += count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -73,7 +74,7 @@ class ListConfigResourcesResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_config_resource_v0(data: Data, position: int) -> tuple[ConfigResource, int]:
+def _read_config_resource_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ConfigResource, int]:
     item = new(ConfigResource)
     item.resource_name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
@@ -81,7 +82,7 @@ def _read_config_resource_v0(data: Data, position: int) -> tuple[ConfigResource,
     item.resource_type = 16
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -93,21 +94,25 @@ def _write_config_resource_v0(out: Writer, item: ConfigResource) -> None:
         out.append(0)
 
 
-def _read_list_config_resources_response_v0(data: Data, position: int) -> tuple[ListConfigResourcesResponse, int]:
+def _read_list_config_resources_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListConfigResourcesResponse, int]:
     item = new(ListConfigResourcesResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     config_resources_list: list[ConfigResource] = []
     for _ in range(count):
-        config_resources_item, position = _read_config_resource_v0(data, position)
+        config_resources_item, position = _read_config_resource_v0(data, position, budget)
         config_resources_list.append(config_resources_item)
     item.config_resources = config_resources_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -122,14 +127,14 @@ def _write_list_config_resources_response_v0(out: Writer, item: ListConfigResour
         out.append(0)
 
 
-def _read_config_resource_v1(data: Data, position: int) -> tuple[ConfigResource, int]:
+def _read_config_resource_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ConfigResource, int]:
     item = new(ConfigResource)
     item.resource_name, position = compact_string(data, position + 1, data[position])
     item.resource_type, tag_count = _unpack_bB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -142,21 +147,25 @@ def _write_config_resource_v1(out: Writer, item: ConfigResource) -> None:
         out.append(0)
 
 
-def _read_list_config_resources_response_v1(data: Data, position: int) -> tuple[ListConfigResourcesResponse, int]:
+def _read_list_config_resources_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListConfigResourcesResponse, int]:
     item = new(ListConfigResourcesResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     config_resources_list: list[ConfigResource] = []
     for _ in range(count):
-        config_resources_item, position = _read_config_resource_v1(data, position)
+        config_resources_item, position = _read_config_resource_v1(data, position, budget)
         config_resources_list.append(config_resources_item)
     item.config_resources = config_resources_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -45,7 +46,7 @@ class ListGroupsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_groups_request_v0(data: Data, position: int) -> tuple[ListGroupsRequest, int]:
+def _read_list_groups_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsRequest, int]:
     item = new(ListGroupsRequest)
     item.states_filter = []
     item.types_filter = []
@@ -62,7 +63,7 @@ def _write_list_groups_request_v0(out: Writer, item: ListGroupsRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_groups_request_v3(data: Data, position: int) -> tuple[ListGroupsRequest, int]:
+def _read_list_groups_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsRequest, int]:
     item = new(ListGroupsRequest)
     tag_count = data[position]
     position += 1
@@ -70,7 +71,7 @@ def _read_list_groups_request_v3(data: Data, position: int) -> tuple[ListGroupsR
     item.types_filter = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -85,11 +86,11 @@ def _write_list_groups_request_v3(out: Writer, item: ListGroupsRequest) -> None:
         out.append(0)
 
 
-def _read_list_groups_request_v4(data: Data, position: int) -> tuple[ListGroupsRequest, int]:
+def _read_list_groups_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsRequest, int]:
     item = new(ListGroupsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     states_filter_list: list[str] = []
     for _ in range(count):
         states_filter_item, position = compact_string(data, position + 1, data[position])
@@ -100,7 +101,7 @@ def _read_list_groups_request_v4(data: Data, position: int) -> tuple[ListGroupsR
     item.types_filter = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -116,11 +117,11 @@ def _write_list_groups_request_v4(out: Writer, item: ListGroupsRequest) -> None:
         out.append(0)
 
 
-def _read_list_groups_request_v5(data: Data, position: int) -> tuple[ListGroupsRequest, int]:
+def _read_list_groups_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsRequest, int]:
     item = new(ListGroupsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     states_filter_list: list[str] = []
     for _ in range(count):
         states_filter_item, position = compact_string(data, position + 1, data[position])
@@ -128,7 +129,7 @@ def _read_list_groups_request_v5(data: Data, position: int) -> tuple[ListGroupsR
     item.states_filter = states_filter_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     types_filter_list: list[str] = []
     for _ in range(count):
         types_filter_item, position = compact_string(data, position + 1, data[position])
@@ -138,7 +139,7 @@ def _read_list_groups_request_v5(data: Data, position: int) -> tuple[ListGroupsR
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

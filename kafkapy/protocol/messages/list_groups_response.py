@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -86,7 +87,7 @@ class ListGroupsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_listed_group_v0(data: Data, position: int) -> tuple[ListedGroup, int]:
+def _read_listed_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ListedGroup, int]:
     item = new(ListedGroup)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -107,14 +108,14 @@ def _write_listed_group_v0(out: Writer, item: ListedGroup) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_groups_response_v0(data: Data, position: int) -> tuple[ListGroupsResponse, int]:
+def _read_list_groups_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsResponse, int]:
     item = new(ListGroupsResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     groups_list: list[ListedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_listed_group_v0(data, position)
+        groups_item, position = _read_listed_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.throttle_time_ms = 0
@@ -131,14 +132,14 @@ def _write_list_groups_response_v0(out: Writer, item: ListGroupsResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_groups_response_v1(data: Data, position: int) -> tuple[ListGroupsResponse, int]:
+def _read_list_groups_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsResponse, int]:
     item = new(ListGroupsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihi(data, position)
     position += 10
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     groups_list: list[ListedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_listed_group_v0(data, position)
+        groups_item, position = _read_listed_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.unknown_tagged_fields = None
@@ -154,7 +155,7 @@ def _write_list_groups_response_v1(out: Writer, item: ListGroupsResponse) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_listed_group_v3(data: Data, position: int) -> tuple[ListedGroup, int]:
+def _read_listed_group_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ListedGroup, int]:
     item = new(ListedGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.protocol_type, position = compact_string(data, position + 1, data[position])
@@ -164,7 +165,7 @@ def _read_listed_group_v3(data: Data, position: int) -> tuple[ListedGroup, int]:
     item.group_type = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -177,21 +178,21 @@ def _write_listed_group_v3(out: Writer, item: ListedGroup) -> None:
         out.append(0)
 
 
-def _read_list_groups_response_v3(data: Data, position: int) -> tuple[ListGroupsResponse, int]:
+def _read_list_groups_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsResponse, int]:
     item = new(ListGroupsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     groups_list: list[ListedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_listed_group_v3(data, position)
+        groups_item, position = _read_listed_group_v3(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -206,7 +207,7 @@ def _write_list_groups_response_v3(out: Writer, item: ListGroupsResponse) -> Non
         out.append(0)
 
 
-def _read_listed_group_v4(data: Data, position: int) -> tuple[ListedGroup, int]:
+def _read_listed_group_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListedGroup, int]:
     item = new(ListedGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.protocol_type, position = compact_string(data, position + 1, data[position])
@@ -216,7 +217,7 @@ def _read_listed_group_v4(data: Data, position: int) -> tuple[ListedGroup, int]:
     item.group_type = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -230,21 +231,21 @@ def _write_listed_group_v4(out: Writer, item: ListedGroup) -> None:
         out.append(0)
 
 
-def _read_list_groups_response_v4(data: Data, position: int) -> tuple[ListGroupsResponse, int]:
+def _read_list_groups_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsResponse, int]:
     item = new(ListGroupsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     groups_list: list[ListedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_listed_group_v4(data, position)
+        groups_item, position = _read_listed_group_v4(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -259,7 +260,7 @@ def _write_list_groups_response_v4(out: Writer, item: ListGroupsResponse) -> Non
         out.append(0)
 
 
-def _read_listed_group_v5(data: Data, position: int) -> tuple[ListedGroup, int]:
+def _read_listed_group_v5(data: Data, position: int, budget: ElementBudget) -> tuple[ListedGroup, int]:
     item = new(ListedGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.protocol_type, position = compact_string(data, position + 1, data[position])
@@ -269,7 +270,7 @@ def _read_listed_group_v5(data: Data, position: int) -> tuple[ListedGroup, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -284,21 +285,21 @@ def _write_listed_group_v5(out: Writer, item: ListedGroup) -> None:
         out.append(0)
 
 
-def _read_list_groups_response_v5(data: Data, position: int) -> tuple[ListGroupsResponse, int]:
+def _read_list_groups_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[ListGroupsResponse, int]:
     item = new(ListGroupsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     groups_list: list[ListedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_listed_group_v5(data, position)
+        groups_item, position = _read_listed_group_v5(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -110,7 +111,11 @@ class ListOffsetsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_offsets_partition_v1(data: Data, position: int) -> tuple[ListOffsetsPartition, int]:
+def _read_list_offsets_partition_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartition, int]:
     item = new(ListOffsetsPartition)
     item.partition_index, item.timestamp = _unpack_iq(data, position)
     position += 12
@@ -125,17 +130,17 @@ def _write_list_offsets_partition_v1(out: Writer, item: ListOffsetsPartition) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_v1(data: Data, position: int) -> tuple[ListOffsetsTopic, int]:
+def _read_list_offsets_topic_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsTopic, int]:
     item = new(ListOffsetsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     partitions_list: list[ListOffsetsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_v1(data, position)
+        partitions_item, position = _read_list_offsets_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -151,14 +156,14 @@ def _write_list_offsets_topic_v1(out: Writer, item: ListOffsetsTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_request_v1(data: Data, position: int) -> tuple[ListOffsetsRequest, int]:
+def _read_list_offsets_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsRequest, int]:
     item = new(ListOffsetsRequest)
     item.replica_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v1(data, position)
+        topics_item, position = _read_list_offsets_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.isolation_level = 0
@@ -178,14 +183,14 @@ def _write_list_offsets_request_v1(out: Writer, item: ListOffsetsRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_request_v2(data: Data, position: int) -> tuple[ListOffsetsRequest, int]:
+def _read_list_offsets_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsRequest, int]:
     item = new(ListOffsetsRequest)
     item.replica_id, item.isolation_level, count = _unpack_ibi(data, position)
     position += 9
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v1(data, position)
+        topics_item, position = _read_list_offsets_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms = 0
@@ -202,7 +207,11 @@ def _write_list_offsets_request_v2(out: Writer, item: ListOffsetsRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_partition_v4(data: Data, position: int) -> tuple[ListOffsetsPartition, int]:
+def _read_list_offsets_partition_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartition, int]:
     item = new(ListOffsetsPartition)
     item.partition_index, item.current_leader_epoch, item.timestamp = _unpack_iiq(data, position)
     position += 16
@@ -216,17 +225,17 @@ def _write_list_offsets_partition_v4(out: Writer, item: ListOffsetsPartition) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_v4(data: Data, position: int) -> tuple[ListOffsetsTopic, int]:
+def _read_list_offsets_topic_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsTopic, int]:
     item = new(ListOffsetsTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[ListOffsetsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_v4(data, position)
+        partitions_item, position = _read_list_offsets_partition_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -242,14 +251,14 @@ def _write_list_offsets_topic_v4(out: Writer, item: ListOffsetsTopic) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_request_v4(data: Data, position: int) -> tuple[ListOffsetsRequest, int]:
+def _read_list_offsets_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsRequest, int]:
     item = new(ListOffsetsRequest)
     item.replica_id, item.isolation_level, count = _unpack_ibi(data, position)
     position += 9
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v4(data, position)
+        topics_item, position = _read_list_offsets_topic_v4(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms = 0
@@ -266,13 +275,17 @@ def _write_list_offsets_request_v4(out: Writer, item: ListOffsetsRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_partition_v6(data: Data, position: int) -> tuple[ListOffsetsPartition, int]:
+def _read_list_offsets_partition_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartition, int]:
     item = new(ListOffsetsPartition)
     item.partition_index, item.current_leader_epoch, item.timestamp, tag_count = _unpack_iiqB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -284,22 +297,22 @@ def _write_list_offsets_partition_v6(out: Writer, item: ListOffsetsPartition) ->
         out.append(0)
 
 
-def _read_list_offsets_topic_v6(data: Data, position: int) -> tuple[ListOffsetsTopic, int]:
+def _read_list_offsets_topic_v6(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsTopic, int]:
     item = new(ListOffsetsTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 17)
+    count, position = compact_count(data, position, count, 17, budget)
     partitions_list: list[ListOffsetsPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_v6(data, position)
+        partitions_item, position = _read_list_offsets_partition_v6(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -314,14 +327,14 @@ def _write_list_offsets_topic_v6(out: Writer, item: ListOffsetsTopic) -> None:
         out.append(0)
 
 
-def _read_list_offsets_request_v6(data: Data, position: int) -> tuple[ListOffsetsRequest, int]:
+def _read_list_offsets_request_v6(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsRequest, int]:
     item = new(ListOffsetsRequest)
     item.replica_id, item.isolation_level, count = _unpack_ibB(data, position)
     position += 6
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v6(data, position)
+        topics_item, position = _read_list_offsets_topic_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -329,7 +342,7 @@ def _read_list_offsets_request_v6(data: Data, position: int) -> tuple[ListOffset
     item.timeout_ms = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -344,21 +357,21 @@ def _write_list_offsets_request_v6(out: Writer, item: ListOffsetsRequest) -> Non
         out.append(0)
 
 
-def _read_list_offsets_request_v10(data: Data, position: int) -> tuple[ListOffsetsRequest, int]:
+def _read_list_offsets_request_v10(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsRequest, int]:
     item = new(ListOffsetsRequest)
     item.replica_id, item.isolation_level, count = _unpack_ibB(data, position)
     position += 6
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[ListOffsetsTopic] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_v6(data, position)
+        topics_item, position = _read_list_offsets_topic_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.timeout_ms, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -107,7 +108,11 @@ class ListOffsetsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_offsets_partition_response_v1(data: Data, position: int) -> tuple[ListOffsetsPartitionResponse, int]:
+def _read_list_offsets_partition_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartitionResponse, int]:
     item = new(ListOffsetsPartitionResponse)
     item.partition_index, item.error_code, item.timestamp, item.offset = _unpack_ihqq(data, position)
     position += 22
@@ -124,17 +129,21 @@ def _write_list_offsets_partition_response_v1(out: Writer, item: ListOffsetsPart
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_response_v1(data: Data, position: int) -> tuple[ListOffsetsTopicResponse, int]:
+def _read_list_offsets_topic_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsTopicResponse, int]:
     item = new(ListOffsetsTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     partitions_list: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_response_v1(data, position)
+        partitions_item, position = _read_list_offsets_partition_response_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -150,14 +159,14 @@ def _write_list_offsets_topic_response_v1(out: Writer, item: ListOffsetsTopicRes
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_response_v1(data: Data, position: int) -> tuple[ListOffsetsResponse, int]:
+def _read_list_offsets_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsResponse, int]:
     item = new(ListOffsetsResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_response_v1(data, position)
+        topics_item, position = _read_list_offsets_topic_response_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -173,14 +182,14 @@ def _write_list_offsets_response_v1(out: Writer, item: ListOffsetsResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_response_v2(data: Data, position: int) -> tuple[ListOffsetsResponse, int]:
+def _read_list_offsets_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsResponse, int]:
     item = new(ListOffsetsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_response_v1(data, position)
+        topics_item, position = _read_list_offsets_topic_response_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -196,7 +205,11 @@ def _write_list_offsets_response_v2(out: Writer, item: ListOffsetsResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_partition_response_v4(data: Data, position: int) -> tuple[ListOffsetsPartitionResponse, int]:
+def _read_list_offsets_partition_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartitionResponse, int]:
     item = new(ListOffsetsPartitionResponse)
     (
         item.partition_index,
@@ -216,17 +229,21 @@ def _write_list_offsets_partition_response_v4(out: Writer, item: ListOffsetsPart
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_topic_response_v4(data: Data, position: int) -> tuple[ListOffsetsTopicResponse, int]:
+def _read_list_offsets_topic_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsTopicResponse, int]:
     item = new(ListOffsetsTopicResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 26)
+    check_count(data, position, count, 26, budget)
     partitions_list: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_response_v4(data, position)
+        partitions_item, position = _read_list_offsets_partition_response_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -242,14 +259,14 @@ def _write_list_offsets_topic_response_v4(out: Writer, item: ListOffsetsTopicRes
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_response_v4(data: Data, position: int) -> tuple[ListOffsetsResponse, int]:
+def _read_list_offsets_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsResponse, int]:
     item = new(ListOffsetsResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_response_v4(data, position)
+        topics_item, position = _read_list_offsets_topic_response_v4(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -265,7 +282,11 @@ def _write_list_offsets_response_v4(out: Writer, item: ListOffsetsResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_list_offsets_partition_response_v6(data: Data, position: int) -> tuple[ListOffsetsPartitionResponse, int]:
+def _read_list_offsets_partition_response_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsPartitionResponse, int]:
     item = new(ListOffsetsPartitionResponse)
     (
         item.partition_index,
@@ -278,7 +299,7 @@ def _read_list_offsets_partition_response_v6(data: Data, position: int) -> tuple
     position += 27
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -290,22 +311,26 @@ def _write_list_offsets_partition_response_v6(out: Writer, item: ListOffsetsPart
         out.append(0)
 
 
-def _read_list_offsets_topic_response_v6(data: Data, position: int) -> tuple[ListOffsetsTopicResponse, int]:
+def _read_list_offsets_topic_response_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListOffsetsTopicResponse, int]:
     item = new(ListOffsetsTopicResponse)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 27)
+    count, position = compact_count(data, position, count, 27, budget)
     partitions_list: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
-        partitions_item, position = _read_list_offsets_partition_response_v6(data, position)
+        partitions_item, position = _read_list_offsets_partition_response_v6(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -320,21 +345,21 @@ def _write_list_offsets_topic_response_v6(out: Writer, item: ListOffsetsTopicRes
         out.append(0)
 
 
-def _read_list_offsets_response_v6(data: Data, position: int) -> tuple[ListOffsetsResponse, int]:
+def _read_list_offsets_response_v6(data: Data, position: int, budget: ElementBudget) -> tuple[ListOffsetsResponse, int]:
     item = new(ListOffsetsResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
-        topics_item, position = _read_list_offsets_topic_response_v6(data, position)
+        topics_item, position = _read_list_offsets_topic_response_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

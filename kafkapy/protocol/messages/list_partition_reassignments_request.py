@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -73,19 +74,20 @@ class ListPartitionReassignmentsRequest(Message):
 def _read_list_partition_reassignments_topics_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ListPartitionReassignmentsTopics, int]:
     item = new(ListPartitionReassignmentsTopics)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -102,6 +104,7 @@ def _write_list_partition_reassignments_topics_v0(out: Writer, item: ListPartiti
 def _read_list_partition_reassignments_request_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ListPartitionReassignmentsRequest, int]:
     item = new(ListPartitionReassignmentsRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
@@ -109,17 +112,17 @@ def _read_list_partition_reassignments_request_v0(
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[ListPartitionReassignmentsTopics] = []
         for _ in range(count):
-            topics_item, position = _read_list_partition_reassignments_topics_v0(data, position)
+            topics_item, position = _read_list_partition_reassignments_topics_v0(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

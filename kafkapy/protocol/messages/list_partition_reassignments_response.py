@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -104,28 +105,32 @@ class ListPartitionReassignmentsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_ongoing_partition_reassignment_v0(data: Data, position: int) -> tuple[OngoingPartitionReassignment, int]:
+def _read_ongoing_partition_reassignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OngoingPartitionReassignment, int]:
     item = new(OngoingPartitionReassignment)
     item.partition_index, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.adding_replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.removing_replicas = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -143,22 +148,26 @@ def _write_ongoing_partition_reassignment_v0(out: Writer, item: OngoingPartition
         out.append(0)
 
 
-def _read_ongoing_topic_reassignment_v0(data: Data, position: int) -> tuple[OngoingTopicReassignment, int]:
+def _read_ongoing_topic_reassignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OngoingTopicReassignment, int]:
     item = new(OngoingTopicReassignment)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     partitions_list: list[OngoingPartitionReassignment] = []
     for _ in range(count):
-        partitions_item, position = _read_ongoing_partition_reassignment_v0(data, position)
+        partitions_item, position = _read_ongoing_partition_reassignment_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -176,6 +185,7 @@ def _write_ongoing_topic_reassignment_v0(out: Writer, item: OngoingTopicReassign
 def _read_list_partition_reassignments_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ListPartitionReassignmentsResponse, int]:
     item = new(ListPartitionReassignmentsResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
@@ -183,17 +193,17 @@ def _read_list_partition_reassignments_response_v0(
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OngoingTopicReassignment] = []
     for _ in range(count):
-        topics_item, position = _read_ongoing_topic_reassignment_v0(data, position)
+        topics_item, position = _read_ongoing_topic_reassignment_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

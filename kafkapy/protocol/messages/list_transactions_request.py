@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -66,11 +67,15 @@ class ListTransactionsRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_list_transactions_request_v0(data: Data, position: int) -> tuple[ListTransactionsRequest, int]:
+def _read_list_transactions_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListTransactionsRequest, int]:
     item = new(ListTransactionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     state_filters_list: list[str] = []
     for _ in range(count):
         state_filters_item, position = compact_string(data, position + 1, data[position])
@@ -78,7 +83,7 @@ def _read_list_transactions_request_v0(data: Data, position: int) -> tuple[ListT
     item.state_filters = state_filters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     item.producer_id_filters = int_list(data, position, count, "q")
     position += 8 * count
     tag_count = data[position]
@@ -87,7 +92,7 @@ def _read_list_transactions_request_v0(data: Data, position: int) -> tuple[ListT
     item.transactional_id_pattern = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -107,11 +112,15 @@ def _write_list_transactions_request_v0(out: Writer, item: ListTransactionsReque
         out.append(0)
 
 
-def _read_list_transactions_request_v1(data: Data, position: int) -> tuple[ListTransactionsRequest, int]:
+def _read_list_transactions_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListTransactionsRequest, int]:
     item = new(ListTransactionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     state_filters_list: list[str] = []
     for _ in range(count):
         state_filters_item, position = compact_string(data, position + 1, data[position])
@@ -119,7 +128,7 @@ def _read_list_transactions_request_v1(data: Data, position: int) -> tuple[ListT
     item.state_filters = state_filters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     item.producer_id_filters = int_list(data, position, count, "q")
     position += 8 * count
     item.duration_filter, tag_count = _unpack_qB(data, position)
@@ -127,7 +136,7 @@ def _read_list_transactions_request_v1(data: Data, position: int) -> tuple[ListT
     item.transactional_id_pattern = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -146,11 +155,15 @@ def _write_list_transactions_request_v1(out: Writer, item: ListTransactionsReque
         out.append(0)
 
 
-def _read_list_transactions_request_v2(data: Data, position: int) -> tuple[ListTransactionsRequest, int]:
+def _read_list_transactions_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListTransactionsRequest, int]:
     item = new(ListTransactionsRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     state_filters_list: list[str] = []
     for _ in range(count):
         state_filters_item, position = compact_string(data, position + 1, data[position])
@@ -158,7 +171,7 @@ def _read_list_transactions_request_v2(data: Data, position: int) -> tuple[ListT
     item.state_filters = state_filters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     item.producer_id_filters = int_list(data, position, count, "q")
     position += 8 * count
     item.duration_filter, size = _unpack_qB(data, position)
@@ -168,7 +181,7 @@ def _read_list_transactions_request_v2(data: Data, position: int) -> tuple[ListT
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

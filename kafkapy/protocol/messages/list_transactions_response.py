@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -85,7 +86,7 @@ class ListTransactionsResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_transaction_state_v0(data: Data, position: int) -> tuple[TransactionState, int]:
+def _read_transaction_state_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TransactionState, int]:
     item = new(TransactionState)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     item.producer_id, size = _unpack_qB(data, position)
@@ -95,7 +96,7 @@ def _read_transaction_state_v0(data: Data, position: int) -> tuple[TransactionSt
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -109,11 +110,15 @@ def _write_transaction_state_v0(out: Writer, item: TransactionState) -> None:
         out.append(0)
 
 
-def _read_list_transactions_response_v0(data: Data, position: int) -> tuple[ListTransactionsResponse, int]:
+def _read_list_transactions_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ListTransactionsResponse, int]:
     item = new(ListTransactionsResponse)
     item.throttle_time_ms, item.error_code, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     unknown_state_filters_list: list[str] = []
     for _ in range(count):
         unknown_state_filters_item, position = compact_string(data, position + 1, data[position])
@@ -121,17 +126,17 @@ def _read_list_transactions_response_v0(data: Data, position: int) -> tuple[List
     item.unknown_state_filters = unknown_state_filters_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     transaction_states_list: list[TransactionState] = []
     for _ in range(count):
-        transaction_states_item, position = _read_transaction_state_v0(data, position)
+        transaction_states_item, position = _read_transaction_state_v0(data, position, budget)
         transaction_states_list.append(transaction_states_item)
     item.transaction_states = transaction_states_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

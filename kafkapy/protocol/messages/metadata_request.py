@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -98,7 +99,11 @@ class MetadataRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_metadata_request_topic_v0(data: Data, position: int) -> tuple[MetadataRequestTopic, int]:
+def _read_metadata_request_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataRequestTopic, int]:
     item = new(MetadataRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -116,14 +121,14 @@ def _write_metadata_request_topic_v0(out: Writer, item: MetadataRequestTopic) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_request_v0(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     topics_list: list[MetadataRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_request_topic_v0(data, position)
+        topics_item, position = _read_metadata_request_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.allow_auto_topic_creation = True
@@ -149,17 +154,17 @@ def _write_metadata_request_v0(out: Writer, item: MetadataRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_request_v1(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.topics = None
     else:
-        check_count(data, position, count, 2)
+        check_count(data, position, count, 2, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v0(data, position)
+            topics_item, position = _read_metadata_request_topic_v0(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     item.allow_auto_topic_creation = True
@@ -186,17 +191,17 @@ def _write_metadata_request_v1(out: Writer, item: MetadataRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_request_v4(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.topics = None
     else:
-        check_count(data, position, count, 2)
+        check_count(data, position, count, 2, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v0(data, position)
+            topics_item, position = _read_metadata_request_topic_v0(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     (item.allow_auto_topic_creation,) = _unpack_t(data, position)
@@ -223,17 +228,17 @@ def _write_metadata_request_v4(out: Writer, item: MetadataRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_request_v8(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v8(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     (count,) = _unpack_i(data, position)
     position += 4
     if count == -1:
         item.topics = None
     else:
-        check_count(data, position, count, 2)
+        check_count(data, position, count, 2, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v0(data, position)
+            topics_item, position = _read_metadata_request_topic_v0(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     (
@@ -262,7 +267,11 @@ def _write_metadata_request_v8(out: Writer, item: MetadataRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_request_topic_v9(data: Data, position: int) -> tuple[MetadataRequestTopic, int]:
+def _read_metadata_request_topic_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataRequestTopic, int]:
     item = new(MetadataRequestTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
@@ -270,7 +279,7 @@ def _read_metadata_request_topic_v9(data: Data, position: int) -> tuple[Metadata
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -284,17 +293,17 @@ def _write_metadata_request_topic_v9(out: Writer, item: MetadataRequestTopic) ->
         out.append(0)
 
 
-def _read_metadata_request_v9(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v9(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     count = data[position]
     position += 1
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 2)
+        count, position = compact_count(data, position, count, 2, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v9(data, position)
+            topics_item, position = _read_metadata_request_topic_v9(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     (
@@ -306,7 +315,7 @@ def _read_metadata_request_v9(data: Data, position: int) -> tuple[MetadataReques
     position += 4
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -328,7 +337,11 @@ def _write_metadata_request_v9(out: Writer, item: MetadataRequest) -> None:
         out.append(0)
 
 
-def _read_metadata_request_topic_v10(data: Data, position: int) -> tuple[MetadataRequestTopic, int]:
+def _read_metadata_request_topic_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataRequestTopic, int]:
     item = new(MetadataRequestTopic)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
@@ -337,7 +350,7 @@ def _read_metadata_request_topic_v10(data: Data, position: int) -> tuple[Metadat
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -350,17 +363,17 @@ def _write_metadata_request_topic_v10(out: Writer, item: MetadataRequestTopic) -
         out.append(0)
 
 
-def _read_metadata_request_v10(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v10(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     count = data[position]
     position += 1
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 18)
+        count, position = compact_count(data, position, count, 18, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v10(data, position)
+            topics_item, position = _read_metadata_request_topic_v10(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     (
@@ -372,7 +385,7 @@ def _read_metadata_request_v10(data: Data, position: int) -> tuple[MetadataReque
     position += 4
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -394,17 +407,17 @@ def _write_metadata_request_v10(out: Writer, item: MetadataRequest) -> None:
         out.append(0)
 
 
-def _read_metadata_request_v11(data: Data, position: int) -> tuple[MetadataRequest, int]:
+def _read_metadata_request_v11(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataRequest, int]:
     item = new(MetadataRequest)
     count = data[position]
     position += 1
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 18)
+        count, position = compact_count(data, position, count, 18, budget)
         topics_list: list[MetadataRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_metadata_request_topic_v10(data, position)
+            topics_item, position = _read_metadata_request_topic_v10(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     item.allow_auto_topic_creation, item.include_topic_authorized_operations, tag_count = _unpack_ttB(data, position)
@@ -412,7 +425,7 @@ def _read_metadata_request_v11(data: Data, position: int) -> tuple[MetadataReque
     item.include_cluster_authorized_operations = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -207,7 +208,11 @@ class MetadataResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_metadata_response_broker_v0(data: Data, position: int) -> tuple[MetadataResponseBroker, int]:
+def _read_metadata_response_broker_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseBroker, int]:
     item = new(MetadataResponseBroker)
     item.node_id, size = _unpack_ih(data, position)
     position += 6
@@ -227,16 +232,20 @@ def _write_metadata_response_broker_v0(out: Writer, item: MetadataResponseBroker
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_partition_v0(data: Data, position: int) -> tuple[MetadataResponsePartition, int]:
+def _read_metadata_response_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponsePartition, int]:
     item = new(MetadataResponsePartition)
     item.error_code, item.partition_index, item.leader_id, count = _unpack_hiii(data, position)
     position += 14
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.replica_nodes = int_list(data, position, count, "i")
     position += 4 * count
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.isr_nodes = int_list(data, position, count, "i")
     position += 4 * count
     item.leader_epoch = -1
@@ -255,17 +264,21 @@ def _write_metadata_response_partition_v0(out: Writer, item: MetadataResponsePar
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_topic_v0(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v0(data, position)
+        partitions_item, position = _read_metadata_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -289,22 +302,22 @@ def _write_metadata_response_topic_v0(out: Writer, item: MetadataResponseTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v0(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 10)
+    check_count(data, position, count, 10, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v0(data, position)
+        brokers_item, position = _read_metadata_response_broker_v0(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v0(data, position)
+        topics_item, position = _read_metadata_response_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -329,7 +342,11 @@ def _write_metadata_response_v0(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_broker_v1(data: Data, position: int) -> tuple[MetadataResponseBroker, int]:
+def _read_metadata_response_broker_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseBroker, int]:
     item = new(MetadataResponseBroker)
     item.node_id, size = _unpack_ih(data, position)
     position += 6
@@ -350,17 +367,21 @@ def _write_metadata_response_broker_v1(out: Writer, item: MetadataResponseBroker
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_topic_v1(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.name, position = string(data, position, size)
     item.is_internal, count = _unpack_ti(data, position)
     position += 5
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v0(data, position)
+        partitions_item, position = _read_metadata_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -384,22 +405,22 @@ def _write_metadata_response_topic_v1(out: Writer, item: MetadataResponseTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v1(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 9)
+    check_count(data, position, count, 9, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v1(data, position)
+        topics_item, position = _read_metadata_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -424,14 +445,14 @@ def _write_metadata_response_v1(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v2(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (size,) = _unpack_h(data, position)
@@ -439,10 +460,10 @@ def _read_metadata_response_v2(data: Data, position: int) -> tuple[MetadataRespo
     item.cluster_id, position = nullable_string(data, position, size)
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 9)
+    check_count(data, position, count, 9, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v1(data, position)
+        topics_item, position = _read_metadata_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -467,14 +488,14 @@ def _write_metadata_response_v2(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v3(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (size,) = _unpack_h(data, position)
@@ -482,10 +503,10 @@ def _read_metadata_response_v3(data: Data, position: int) -> tuple[MetadataRespo
     item.cluster_id, position = nullable_string(data, position, size)
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 9)
+    check_count(data, position, count, 9, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v1(data, position)
+        topics_item, position = _read_metadata_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_authorized_operations = -2147483648
@@ -510,21 +531,25 @@ def _write_metadata_response_v3(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_partition_v5(data: Data, position: int) -> tuple[MetadataResponsePartition, int]:
+def _read_metadata_response_partition_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponsePartition, int]:
     item = new(MetadataResponsePartition)
     item.error_code, item.partition_index, item.leader_id, count = _unpack_hiii(data, position)
     position += 14
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.replica_nodes = int_list(data, position, count, "i")
     position += 4 * count
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.isr_nodes = int_list(data, position, count, "i")
     position += 4 * count
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.offline_replicas = int_list(data, position, count, "i")
     position += 4 * count
     item.leader_epoch = -1
@@ -544,17 +569,21 @@ def _write_metadata_response_partition_v5(out: Writer, item: MetadataResponsePar
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_topic_v5(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.name, position = string(data, position, size)
     item.is_internal, count = _unpack_ti(data, position)
     position += 5
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v5(data, position)
+        partitions_item, position = _read_metadata_response_partition_v5(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -578,14 +607,14 @@ def _write_metadata_response_topic_v5(out: Writer, item: MetadataResponseTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v5(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (size,) = _unpack_h(data, position)
@@ -593,10 +622,10 @@ def _read_metadata_response_v5(data: Data, position: int) -> tuple[MetadataRespo
     item.cluster_id, position = nullable_string(data, position, size)
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 9)
+    check_count(data, position, count, 9, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v5(data, position)
+        topics_item, position = _read_metadata_response_topic_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_authorized_operations = -2147483648
@@ -621,21 +650,25 @@ def _write_metadata_response_v5(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_partition_v7(data: Data, position: int) -> tuple[MetadataResponsePartition, int]:
+def _read_metadata_response_partition_v7(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponsePartition, int]:
     item = new(MetadataResponsePartition)
     item.error_code, item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_hiiii(data, position)
     position += 18
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.replica_nodes = int_list(data, position, count, "i")
     position += 4 * count
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.isr_nodes = int_list(data, position, count, "i")
     position += 4 * count
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.offline_replicas = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -654,17 +687,21 @@ def _write_metadata_response_partition_v7(out: Writer, item: MetadataResponsePar
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_topic_v7(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v7(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.name, position = string(data, position, size)
     item.is_internal, count = _unpack_ti(data, position)
     position += 5
-    check_count(data, position, count, 26)
+    check_count(data, position, count, 26, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v7(data, position)
+        partitions_item, position = _read_metadata_response_partition_v7(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -688,14 +725,14 @@ def _write_metadata_response_topic_v7(out: Writer, item: MetadataResponseTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v7(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v7(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (size,) = _unpack_h(data, position)
@@ -703,10 +740,10 @@ def _read_metadata_response_v7(data: Data, position: int) -> tuple[MetadataRespo
     item.cluster_id, position = nullable_string(data, position, size)
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 9)
+    check_count(data, position, count, 9, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v7(data, position)
+        topics_item, position = _read_metadata_response_topic_v7(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_authorized_operations = -2147483648
@@ -731,17 +768,21 @@ def _write_metadata_response_v7(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_topic_v8(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
     item.name, position = string(data, position, size)
     item.is_internal, count = _unpack_ti(data, position)
     position += 5
-    check_count(data, position, count, 26)
+    check_count(data, position, count, 26, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v7(data, position)
+        partitions_item, position = _read_metadata_response_partition_v7(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     (item.topic_authorized_operations,) = _unpack_i(data, position)
@@ -765,14 +806,14 @@ def _write_metadata_response_topic_v8(out: Writer, item: MetadataResponseTopic) 
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_v8(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v8(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v1(data, position)
+        brokers_item, position = _read_metadata_response_broker_v1(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     (size,) = _unpack_h(data, position)
@@ -780,10 +821,10 @@ def _read_metadata_response_v8(data: Data, position: int) -> tuple[MetadataRespo
     item.cluster_id, position = nullable_string(data, position, size)
     item.controller_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 13)
+    check_count(data, position, count, 13, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v8(data, position)
+        topics_item, position = _read_metadata_response_topic_v8(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.cluster_authorized_operations,) = _unpack_i(data, position)
@@ -808,7 +849,11 @@ def _write_metadata_response_v8(out: Writer, item: MetadataResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_metadata_response_broker_v9(data: Data, position: int) -> tuple[MetadataResponseBroker, int]:
+def _read_metadata_response_broker_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseBroker, int]:
     item = new(MetadataResponseBroker)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -820,7 +865,7 @@ def _read_metadata_response_broker_v9(data: Data, position: int) -> tuple[Metada
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -835,28 +880,32 @@ def _write_metadata_response_broker_v9(out: Writer, item: MetadataResponseBroker
         out.append(0)
 
 
-def _read_metadata_response_partition_v9(data: Data, position: int) -> tuple[MetadataResponsePartition, int]:
+def _read_metadata_response_partition_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponsePartition, int]:
     item = new(MetadataResponsePartition)
     item.error_code, item.partition_index, item.leader_id, item.leader_epoch, count = _unpack_hiiiB(data, position)
     position += 15
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replica_nodes = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr_nodes = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.offline_replicas = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -874,17 +923,21 @@ def _write_metadata_response_partition_v9(out: Writer, item: MetadataResponsePar
         out.append(0)
 
 
-def _read_metadata_response_topic_v9(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.name, position = compact_string(data, position, size)
     item.is_internal, count = _unpack_tB(data, position)
     position += 2
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v9(data, position)
+        partitions_item, position = _read_metadata_response_partition_v9(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_authorized_operations, tag_count = _unpack_iB(data, position)
@@ -892,7 +945,7 @@ def _read_metadata_response_topic_v9(data: Data, position: int) -> tuple[Metadat
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -912,23 +965,23 @@ def _write_metadata_response_topic_v9(out: Writer, item: MetadataResponseTopic) 
         out.append(0)
 
 
-def _read_metadata_response_v9(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v9(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v9(data, position)
+        brokers_item, position = _read_metadata_response_broker_v9(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 10)
+    count, position = compact_count(data, position, count, 10, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v9(data, position)
+        topics_item, position = _read_metadata_response_topic_v9(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_authorized_operations, tag_count = _unpack_iB(data, position)
@@ -936,7 +989,7 @@ def _read_metadata_response_v9(data: Data, position: int) -> tuple[MetadataRespo
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -957,24 +1010,28 @@ def _write_metadata_response_v9(out: Writer, item: MetadataResponse) -> None:
         out.append(0)
 
 
-def _read_metadata_response_topic_v10(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.name, position = compact_string(data, position, size)
     item.topic_id, item.is_internal, count = _unpack_utB(data, position)
     position += 18
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v9(data, position)
+        partitions_item, position = _read_metadata_response_partition_v9(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -994,23 +1051,23 @@ def _write_metadata_response_topic_v10(out: Writer, item: MetadataResponseTopic)
         out.append(0)
 
 
-def _read_metadata_response_v10(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v10(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v9(data, position)
+        brokers_item, position = _read_metadata_response_broker_v9(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v10(data, position)
+        topics_item, position = _read_metadata_response_topic_v10(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.cluster_authorized_operations, tag_count = _unpack_iB(data, position)
@@ -1018,7 +1075,7 @@ def _read_metadata_response_v10(data: Data, position: int) -> tuple[MetadataResp
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1039,23 +1096,23 @@ def _write_metadata_response_v10(out: Writer, item: MetadataResponse) -> None:
         out.append(0)
 
 
-def _read_metadata_response_v11(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v11(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v9(data, position)
+        brokers_item, position = _read_metadata_response_broker_v9(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v10(data, position)
+        topics_item, position = _read_metadata_response_topic_v10(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -1064,7 +1121,7 @@ def _read_metadata_response_v11(data: Data, position: int) -> tuple[MetadataResp
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1086,24 +1143,28 @@ def _write_metadata_response_v11(out: Writer, item: MetadataResponse) -> None:
         out.append(0)
 
 
-def _read_metadata_response_topic_v12(data: Data, position: int) -> tuple[MetadataResponseTopic, int]:
+def _read_metadata_response_topic_v12(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[MetadataResponseTopic, int]:
     item = new(MetadataResponseTopic)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
     item.name, position = compact_nullable_string(data, position, size)
     item.topic_id, item.is_internal, count = _unpack_utB(data, position)
     position += 18
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[MetadataResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_metadata_response_partition_v9(data, position)
+        partitions_item, position = _read_metadata_response_partition_v9(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1121,23 +1182,23 @@ def _write_metadata_response_topic_v12(out: Writer, item: MetadataResponseTopic)
         out.append(0)
 
 
-def _read_metadata_response_v12(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v12(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v9(data, position)
+        brokers_item, position = _read_metadata_response_broker_v9(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v12(data, position)
+        topics_item, position = _read_metadata_response_topic_v12(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -1146,7 +1207,7 @@ def _read_metadata_response_v12(data: Data, position: int) -> tuple[MetadataResp
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -1168,23 +1229,23 @@ def _write_metadata_response_v12(out: Writer, item: MetadataResponse) -> None:
         out.append(0)
 
 
-def _read_metadata_response_v13(data: Data, position: int) -> tuple[MetadataResponse, int]:
+def _read_metadata_response_v13(data: Data, position: int, budget: ElementBudget) -> tuple[MetadataResponse, int]:
     item = new(MetadataResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     brokers_list: list[MetadataResponseBroker] = []
     for _ in range(count):
-        brokers_item, position = _read_metadata_response_broker_v9(data, position)
+        brokers_item, position = _read_metadata_response_broker_v9(data, position, budget)
         brokers_list.append(brokers_item)
     item.brokers = brokers_list
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.controller_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     topics_list: list[MetadataResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_metadata_response_topic_v12(data, position)
+        topics_item, position = _read_metadata_response_topic_v12(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, tag_count = _unpack_hB(data, position)
@@ -1192,7 +1253,7 @@ def _read_metadata_response_v13(data: Data, position: int) -> tuple[MetadataResp
     item.cluster_authorized_operations = -2147483648
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _pack_i = Struct(">i").pack
 _unpack_h = Struct(">h").unpack_from
@@ -41,7 +41,7 @@ class OffsetCommitKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_commit_key_v0(data: Data, position: int) -> tuple[OffsetCommitKey, int]:
+def _read_offset_commit_key_v0(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitKey, int]:
     item = new(OffsetCommitKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -142,7 +143,11 @@ class OffsetCommitRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_commit_request_partition_v2(data: Data, position: int) -> tuple[OffsetCommitRequestPartition, int]:
+def _read_offset_commit_request_partition_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestPartition, int]:
     item = new(OffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, size = _unpack_iqh(data, position)
     position += 14
@@ -159,17 +164,21 @@ def _write_offset_commit_request_partition_v2(out: Writer, item: OffsetCommitReq
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_topic_v2(data: Data, position: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _read_offset_commit_request_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestTopic, int]:
     item = new(OffsetCommitRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     partitions_list: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_request_partition_v2(data, position)
+        partitions_item, position = _read_offset_commit_request_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -186,7 +195,7 @@ def _write_offset_commit_request_topic_v2(out: Writer, item: OffsetCommitRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_v2(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -196,10 +205,10 @@ def _read_offset_commit_request_v2(data: Data, position: int) -> tuple[OffsetCom
     item.member_id, position = string(data, position, size)
     item.retention_time_ms, count = _unpack_qi(data, position)
     position += 12
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v2(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.group_instance_id = None
@@ -221,7 +230,7 @@ def _write_offset_commit_request_v2(out: Writer, item: OffsetCommitRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_v5(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -231,10 +240,10 @@ def _read_offset_commit_request_v5(data: Data, position: int) -> tuple[OffsetCom
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v2(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.group_instance_id = None
@@ -256,7 +265,11 @@ def _write_offset_commit_request_v5(out: Writer, item: OffsetCommitRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_partition_v6(data: Data, position: int) -> tuple[OffsetCommitRequestPartition, int]:
+def _read_offset_commit_request_partition_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestPartition, int]:
     item = new(OffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqih(data, position)
     position += 18
@@ -272,17 +285,21 @@ def _write_offset_commit_request_partition_v6(out: Writer, item: OffsetCommitReq
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_topic_v6(data: Data, position: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _read_offset_commit_request_topic_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestTopic, int]:
     item = new(OffsetCommitRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_request_partition_v6(data, position)
+        partitions_item, position = _read_offset_commit_request_partition_v6(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -299,7 +316,7 @@ def _write_offset_commit_request_topic_v6(out: Writer, item: OffsetCommitRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_v6(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v6(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -309,10 +326,10 @@ def _read_offset_commit_request_v6(data: Data, position: int) -> tuple[OffsetCom
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v6(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.group_instance_id = None
@@ -334,7 +351,7 @@ def _write_offset_commit_request_v6(out: Writer, item: OffsetCommitRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_v7(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v7(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -347,10 +364,10 @@ def _read_offset_commit_request_v7(data: Data, position: int) -> tuple[OffsetCom
     item.group_instance_id, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v6(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.retention_time_ms = -1
@@ -370,7 +387,11 @@ def _write_offset_commit_request_v7(out: Writer, item: OffsetCommitRequest) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_request_partition_v8(data: Data, position: int) -> tuple[OffsetCommitRequestPartition, int]:
+def _read_offset_commit_request_partition_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestPartition, int]:
     item = new(OffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqiB(data, position)
     position += 17
@@ -379,7 +400,7 @@ def _read_offset_commit_request_partition_v8(data: Data, position: int) -> tuple
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -392,15 +413,19 @@ def _write_offset_commit_request_partition_v8(out: Writer, item: OffsetCommitReq
         out.append(0)
 
 
-def _read_offset_commit_request_topic_v8(data: Data, position: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _read_offset_commit_request_topic_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestTopic, int]:
     item = new(OffsetCommitRequestTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_request_partition_v8(data, position)
+        partitions_item, position = _read_offset_commit_request_partition_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -408,7 +433,7 @@ def _read_offset_commit_request_topic_v8(data: Data, position: int) -> tuple[Off
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -423,7 +448,7 @@ def _write_offset_commit_request_topic_v8(out: Writer, item: OffsetCommitRequest
         out.append(0)
 
 
-def _read_offset_commit_request_v8(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v8(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.generation_id_or_member_epoch, size = _unpack_iB(data, position)
@@ -432,10 +457,10 @@ def _read_offset_commit_request_v8(data: Data, position: int) -> tuple[OffsetCom
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v8(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v8(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -443,7 +468,7 @@ def _read_offset_commit_request_v8(data: Data, position: int) -> tuple[OffsetCom
     item.retention_time_ms = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -461,14 +486,18 @@ def _write_offset_commit_request_v8(out: Writer, item: OffsetCommitRequest) -> N
         out.append(0)
 
 
-def _read_offset_commit_request_topic_v10(data: Data, position: int) -> tuple[OffsetCommitRequestTopic, int]:
+def _read_offset_commit_request_topic_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequestTopic, int]:
     item = new(OffsetCommitRequestTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_request_partition_v8(data, position)
+        partitions_item, position = _read_offset_commit_request_partition_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -476,7 +505,7 @@ def _read_offset_commit_request_topic_v10(data: Data, position: int) -> tuple[Of
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -491,7 +520,11 @@ def _write_offset_commit_request_topic_v10(out: Writer, item: OffsetCommitReques
         out.append(0)
 
 
-def _read_offset_commit_request_v10(data: Data, position: int) -> tuple[OffsetCommitRequest, int]:
+def _read_offset_commit_request_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitRequest, int]:
     item = new(OffsetCommitRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.generation_id_or_member_epoch, size = _unpack_iB(data, position)
@@ -500,10 +533,10 @@ def _read_offset_commit_request_v10(data: Data, position: int) -> tuple[OffsetCo
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_request_topic_v10(data, position)
+        topics_item, position = _read_offset_commit_request_topic_v10(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -511,7 +544,7 @@ def _read_offset_commit_request_v10(data: Data, position: int) -> tuple[OffsetCo
     item.retention_time_ms = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -102,7 +103,11 @@ class OffsetCommitResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_commit_response_partition_v2(data: Data, position: int) -> tuple[OffsetCommitResponsePartition, int]:
+def _read_offset_commit_response_partition_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponsePartition, int]:
     item = new(OffsetCommitResponsePartition)
     item.partition_index, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -116,17 +121,21 @@ def _write_offset_commit_response_partition_v2(out: Writer, item: OffsetCommitRe
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_response_topic_v2(data: Data, position: int) -> tuple[OffsetCommitResponseTopic, int]:
+def _read_offset_commit_response_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponseTopic, int]:
     item = new(OffsetCommitResponseTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     partitions_list: list[OffsetCommitResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_response_partition_v2(data, position)
+        partitions_item, position = _read_offset_commit_response_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.topic_id = ZERO_UUID
@@ -143,14 +152,18 @@ def _write_offset_commit_response_topic_v2(out: Writer, item: OffsetCommitRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_response_v2(data: Data, position: int) -> tuple[OffsetCommitResponse, int]:
+def _read_offset_commit_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponse, int]:
     item = new(OffsetCommitResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_response_topic_v2(data, position)
+        topics_item, position = _read_offset_commit_response_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -166,14 +179,18 @@ def _write_offset_commit_response_v2(out: Writer, item: OffsetCommitResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_response_v3(data: Data, position: int) -> tuple[OffsetCommitResponse, int]:
+def _read_offset_commit_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponse, int]:
     item = new(OffsetCommitResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_response_topic_v2(data, position)
+        topics_item, position = _read_offset_commit_response_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -189,13 +206,17 @@ def _write_offset_commit_response_v3(out: Writer, item: OffsetCommitResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_response_partition_v8(data: Data, position: int) -> tuple[OffsetCommitResponsePartition, int]:
+def _read_offset_commit_response_partition_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponsePartition, int]:
     item = new(OffsetCommitResponsePartition)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -207,15 +228,19 @@ def _write_offset_commit_response_partition_v8(out: Writer, item: OffsetCommitRe
         out.append(0)
 
 
-def _read_offset_commit_response_topic_v8(data: Data, position: int) -> tuple[OffsetCommitResponseTopic, int]:
+def _read_offset_commit_response_topic_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponseTopic, int]:
     item = new(OffsetCommitResponseTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     partitions_list: list[OffsetCommitResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_response_partition_v8(data, position)
+        partitions_item, position = _read_offset_commit_response_partition_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -223,7 +248,7 @@ def _read_offset_commit_response_topic_v8(data: Data, position: int) -> tuple[Of
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -238,21 +263,25 @@ def _write_offset_commit_response_topic_v8(out: Writer, item: OffsetCommitRespon
         out.append(0)
 
 
-def _read_offset_commit_response_v8(data: Data, position: int) -> tuple[OffsetCommitResponse, int]:
+def _read_offset_commit_response_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponse, int]:
     item = new(OffsetCommitResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_response_topic_v8(data, position)
+        topics_item, position = _read_offset_commit_response_topic_v8(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -267,14 +296,18 @@ def _write_offset_commit_response_v8(out: Writer, item: OffsetCommitResponse) ->
         out.append(0)
 
 
-def _read_offset_commit_response_topic_v10(data: Data, position: int) -> tuple[OffsetCommitResponseTopic, int]:
+def _read_offset_commit_response_topic_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponseTopic, int]:
     item = new(OffsetCommitResponseTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     partitions_list: list[OffsetCommitResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_commit_response_partition_v8(data, position)
+        partitions_item, position = _read_offset_commit_response_partition_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -282,7 +315,7 @@ def _read_offset_commit_response_topic_v10(data: Data, position: int) -> tuple[O
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -297,21 +330,25 @@ def _write_offset_commit_response_topic_v10(out: Writer, item: OffsetCommitRespo
         out.append(0)
 
 
-def _read_offset_commit_response_v10(data: Data, position: int) -> tuple[OffsetCommitResponse, int]:
+def _read_offset_commit_response_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetCommitResponse, int]:
     item = new(OffsetCommitResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_commit_response_topic_v10(data, position)
+        topics_item, position = _read_offset_commit_response_topic_v10(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -80,7 +81,7 @@ class OffsetCommitValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_commit_value_v0(data: Data, position: int) -> tuple[OffsetCommitValue, int]:
+def _read_offset_commit_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitValue, int]:
     item = new(OffsetCommitValue)
     item.offset, size = _unpack_qh(data, position)
     position += 10
@@ -102,7 +103,7 @@ def _write_offset_commit_value_v0(out: Writer, item: OffsetCommitValue) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_value_v1(data: Data, position: int) -> tuple[OffsetCommitValue, int]:
+def _read_offset_commit_value_v1(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitValue, int]:
     item = new(OffsetCommitValue)
     item.offset, size = _unpack_qh(data, position)
     position += 10
@@ -123,7 +124,7 @@ def _write_offset_commit_value_v1(out: Writer, item: OffsetCommitValue) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_commit_value_v3(data: Data, position: int) -> tuple[OffsetCommitValue, int]:
+def _read_offset_commit_value_v3(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitValue, int]:
     item = new(OffsetCommitValue)
     item.offset, item.leader_epoch, size = _unpack_qih(data, position)
     position += 14
@@ -144,8 +145,14 @@ def _write_offset_commit_value_v3(out: Writer, item: OffsetCommitValue) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_tags_of_offset_commit_value_v4(item: OffsetCommitValue, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_offset_commit_value_v4(
+    item: OffsetCommitValue,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -158,7 +165,7 @@ def _read_tags_of_offset_commit_value_v4(item: OffsetCommitValue, data: Data, po
     return position
 
 
-def _read_offset_commit_value_v4(data: Data, position: int) -> tuple[OffsetCommitValue, int]:
+def _read_offset_commit_value_v4(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetCommitValue, int]:
     item = new(OffsetCommitValue)
     item.offset, item.leader_epoch, size = _unpack_qiB(data, position)
     position += 13
@@ -169,7 +176,7 @@ def _read_offset_commit_value_v4(data: Data, position: int) -> tuple[OffsetCommi
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_offset_commit_value_v4(item, data, position, tag_count)
+        position = _read_tags_of_offset_commit_value_v4(item, data, position, tag_count, budget)
     return item, position
 
 

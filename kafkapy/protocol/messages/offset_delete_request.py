@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -78,7 +79,11 @@ class OffsetDeleteRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_delete_request_partition_v0(data: Data, position: int) -> tuple[OffsetDeleteRequestPartition, int]:
+def _read_offset_delete_request_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetDeleteRequestPartition, int]:
     item = new(OffsetDeleteRequestPartition)
     (item.partition_index,) = _unpack_i(data, position)
     position += 4
@@ -92,17 +97,21 @@ def _write_offset_delete_request_partition_v0(out: Writer, item: OffsetDeleteReq
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_delete_request_topic_v0(data: Data, position: int) -> tuple[OffsetDeleteRequestTopic, int]:
+def _read_offset_delete_request_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetDeleteRequestTopic, int]:
     item = new(OffsetDeleteRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     partitions_list: list[OffsetDeleteRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_delete_request_partition_v0(data, position)
+        partitions_item, position = _read_offset_delete_request_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -118,17 +127,17 @@ def _write_offset_delete_request_topic_v0(out: Writer, item: OffsetDeleteRequest
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_delete_request_v0(data: Data, position: int) -> tuple[OffsetDeleteRequest, int]:
+def _read_offset_delete_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetDeleteRequest, int]:
     item = new(OffsetDeleteRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.group_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetDeleteRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_delete_request_topic_v0(data, position)
+        topics_item, position = _read_offset_delete_request_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -92,7 +93,11 @@ class OffsetDeleteResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_delete_response_partition_v0(data: Data, position: int) -> tuple[OffsetDeleteResponsePartition, int]:
+def _read_offset_delete_response_partition_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetDeleteResponsePartition, int]:
     item = new(OffsetDeleteResponsePartition)
     item.partition_index, item.error_code = _unpack_ih(data, position)
     position += 6
@@ -106,17 +111,21 @@ def _write_offset_delete_response_partition_v0(out: Writer, item: OffsetDeleteRe
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_delete_response_topic_v0(data: Data, position: int) -> tuple[OffsetDeleteResponseTopic, int]:
+def _read_offset_delete_response_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetDeleteResponseTopic, int]:
     item = new(OffsetDeleteResponseTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     partitions_list: list[OffsetDeleteResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_delete_response_partition_v0(data, position)
+        partitions_item, position = _read_offset_delete_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -132,14 +141,18 @@ def _write_offset_delete_response_topic_v0(out: Writer, item: OffsetDeleteRespon
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_delete_response_v0(data: Data, position: int) -> tuple[OffsetDeleteResponse, int]:
+def _read_offset_delete_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetDeleteResponse, int]:
     item = new(OffsetDeleteResponse)
     item.error_code, item.throttle_time_ms, count = _unpack_hii(data, position)
     position += 10
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetDeleteResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_delete_response_topic_v0(data, position)
+        topics_item, position = _read_offset_delete_response_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None

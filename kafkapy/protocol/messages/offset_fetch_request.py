@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -135,14 +136,18 @@ class OffsetFetchRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_fetch_request_topic_v1(data: Data, position: int) -> tuple[OffsetFetchRequestTopic, int]:
+def _read_offset_fetch_request_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestTopic, int]:
     item = new(OffsetFetchRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -157,17 +162,17 @@ def _write_offset_fetch_request_topic_v1(out: Writer, item: OffsetFetchRequestTo
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_request_v1(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.group_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetFetchRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_request_topic_v1(data, position)
+        topics_item, position = _read_offset_fetch_request_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.groups = []
@@ -191,7 +196,7 @@ def _write_offset_fetch_request_v1(out: Writer, item: OffsetFetchRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_request_v2(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -201,10 +206,10 @@ def _read_offset_fetch_request_v2(data: Data, position: int) -> tuple[OffsetFetc
     if count == -1:
         item.topics = None
     else:
-        check_count(data, position, count, 6)
+        check_count(data, position, count, 6, budget)
         topics_list: list[OffsetFetchRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topic_v1(data, position)
+            topics_item, position = _read_offset_fetch_request_topic_v1(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     item.groups = []
@@ -229,19 +234,23 @@ def _write_offset_fetch_request_v2(out: Writer, item: OffsetFetchRequest) -> Non
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_request_topic_v6(data: Data, position: int) -> tuple[OffsetFetchRequestTopic, int]:
+def _read_offset_fetch_request_topic_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestTopic, int]:
     item = new(OffsetFetchRequestTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -255,7 +264,7 @@ def _write_offset_fetch_request_topic_v6(out: Writer, item: OffsetFetchRequestTo
         out.append(0)
 
 
-def _read_offset_fetch_request_v6(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v6(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -263,10 +272,10 @@ def _read_offset_fetch_request_v6(data: Data, position: int) -> tuple[OffsetFetc
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[OffsetFetchRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topic_v6(data, position)
+            topics_item, position = _read_offset_fetch_request_topic_v6(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
@@ -275,7 +284,7 @@ def _read_offset_fetch_request_v6(data: Data, position: int) -> tuple[OffsetFetc
     item.require_stable = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -297,7 +306,7 @@ def _write_offset_fetch_request_v6(out: Writer, item: OffsetFetchRequest) -> Non
         out.append(0)
 
 
-def _read_offset_fetch_request_v7(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v7(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -305,10 +314,10 @@ def _read_offset_fetch_request_v7(data: Data, position: int) -> tuple[OffsetFetc
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[OffsetFetchRequestTopic] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topic_v6(data, position)
+            topics_item, position = _read_offset_fetch_request_topic_v6(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     item.require_stable, tag_count = _unpack_tB(data, position)
@@ -316,7 +325,7 @@ def _read_offset_fetch_request_v7(data: Data, position: int) -> tuple[OffsetFetc
     item.groups = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -337,12 +346,16 @@ def _write_offset_fetch_request_v7(out: Writer, item: OffsetFetchRequest) -> Non
         out.append(0)
 
 
-def _read_offset_fetch_request_topics_v8(data: Data, position: int) -> tuple[OffsetFetchRequestTopics, int]:
+def _read_offset_fetch_request_topics_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestTopics, int]:
     item = new(OffsetFetchRequestTopics)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -350,7 +363,7 @@ def _read_offset_fetch_request_topics_v8(data: Data, position: int) -> tuple[Off
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -364,7 +377,11 @@ def _write_offset_fetch_request_topics_v8(out: Writer, item: OffsetFetchRequestT
         out.append(0)
 
 
-def _read_offset_fetch_request_group_v8(data: Data, position: int) -> tuple[OffsetFetchRequestGroup, int]:
+def _read_offset_fetch_request_group_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestGroup, int]:
     item = new(OffsetFetchRequestGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
@@ -372,10 +389,10 @@ def _read_offset_fetch_request_group_v8(data: Data, position: int) -> tuple[Offs
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[OffsetFetchRequestTopics] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topics_v8(data, position)
+            topics_item, position = _read_offset_fetch_request_topics_v8(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
@@ -384,7 +401,7 @@ def _read_offset_fetch_request_group_v8(data: Data, position: int) -> tuple[Offs
     item.member_epoch = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -402,14 +419,14 @@ def _write_offset_fetch_request_group_v8(out: Writer, item: OffsetFetchRequestGr
         out.append(0)
 
 
-def _read_offset_fetch_request_v8(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v8(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     groups_list: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
-        groups_item, position = _read_offset_fetch_request_group_v8(data, position)
+        groups_item, position = _read_offset_fetch_request_group_v8(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.require_stable, tag_count = _unpack_tB(data, position)
@@ -418,7 +435,7 @@ def _read_offset_fetch_request_v8(data: Data, position: int) -> tuple[OffsetFetc
     item.topics = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -437,7 +454,11 @@ def _write_offset_fetch_request_v8(out: Writer, item: OffsetFetchRequest) -> Non
         out.append(0)
 
 
-def _read_offset_fetch_request_group_v9(data: Data, position: int) -> tuple[OffsetFetchRequestGroup, int]:
+def _read_offset_fetch_request_group_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestGroup, int]:
     item = new(OffsetFetchRequestGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -446,17 +467,17 @@ def _read_offset_fetch_request_group_v9(data: Data, position: int) -> tuple[Offs
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         topics_list: list[OffsetFetchRequestTopics] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topics_v8(data, position)
+            topics_item, position = _read_offset_fetch_request_topics_v8(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -476,14 +497,14 @@ def _write_offset_fetch_request_group_v9(out: Writer, item: OffsetFetchRequestGr
         out.append(0)
 
 
-def _read_offset_fetch_request_v9(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v9(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     groups_list: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
-        groups_item, position = _read_offset_fetch_request_group_v9(data, position)
+        groups_item, position = _read_offset_fetch_request_group_v9(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.require_stable, tag_count = _unpack_tB(data, position)
@@ -492,7 +513,7 @@ def _read_offset_fetch_request_v9(data: Data, position: int) -> tuple[OffsetFetc
     item.topics = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -511,11 +532,15 @@ def _write_offset_fetch_request_v9(out: Writer, item: OffsetFetchRequest) -> Non
         out.append(0)
 
 
-def _read_offset_fetch_request_topics_v10(data: Data, position: int) -> tuple[OffsetFetchRequestTopics, int]:
+def _read_offset_fetch_request_topics_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestTopics, int]:
     item = new(OffsetFetchRequestTopics)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -523,7 +548,7 @@ def _read_offset_fetch_request_topics_v10(data: Data, position: int) -> tuple[Of
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -537,7 +562,11 @@ def _write_offset_fetch_request_topics_v10(out: Writer, item: OffsetFetchRequest
         out.append(0)
 
 
-def _read_offset_fetch_request_group_v10(data: Data, position: int) -> tuple[OffsetFetchRequestGroup, int]:
+def _read_offset_fetch_request_group_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchRequestGroup, int]:
     item = new(OffsetFetchRequestGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -546,17 +575,17 @@ def _read_offset_fetch_request_group_v10(data: Data, position: int) -> tuple[Off
     if count == 0:
         item.topics = None
     else:
-        count, position = compact_count(data, position, count, 18)
+        count, position = compact_count(data, position, count, 18, budget)
         topics_list: list[OffsetFetchRequestTopics] = []
         for _ in range(count):
-            topics_item, position = _read_offset_fetch_request_topics_v10(data, position)
+            topics_item, position = _read_offset_fetch_request_topics_v10(data, position, budget)
             topics_list.append(topics_item)
         item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -576,14 +605,14 @@ def _write_offset_fetch_request_group_v10(out: Writer, item: OffsetFetchRequestG
         out.append(0)
 
 
-def _read_offset_fetch_request_v10(data: Data, position: int) -> tuple[OffsetFetchRequest, int]:
+def _read_offset_fetch_request_v10(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchRequest, int]:
     item = new(OffsetFetchRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     groups_list: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
-        groups_item, position = _read_offset_fetch_request_group_v10(data, position)
+        groups_item, position = _read_offset_fetch_request_group_v10(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     item.require_stable, tag_count = _unpack_tB(data, position)
@@ -592,7 +621,7 @@ def _read_offset_fetch_request_v10(data: Data, position: int) -> tuple[OffsetFet
     item.topics = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -205,7 +206,11 @@ class OffsetFetchResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_fetch_response_partition_v1(data: Data, position: int) -> tuple[OffsetFetchResponsePartition, int]:
+def _read_offset_fetch_response_partition_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponsePartition, int]:
     item = new(OffsetFetchResponsePartition)
     item.partition_index, item.committed_offset, size = _unpack_iqh(data, position)
     position += 14
@@ -225,17 +230,21 @@ def _write_offset_fetch_response_partition_v1(out: Writer, item: OffsetFetchResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_topic_v1(data: Data, position: int) -> tuple[OffsetFetchResponseTopic, int]:
+def _read_offset_fetch_response_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseTopic, int]:
     item = new(OffsetFetchResponseTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 16)
+    check_count(data, position, count, 16, budget)
     partitions_list: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_fetch_response_partition_v1(data, position)
+        partitions_item, position = _read_offset_fetch_response_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -251,14 +260,14 @@ def _write_offset_fetch_response_topic_v1(out: Writer, item: OffsetFetchResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_v1(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topic_v1(data, position)
+        topics_item, position = _read_offset_fetch_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.throttle_time_ms = 0
@@ -278,14 +287,14 @@ def _write_offset_fetch_response_v1(out: Writer, item: OffsetFetchResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_v2(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v2(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topic_v1(data, position)
+        topics_item, position = _read_offset_fetch_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.error_code,) = _unpack_h(data, position)
@@ -307,14 +316,14 @@ def _write_offset_fetch_response_v2(out: Writer, item: OffsetFetchResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_v3(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topic_v1(data, position)
+        topics_item, position = _read_offset_fetch_response_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.error_code,) = _unpack_h(data, position)
@@ -336,7 +345,11 @@ def _write_offset_fetch_response_v3(out: Writer, item: OffsetFetchResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_partition_v5(data: Data, position: int) -> tuple[OffsetFetchResponsePartition, int]:
+def _read_offset_fetch_response_partition_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponsePartition, int]:
     item = new(OffsetFetchResponsePartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqih(data, position)
     position += 18
@@ -355,17 +368,21 @@ def _write_offset_fetch_response_partition_v5(out: Writer, item: OffsetFetchResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_topic_v5(data: Data, position: int) -> tuple[OffsetFetchResponseTopic, int]:
+def _read_offset_fetch_response_topic_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseTopic, int]:
     item = new(OffsetFetchResponseTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 20)
+    check_count(data, position, count, 20, budget)
     partitions_list: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_fetch_response_partition_v5(data, position)
+        partitions_item, position = _read_offset_fetch_response_partition_v5(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -381,14 +398,14 @@ def _write_offset_fetch_response_topic_v5(out: Writer, item: OffsetFetchResponse
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_v5(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topic_v5(data, position)
+        topics_item, position = _read_offset_fetch_response_topic_v5(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     (item.error_code,) = _unpack_h(data, position)
@@ -410,7 +427,11 @@ def _write_offset_fetch_response_v5(out: Writer, item: OffsetFetchResponse) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_fetch_response_partition_v6(data: Data, position: int) -> tuple[OffsetFetchResponsePartition, int]:
+def _read_offset_fetch_response_partition_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponsePartition, int]:
     item = new(OffsetFetchResponsePartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqiB(data, position)
     position += 17
@@ -419,7 +440,7 @@ def _read_offset_fetch_response_partition_v6(data: Data, position: int) -> tuple
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -433,22 +454,26 @@ def _write_offset_fetch_response_partition_v6(out: Writer, item: OffsetFetchResp
         out.append(0)
 
 
-def _read_offset_fetch_response_topic_v6(data: Data, position: int) -> tuple[OffsetFetchResponseTopic, int]:
+def _read_offset_fetch_response_topic_v6(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseTopic, int]:
     item = new(OffsetFetchResponseTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     partitions_list: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_fetch_response_partition_v6(data, position)
+        partitions_item, position = _read_offset_fetch_response_partition_v6(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -463,14 +488,14 @@ def _write_offset_fetch_response_topic_v6(out: Writer, item: OffsetFetchResponse
         out.append(0)
 
 
-def _read_offset_fetch_response_v6(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v6(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topic_v6(data, position)
+        topics_item, position = _read_offset_fetch_response_topic_v6(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, tag_count = _unpack_hB(data, position)
@@ -478,7 +503,7 @@ def _read_offset_fetch_response_v6(data: Data, position: int) -> tuple[OffsetFet
     item.groups = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -496,7 +521,11 @@ def _write_offset_fetch_response_v6(out: Writer, item: OffsetFetchResponse) -> N
         out.append(0)
 
 
-def _read_offset_fetch_response_partitions_v8(data: Data, position: int) -> tuple[OffsetFetchResponsePartitions, int]:
+def _read_offset_fetch_response_partitions_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponsePartitions, int]:
     item = new(OffsetFetchResponsePartitions)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqiB(data, position)
     position += 17
@@ -505,7 +534,7 @@ def _read_offset_fetch_response_partitions_v8(data: Data, position: int) -> tupl
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -519,15 +548,19 @@ def _write_offset_fetch_response_partitions_v8(out: Writer, item: OffsetFetchRes
         out.append(0)
 
 
-def _read_offset_fetch_response_topics_v8(data: Data, position: int) -> tuple[OffsetFetchResponseTopics, int]:
+def _read_offset_fetch_response_topics_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseTopics, int]:
     item = new(OffsetFetchResponseTopics)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     partitions_list: list[OffsetFetchResponsePartitions] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_fetch_response_partitions_v8(data, position)
+        partitions_item, position = _read_offset_fetch_response_partitions_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -535,7 +568,7 @@ def _read_offset_fetch_response_topics_v8(data: Data, position: int) -> tuple[Of
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -550,22 +583,26 @@ def _write_offset_fetch_response_topics_v8(out: Writer, item: OffsetFetchRespons
         out.append(0)
 
 
-def _read_offset_fetch_response_group_v8(data: Data, position: int) -> tuple[OffsetFetchResponseGroup, int]:
+def _read_offset_fetch_response_group_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseGroup, int]:
     item = new(OffsetFetchResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetFetchResponseTopics] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topics_v8(data, position)
+        topics_item, position = _read_offset_fetch_response_topics_v8(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -581,14 +618,14 @@ def _write_offset_fetch_response_group_v8(out: Writer, item: OffsetFetchResponse
         out.append(0)
 
 
-def _read_offset_fetch_response_v8(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v8(data: Data, position: int, budget: ElementBudget) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     groups_list: list[OffsetFetchResponseGroup] = []
     for _ in range(count):
-        groups_item, position = _read_offset_fetch_response_group_v8(data, position)
+        groups_item, position = _read_offset_fetch_response_group_v8(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
@@ -597,7 +634,7 @@ def _read_offset_fetch_response_v8(data: Data, position: int) -> tuple[OffsetFet
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -614,14 +651,18 @@ def _write_offset_fetch_response_v8(out: Writer, item: OffsetFetchResponse) -> N
         out.append(0)
 
 
-def _read_offset_fetch_response_topics_v10(data: Data, position: int) -> tuple[OffsetFetchResponseTopics, int]:
+def _read_offset_fetch_response_topics_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseTopics, int]:
     item = new(OffsetFetchResponseTopics)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     partitions_list: list[OffsetFetchResponsePartitions] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_fetch_response_partitions_v8(data, position)
+        partitions_item, position = _read_offset_fetch_response_partitions_v8(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
@@ -629,7 +670,7 @@ def _read_offset_fetch_response_topics_v10(data: Data, position: int) -> tuple[O
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -644,22 +685,26 @@ def _write_offset_fetch_response_topics_v10(out: Writer, item: OffsetFetchRespon
         out.append(0)
 
 
-def _read_offset_fetch_response_group_v10(data: Data, position: int) -> tuple[OffsetFetchResponseGroup, int]:
+def _read_offset_fetch_response_group_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponseGroup, int]:
     item = new(OffsetFetchResponseGroup)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[OffsetFetchResponseTopics] = []
     for _ in range(count):
-        topics_item, position = _read_offset_fetch_response_topics_v10(data, position)
+        topics_item, position = _read_offset_fetch_response_topics_v10(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.error_code, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -675,14 +720,18 @@ def _write_offset_fetch_response_group_v10(out: Writer, item: OffsetFetchRespons
         out.append(0)
 
 
-def _read_offset_fetch_response_v10(data: Data, position: int) -> tuple[OffsetFetchResponse, int]:
+def _read_offset_fetch_response_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetFetchResponse, int]:
     item = new(OffsetFetchResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     groups_list: list[OffsetFetchResponseGroup] = []
     for _ in range(count):
-        groups_item, position = _read_offset_fetch_response_group_v10(data, position)
+        groups_item, position = _read_offset_fetch_response_group_v10(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
@@ -691,7 +740,7 @@ def _read_offset_fetch_response_v10(data: Data, position: int) -> tuple[OffsetFe
     item.error_code = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

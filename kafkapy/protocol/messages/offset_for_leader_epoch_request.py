@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,7 +100,11 @@ class OffsetForLeaderEpochRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_offset_for_leader_partition_v2(data: Data, position: int) -> tuple[OffsetForLeaderPartition, int]:
+def _read_offset_for_leader_partition_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderPartition, int]:
     item = new(OffsetForLeaderPartition)
     item.partition, item.current_leader_epoch, item.leader_epoch = _unpack_iii(data, position)
     position += 12
@@ -113,17 +118,21 @@ def _write_offset_for_leader_partition_v2(out: Writer, item: OffsetForLeaderPart
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_topic_v2(data: Data, position: int) -> tuple[OffsetForLeaderTopic, int]:
+def _read_offset_for_leader_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderTopic, int]:
     item = new(OffsetForLeaderTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 12)
+    check_count(data, position, count, 12, budget)
     partitions_list: list[OffsetForLeaderPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_for_leader_partition_v2(data, position)
+        partitions_item, position = _read_offset_for_leader_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -139,14 +148,18 @@ def _write_offset_for_leader_topic_v2(out: Writer, item: OffsetForLeaderTopic) -
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_epoch_request_v2(data: Data, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def _read_offset_for_leader_epoch_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderEpochRequest, int]:
     item = new(OffsetForLeaderEpochRequest)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetForLeaderTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_for_leader_topic_v2(data, position)
+        topics_item, position = _read_offset_for_leader_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.replica_id = -2
@@ -162,14 +175,18 @@ def _write_offset_for_leader_epoch_request_v2(out: Writer, item: OffsetForLeader
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_epoch_request_v3(data: Data, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def _read_offset_for_leader_epoch_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderEpochRequest, int]:
     item = new(OffsetForLeaderEpochRequest)
     item.replica_id, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetForLeaderTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_for_leader_topic_v2(data, position)
+        topics_item, position = _read_offset_for_leader_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -185,13 +202,17 @@ def _write_offset_for_leader_epoch_request_v3(out: Writer, item: OffsetForLeader
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_partition_v4(data: Data, position: int) -> tuple[OffsetForLeaderPartition, int]:
+def _read_offset_for_leader_partition_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderPartition, int]:
     item = new(OffsetForLeaderPartition)
     item.partition, item.current_leader_epoch, item.leader_epoch, tag_count = _unpack_iiiB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -203,22 +224,26 @@ def _write_offset_for_leader_partition_v4(out: Writer, item: OffsetForLeaderPart
         out.append(0)
 
 
-def _read_offset_for_leader_topic_v4(data: Data, position: int) -> tuple[OffsetForLeaderTopic, int]:
+def _read_offset_for_leader_topic_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderTopic, int]:
     item = new(OffsetForLeaderTopic)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     partitions_list: list[OffsetForLeaderPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_offset_for_leader_partition_v4(data, position)
+        partitions_item, position = _read_offset_for_leader_partition_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -233,21 +258,25 @@ def _write_offset_for_leader_topic_v4(out: Writer, item: OffsetForLeaderTopic) -
         out.append(0)
 
 
-def _read_offset_for_leader_epoch_request_v4(data: Data, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
+def _read_offset_for_leader_epoch_request_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderEpochRequest, int]:
     item = new(OffsetForLeaderEpochRequest)
     item.replica_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetForLeaderTopic] = []
     for _ in range(count):
-        topics_item, position = _read_offset_for_leader_topic_v4(data, position)
+        topics_item, position = _read_offset_for_leader_topic_v4(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -102,7 +103,7 @@ class OffsetForLeaderEpochResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_epoch_end_offset_v2(data: Data, position: int) -> tuple[EpochEndOffset, int]:
+def _read_epoch_end_offset_v2(data: Data, position: int, budget: ElementBudget) -> tuple[EpochEndOffset, int]:
     item = new(EpochEndOffset)
     item.error_code, item.partition, item.leader_epoch, item.end_offset = _unpack_hiiq(data, position)
     position += 18
@@ -116,17 +117,21 @@ def _write_epoch_end_offset_v2(out: Writer, item: EpochEndOffset) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_topic_result_v2(data: Data, position: int) -> tuple[OffsetForLeaderTopicResult, int]:
+def _read_offset_for_leader_topic_result_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderTopicResult, int]:
     item = new(OffsetForLeaderTopicResult)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[EpochEndOffset] = []
     for _ in range(count):
-        partitions_item, position = _read_epoch_end_offset_v2(data, position)
+        partitions_item, position = _read_epoch_end_offset_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -142,14 +147,18 @@ def _write_offset_for_leader_topic_result_v2(out: Writer, item: OffsetForLeaderT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_offset_for_leader_epoch_response_v2(data: Data, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def _read_offset_for_leader_epoch_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderEpochResponse, int]:
     item = new(OffsetForLeaderEpochResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[OffsetForLeaderTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_offset_for_leader_topic_result_v2(data, position)
+        topics_item, position = _read_offset_for_leader_topic_result_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -165,13 +174,13 @@ def _write_offset_for_leader_epoch_response_v2(out: Writer, item: OffsetForLeade
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_epoch_end_offset_v4(data: Data, position: int) -> tuple[EpochEndOffset, int]:
+def _read_epoch_end_offset_v4(data: Data, position: int, budget: ElementBudget) -> tuple[EpochEndOffset, int]:
     item = new(EpochEndOffset)
     item.error_code, item.partition, item.leader_epoch, item.end_offset, tag_count = _unpack_hiiqB(data, position)
     position += 19
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -183,22 +192,26 @@ def _write_epoch_end_offset_v4(out: Writer, item: EpochEndOffset) -> None:
         out.append(0)
 
 
-def _read_offset_for_leader_topic_result_v4(data: Data, position: int) -> tuple[OffsetForLeaderTopicResult, int]:
+def _read_offset_for_leader_topic_result_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderTopicResult, int]:
     item = new(OffsetForLeaderTopicResult)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     partitions_list: list[EpochEndOffset] = []
     for _ in range(count):
-        partitions_item, position = _read_epoch_end_offset_v4(data, position)
+        partitions_item, position = _read_epoch_end_offset_v4(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -213,21 +226,25 @@ def _write_offset_for_leader_topic_result_v4(out: Writer, item: OffsetForLeaderT
         out.append(0)
 
 
-def _read_offset_for_leader_epoch_response_v4(data: Data, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
+def _read_offset_for_leader_epoch_response_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[OffsetForLeaderEpochResponse, int]:
     item = new(OffsetForLeaderEpochResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[OffsetForLeaderTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_offset_for_leader_topic_result_v4(data, position)
+        topics_item, position = _read_offset_for_leader_topic_result_v4(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

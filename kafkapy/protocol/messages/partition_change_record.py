@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -102,8 +103,9 @@ def _read_tags_of_partition_change_record_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -114,7 +116,7 @@ def _read_tags_of_partition_change_record_v0(
         if count == 0:
             item.isr = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.isr = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(0, value, end)
@@ -132,7 +134,7 @@ def _read_tags_of_partition_change_record_v0(
         if count == 0:
             item.replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(2, value, end)
@@ -144,7 +146,7 @@ def _read_tags_of_partition_change_record_v0(
         if count == 0:
             item.removing_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.removing_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(3, value, end)
@@ -156,7 +158,7 @@ def _read_tags_of_partition_change_record_v0(
         if count == 0:
             item.adding_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.adding_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(4, value, end)
@@ -170,7 +172,11 @@ def _read_tags_of_partition_change_record_v0(
     return position
 
 
-def _read_partition_change_record_v0(data: Data, position: int) -> tuple[PartitionChangeRecord, int]:
+def _read_partition_change_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionChangeRecord, int]:
     item = new(PartitionChangeRecord)
     item.partition_id, item.topic_id, tag_count = _unpack_iuB(data, position)
     position += 21
@@ -185,7 +191,7 @@ def _read_partition_change_record_v0(data: Data, position: int) -> tuple[Partiti
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_change_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_partition_change_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -249,8 +255,9 @@ def _read_tags_of_partition_change_record_v1(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -261,7 +268,7 @@ def _read_tags_of_partition_change_record_v1(
         if count == 0:
             item.isr = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.isr = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(0, value, end)
@@ -279,7 +286,7 @@ def _read_tags_of_partition_change_record_v1(
         if count == 0:
             item.replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(2, value, end)
@@ -291,7 +298,7 @@ def _read_tags_of_partition_change_record_v1(
         if count == 0:
             item.removing_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.removing_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(3, value, end)
@@ -303,7 +310,7 @@ def _read_tags_of_partition_change_record_v1(
         if count == 0:
             item.adding_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.adding_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(4, value, end)
@@ -321,7 +328,7 @@ def _read_tags_of_partition_change_record_v1(
         if count == 0:
             item.directories = None
         else:
-            count, end = compact_count(value, end, count, 16)
+            count, end = compact_count(value, end, count, 16, budget)
             item.directories = uuid_list(value, end, count)
             end += 16 * count
         check_tag_end(8, value, end)
@@ -329,7 +336,11 @@ def _read_tags_of_partition_change_record_v1(
     return position
 
 
-def _read_partition_change_record_v1(data: Data, position: int) -> tuple[PartitionChangeRecord, int]:
+def _read_partition_change_record_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionChangeRecord, int]:
     item = new(PartitionChangeRecord)
     item.partition_id, item.topic_id, tag_count = _unpack_iuB(data, position)
     position += 21
@@ -344,7 +355,7 @@ def _read_partition_change_record_v1(data: Data, position: int) -> tuple[Partiti
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_change_record_v1(item, data, position, tag_count)
+        position = _read_tags_of_partition_change_record_v1(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -413,8 +424,9 @@ def _read_tags_of_partition_change_record_v2(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -425,7 +437,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.isr = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.isr = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(0, value, end)
@@ -443,7 +455,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(2, value, end)
@@ -455,7 +467,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.removing_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.removing_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(3, value, end)
@@ -467,7 +479,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.adding_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.adding_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(4, value, end)
@@ -485,7 +497,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.eligible_leader_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.eligible_leader_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(6, value, end)
@@ -497,7 +509,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.last_known_elr = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.last_known_elr = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(7, value, end)
@@ -509,7 +521,7 @@ def _read_tags_of_partition_change_record_v2(
         if count == 0:
             item.directories = None
         else:
-            count, end = compact_count(value, end, count, 16)
+            count, end = compact_count(value, end, count, 16, budget)
             item.directories = uuid_list(value, end, count)
             end += 16 * count
         check_tag_end(8, value, end)
@@ -517,7 +529,11 @@ def _read_tags_of_partition_change_record_v2(
     return position
 
 
-def _read_partition_change_record_v2(data: Data, position: int) -> tuple[PartitionChangeRecord, int]:
+def _read_partition_change_record_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionChangeRecord, int]:
     item = new(PartitionChangeRecord)
     item.partition_id, item.topic_id, tag_count = _unpack_iuB(data, position)
     position += 21
@@ -532,7 +548,7 @@ def _read_partition_change_record_v2(data: Data, position: int) -> tuple[Partiti
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_change_record_v2(item, data, position, tag_count)
+        position = _read_tags_of_partition_change_record_v2(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     check_tag_end,
@@ -106,8 +107,14 @@ class PartitionRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_tags_of_partition_record_v0(item: PartitionRecord, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_record_v0(
+    item: PartitionRecord,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -120,26 +127,26 @@ def _read_tags_of_partition_record_v0(item: PartitionRecord, data: Data, positio
     return position
 
 
-def _read_partition_record_v0(data: Data, position: int) -> tuple[PartitionRecord, int]:
+def _read_partition_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionRecord, int]:
     item = new(PartitionRecord)
     item.partition_id, item.topic_id, count = _unpack_iuB(data, position)
     position += 21
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.removing_replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.adding_replicas = int_list(data, position, count, "i")
     position += 4 * count
     item.leader, item.leader_epoch, item.partition_epoch, tag_count = _unpack_iiiB(data, position)
@@ -150,7 +157,7 @@ def _read_partition_record_v0(data: Data, position: int) -> tuple[PartitionRecor
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_partition_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -186,8 +193,14 @@ def _write_partition_record_v0(out: Writer, item: PartitionRecord) -> None:
         out.append(0)
 
 
-def _read_tags_of_partition_record_v1(item: PartitionRecord, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_record_v1(
+    item: PartitionRecord,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -200,31 +213,31 @@ def _read_tags_of_partition_record_v1(item: PartitionRecord, data: Data, positio
     return position
 
 
-def _read_partition_record_v1(data: Data, position: int) -> tuple[PartitionRecord, int]:
+def _read_partition_record_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionRecord, int]:
     item = new(PartitionRecord)
     item.partition_id, item.topic_id, count = _unpack_iuB(data, position)
     position += 21
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.removing_replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.adding_replicas = int_list(data, position, count, "i")
     position += 4 * count
     item.leader, item.leader_epoch, item.partition_epoch, count = _unpack_iiiB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     item.directories = uuid_list(data, position, count)
     position += 16 * count
     tag_count = data[position]
@@ -234,7 +247,7 @@ def _read_partition_record_v1(data: Data, position: int) -> tuple[PartitionRecor
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_record_v1(item, data, position, tag_count)
+        position = _read_tags_of_partition_record_v1(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -271,8 +284,14 @@ def _write_partition_record_v1(out: Writer, item: PartitionRecord) -> None:
         out.append(0)
 
 
-def _read_tags_of_partition_record_v2(item: PartitionRecord, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_partition_record_v2(
+    item: PartitionRecord,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -289,7 +308,7 @@ def _read_tags_of_partition_record_v2(item: PartitionRecord, data: Data, positio
         if count == 0:
             item.eligible_leader_replicas = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.eligible_leader_replicas = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(1, value, end)
@@ -301,7 +320,7 @@ def _read_tags_of_partition_record_v2(item: PartitionRecord, data: Data, positio
         if count == 0:
             item.last_known_elr = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.last_known_elr = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(2, value, end)
@@ -309,31 +328,31 @@ def _read_tags_of_partition_record_v2(item: PartitionRecord, data: Data, positio
     return position
 
 
-def _read_partition_record_v2(data: Data, position: int) -> tuple[PartitionRecord, int]:
+def _read_partition_record_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionRecord, int]:
     item = new(PartitionRecord)
     item.partition_id, item.topic_id, count = _unpack_iuB(data, position)
     position += 21
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.isr = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.removing_replicas = int_list(data, position, count, "i")
     position += 4 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.adding_replicas = int_list(data, position, count, "i")
     position += 4 * count
     item.leader, item.leader_epoch, item.partition_epoch, count = _unpack_iiiB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     item.directories = uuid_list(data, position, count)
     position += 16 * count
     tag_count = data[position]
@@ -343,7 +362,7 @@ def _read_partition_record_v2(data: Data, position: int) -> tuple[PartitionRecor
     item.last_known_elr = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_record_v2(item, data, position, tag_count)
+        position = _read_tags_of_partition_record_v2(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -117,7 +118,11 @@ class ProduceRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_produce_data_v3(data: Data, position: int) -> tuple[PartitionProduceData, int]:
+def _read_partition_produce_data_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceData, int]:
     item = new(PartitionProduceData)
     item.index, size = _unpack_ii(data, position)
     position += 8
@@ -133,17 +138,17 @@ def _write_partition_produce_data_v3(out: Writer, item: PartitionProduceData) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_data_v3(data: Data, position: int) -> tuple[TopicProduceData, int]:
+def _read_topic_produce_data_v3(data: Data, position: int, budget: ElementBudget) -> tuple[TopicProduceData, int]:
     item = new(TopicProduceData)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 8)
+    check_count(data, position, count, 8, budget)
     partition_data_list: list[PartitionProduceData] = []
     for _ in range(count):
-        partition_data_item, position = _read_partition_produce_data_v3(data, position)
+        partition_data_item, position = _read_partition_produce_data_v3(data, position, budget)
         partition_data_list.append(partition_data_item)
     item.partition_data = partition_data_list
     item.topic_id = ZERO_UUID
@@ -160,17 +165,17 @@ def _write_topic_produce_data_v3(out: Writer, item: TopicProduceData) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_produce_request_v3(data: Data, position: int) -> tuple[ProduceRequest, int]:
+def _read_produce_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceRequest, int]:
     item = new(ProduceRequest)
     (size,) = _unpack_h(data, position)
     position += 2
     item.transactional_id, position = nullable_string(data, position, size)
     item.acks, item.timeout_ms, count = _unpack_hii(data, position)
     position += 10
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topic_data_list: list[TopicProduceData] = []
     for _ in range(count):
-        topic_data_item, position = _read_topic_produce_data_v3(data, position)
+        topic_data_item, position = _read_topic_produce_data_v3(data, position, budget)
         topic_data_list.append(topic_data_item)
     item.topic_data = topic_data_list
     item.unknown_tagged_fields = None
@@ -187,7 +192,11 @@ def _write_produce_request_v3(out: Writer, item: ProduceRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_produce_data_v9(data: Data, position: int) -> tuple[PartitionProduceData, int]:
+def _read_partition_produce_data_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceData, int]:
     item = new(PartitionProduceData)
     item.index, size = _unpack_iB(data, position)
     position += 5
@@ -196,7 +205,7 @@ def _read_partition_produce_data_v9(data: Data, position: int) -> tuple[Partitio
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -209,15 +218,15 @@ def _write_partition_produce_data_v9(out: Writer, item: PartitionProduceData) ->
         out.append(0)
 
 
-def _read_topic_produce_data_v9(data: Data, position: int) -> tuple[TopicProduceData, int]:
+def _read_topic_produce_data_v9(data: Data, position: int, budget: ElementBudget) -> tuple[TopicProduceData, int]:
     item = new(TopicProduceData)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partition_data_list: list[PartitionProduceData] = []
     for _ in range(count):
-        partition_data_item, position = _read_partition_produce_data_v9(data, position)
+        partition_data_item, position = _read_partition_produce_data_v9(data, position, budget)
         partition_data_list.append(partition_data_item)
     item.partition_data = partition_data_list
     tag_count = data[position]
@@ -225,7 +234,7 @@ def _read_topic_produce_data_v9(data: Data, position: int) -> tuple[TopicProduce
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -240,22 +249,22 @@ def _write_topic_produce_data_v9(out: Writer, item: TopicProduceData) -> None:
         out.append(0)
 
 
-def _read_produce_request_v9(data: Data, position: int) -> tuple[ProduceRequest, int]:
+def _read_produce_request_v9(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceRequest, int]:
     item = new(ProduceRequest)
     item.transactional_id, position = compact_nullable_string(data, position + 1, data[position])
     item.acks, item.timeout_ms, count = _unpack_hiB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topic_data_list: list[TopicProduceData] = []
     for _ in range(count):
-        topic_data_item, position = _read_topic_produce_data_v9(data, position)
+        topic_data_item, position = _read_topic_produce_data_v9(data, position, budget)
         topic_data_list.append(topic_data_item)
     item.topic_data = topic_data_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -271,14 +280,14 @@ def _write_produce_request_v9(out: Writer, item: ProduceRequest) -> None:
         out.append(0)
 
 
-def _read_topic_produce_data_v13(data: Data, position: int) -> tuple[TopicProduceData, int]:
+def _read_topic_produce_data_v13(data: Data, position: int, budget: ElementBudget) -> tuple[TopicProduceData, int]:
     item = new(TopicProduceData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partition_data_list: list[PartitionProduceData] = []
     for _ in range(count):
-        partition_data_item, position = _read_partition_produce_data_v9(data, position)
+        partition_data_item, position = _read_partition_produce_data_v9(data, position, budget)
         partition_data_list.append(partition_data_item)
     item.partition_data = partition_data_list
     tag_count = data[position]
@@ -286,7 +295,7 @@ def _read_topic_produce_data_v13(data: Data, position: int) -> tuple[TopicProduc
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -301,22 +310,22 @@ def _write_topic_produce_data_v13(out: Writer, item: TopicProduceData) -> None:
         out.append(0)
 
 
-def _read_produce_request_v13(data: Data, position: int) -> tuple[ProduceRequest, int]:
+def _read_produce_request_v13(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceRequest, int]:
     item = new(ProduceRequest)
     item.transactional_id, position = compact_nullable_string(data, position + 1, data[position])
     item.acks, item.timeout_ms, count = _unpack_hiB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topic_data_list: list[TopicProduceData] = []
     for _ in range(count):
-        topic_data_item, position = _read_topic_produce_data_v13(data, position)
+        topic_data_item, position = _read_topic_produce_data_v13(data, position, budget)
         topic_data_list.append(topic_data_item)
     item.topic_data = topic_data_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

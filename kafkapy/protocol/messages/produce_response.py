@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -203,7 +204,11 @@ class ProduceResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_produce_response_v3(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     item.index, item.error_code, item.base_offset, item.log_append_time_ms = _unpack_ihqq(data, position)
     position += 22
@@ -227,17 +232,21 @@ def _write_partition_produce_response_v3(out: Writer, item: PartitionProduceResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_response_v3(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 22)
+    check_count(data, position, count, 22, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v3(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v3(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     item.topic_id = ZERO_UUID
@@ -254,14 +263,14 @@ def _write_topic_produce_response_v3(out: Writer, item: TopicProduceResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_produce_response_v3(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v3(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v3(data, position)
+        responses_item, position = _read_topic_produce_response_v3(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -282,7 +291,11 @@ def _write_produce_response_v3(out: Writer, item: ProduceResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_produce_response_v5(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     (
         item.index,
@@ -311,17 +324,21 @@ def _write_partition_produce_response_v5(out: Writer, item: PartitionProduceResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_response_v5(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v5(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 30)
+    check_count(data, position, count, 30, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v5(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v5(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     item.topic_id = ZERO_UUID
@@ -338,14 +355,14 @@ def _write_topic_produce_response_v5(out: Writer, item: TopicProduceResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_produce_response_v5(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v5(data, position)
+        responses_item, position = _read_topic_produce_response_v5(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -366,7 +383,11 @@ def _write_produce_response_v5(out: Writer, item: ProduceResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_batch_index_and_error_message_v8(data: Data, position: int) -> tuple[BatchIndexAndErrorMessage, int]:
+def _read_batch_index_and_error_message_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BatchIndexAndErrorMessage, int]:
     item = new(BatchIndexAndErrorMessage)
     item.batch_index, size = _unpack_ih(data, position)
     position += 6
@@ -382,7 +403,11 @@ def _write_batch_index_and_error_message_v8(out: Writer, item: BatchIndexAndErro
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partition_produce_response_v8(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     (
         item.index,
@@ -393,10 +418,10 @@ def _read_partition_produce_response_v8(data: Data, position: int) -> tuple[Part
         count,
     ) = _unpack_ihqqqi(data, position)
     position += 34
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     record_errors_list: list[BatchIndexAndErrorMessage] = []
     for _ in range(count):
-        record_errors_item, position = _read_batch_index_and_error_message_v8(data, position)
+        record_errors_item, position = _read_batch_index_and_error_message_v8(data, position, budget)
         record_errors_list.append(record_errors_item)
     item.record_errors = record_errors_list
     (size,) = _unpack_h(data, position)
@@ -423,17 +448,21 @@ def _write_partition_produce_response_v8(out: Writer, item: PartitionProduceResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_topic_produce_response_v8(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v8(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 36)
+    check_count(data, position, count, 36, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v8(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v8(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     item.topic_id = ZERO_UUID
@@ -450,14 +479,14 @@ def _write_topic_produce_response_v8(out: Writer, item: TopicProduceResponse) ->
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_produce_response_v8(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v8(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v8(data, position)
+        responses_item, position = _read_topic_produce_response_v8(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     (item.throttle_time_ms,) = _unpack_i(data, position)
@@ -478,7 +507,11 @@ def _write_produce_response_v8(out: Writer, item: ProduceResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_batch_index_and_error_message_v9(data: Data, position: int) -> tuple[BatchIndexAndErrorMessage, int]:
+def _read_batch_index_and_error_message_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[BatchIndexAndErrorMessage, int]:
     item = new(BatchIndexAndErrorMessage)
     item.batch_index, size = _unpack_iB(data, position)
     position += 5
@@ -487,7 +520,7 @@ def _read_batch_index_and_error_message_v9(data: Data, position: int) -> tuple[B
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -500,7 +533,11 @@ def _write_batch_index_and_error_message_v9(out: Writer, item: BatchIndexAndErro
         out.append(0)
 
 
-def _read_partition_produce_response_v9(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     (
         item.index,
@@ -511,10 +548,10 @@ def _read_partition_produce_response_v9(data: Data, position: int) -> tuple[Part
         count,
     ) = _unpack_ihqqqB(data, position)
     position += 31
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     record_errors_list: list[BatchIndexAndErrorMessage] = []
     for _ in range(count):
-        record_errors_item, position = _read_batch_index_and_error_message_v9(data, position)
+        record_errors_item, position = _read_batch_index_and_error_message_v9(data, position, budget)
         record_errors_list.append(record_errors_item)
     item.record_errors = record_errors_list
     item.error_message, position = compact_nullable_string(data, position + 1, data[position])
@@ -523,7 +560,7 @@ def _read_partition_produce_response_v9(data: Data, position: int) -> tuple[Part
     item.current_leader = LeaderIdAndEpoch()
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -545,15 +582,19 @@ def _write_partition_produce_response_v9(out: Writer, item: PartitionProduceResp
         out.append(0)
 
 
-def _read_topic_produce_response_v9(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v9(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v9(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v9(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     tag_count = data[position]
@@ -561,7 +602,7 @@ def _read_topic_produce_response_v9(data: Data, position: int) -> tuple[TopicPro
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -576,14 +617,14 @@ def _write_topic_produce_response_v9(out: Writer, item: TopicProduceResponse) ->
         out.append(0)
 
 
-def _read_produce_response_v9(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v9(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v9(data, position)
+        responses_item, position = _read_topic_produce_response_v9(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
@@ -591,7 +632,7 @@ def _read_produce_response_v9(data: Data, position: int) -> tuple[ProduceRespons
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -608,13 +649,13 @@ def _write_produce_response_v9(out: Writer, item: ProduceResponse) -> None:
         out.append(0)
 
 
-def _read_leader_id_and_epoch_v10(data: Data, position: int) -> tuple[LeaderIdAndEpoch, int]:
+def _read_leader_id_and_epoch_v10(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderIdAndEpoch, int]:
     item = new(LeaderIdAndEpoch)
     item.leader_id, item.leader_epoch, tag_count = _unpack_iiB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -631,20 +672,25 @@ def _read_tags_of_partition_produce_response_v10(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
     if value is not None:
         end = 0
-        item.current_leader, end = _read_leader_id_and_epoch_v10(value, end)
+        item.current_leader, end = _read_leader_id_and_epoch_v10(value, end, budget)
         check_tag_end(0, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_partition_produce_response_v10(data: Data, position: int) -> tuple[PartitionProduceResponse, int]:
+def _read_partition_produce_response_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PartitionProduceResponse, int]:
     item = new(PartitionProduceResponse)
     (
         item.index,
@@ -655,10 +701,10 @@ def _read_partition_produce_response_v10(data: Data, position: int) -> tuple[Par
         count,
     ) = _unpack_ihqqqB(data, position)
     position += 31
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     record_errors_list: list[BatchIndexAndErrorMessage] = []
     for _ in range(count):
-        record_errors_item, position = _read_batch_index_and_error_message_v9(data, position)
+        record_errors_item, position = _read_batch_index_and_error_message_v9(data, position, budget)
         record_errors_list.append(record_errors_item)
     item.record_errors = record_errors_list
     item.error_message, position = compact_nullable_string(data, position + 1, data[position])
@@ -667,7 +713,7 @@ def _read_partition_produce_response_v10(data: Data, position: int) -> tuple[Par
     item.current_leader = LeaderIdAndEpoch()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_partition_produce_response_v10(item, data, position, tag_count)
+        position = _read_tags_of_partition_produce_response_v10(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -701,15 +747,19 @@ def _write_partition_produce_response_v10(out: Writer, item: PartitionProduceRes
         out.append(0)
 
 
-def _read_topic_produce_response_v10(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v10(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v10(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v10(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     tag_count = data[position]
@@ -717,7 +767,7 @@ def _read_topic_produce_response_v10(data: Data, position: int) -> tuple[TopicPr
     item.topic_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -732,7 +782,7 @@ def _write_topic_produce_response_v10(out: Writer, item: TopicProduceResponse) -
         out.append(0)
 
 
-def _read_node_endpoint_v10(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v10(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -744,7 +794,7 @@ def _read_node_endpoint_v10(data: Data, position: int) -> tuple[NodeEndpoint, in
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -759,8 +809,14 @@ def _write_node_endpoint_v10(out: Writer, item: NodeEndpoint) -> None:
         out.append(0)
 
 
-def _read_tags_of_produce_response_v10(item: ProduceResponse, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_produce_response_v10(
+    item: ProduceResponse,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -768,10 +824,10 @@ def _read_tags_of_produce_response_v10(item: ProduceResponse, data: Data, positi
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 11)
+        count, end = compact_count(value, end, count, 11, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v10(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v10(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -779,14 +835,14 @@ def _read_tags_of_produce_response_v10(item: ProduceResponse, data: Data, positi
     return position
 
 
-def _read_produce_response_v10(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v10(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v10(data, position)
+        responses_item, position = _read_topic_produce_response_v10(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
@@ -794,7 +850,7 @@ def _read_produce_response_v10(data: Data, position: int) -> tuple[ProduceRespon
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_produce_response_v10(item, data, position, tag_count)
+        position = _read_tags_of_produce_response_v10(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -820,14 +876,18 @@ def _write_produce_response_v10(out: Writer, item: ProduceResponse) -> None:
         out.append(0)
 
 
-def _read_topic_produce_response_v13(data: Data, position: int) -> tuple[TopicProduceResponse, int]:
+def _read_topic_produce_response_v13(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicProduceResponse, int]:
     item = new(TopicProduceResponse)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 33)
+    count, position = compact_count(data, position, count, 33, budget)
     partition_responses_list: list[PartitionProduceResponse] = []
     for _ in range(count):
-        partition_responses_item, position = _read_partition_produce_response_v10(data, position)
+        partition_responses_item, position = _read_partition_produce_response_v10(data, position, budget)
         partition_responses_list.append(partition_responses_item)
     item.partition_responses = partition_responses_list
     tag_count = data[position]
@@ -835,7 +895,7 @@ def _read_topic_produce_response_v13(data: Data, position: int) -> tuple[TopicPr
     item.name = ""
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -850,8 +910,14 @@ def _write_topic_produce_response_v13(out: Writer, item: TopicProduceResponse) -
         out.append(0)
 
 
-def _read_tags_of_produce_response_v13(item: ProduceResponse, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_produce_response_v13(
+    item: ProduceResponse,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -859,10 +925,10 @@ def _read_tags_of_produce_response_v13(item: ProduceResponse, data: Data, positi
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 11)
+        count, end = compact_count(value, end, count, 11, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v10(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v10(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -870,14 +936,14 @@ def _read_tags_of_produce_response_v13(item: ProduceResponse, data: Data, positi
     return position
 
 
-def _read_produce_response_v13(data: Data, position: int) -> tuple[ProduceResponse, int]:
+def _read_produce_response_v13(data: Data, position: int, budget: ElementBudget) -> tuple[ProduceResponse, int]:
     item = new(ProduceResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[TopicProduceResponse] = []
     for _ in range(count):
-        responses_item, position = _read_topic_produce_response_v13(data, position)
+        responses_item, position = _read_topic_produce_response_v13(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     item.throttle_time_ms, tag_count = _unpack_iB(data, position)
@@ -885,7 +951,7 @@ def _read_produce_response_v13(data: Data, position: int) -> tuple[ProduceRespon
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_produce_response_v13(item, data, position, tag_count)
+        position = _read_tags_of_produce_response_v13(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_iqq = Struct(">iqq").pack
 _unpack_iqqB = Struct(">iqqB").unpack_from
@@ -40,13 +40,13 @@ class ProducerIdsRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_producer_ids_record_v0(data: Data, position: int) -> tuple[ProducerIdsRecord, int]:
+def _read_producer_ids_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ProducerIdsRecord, int]:
     item = new(ProducerIdsRecord)
     item.broker_id, item.broker_epoch, item.next_producer_id, tag_count = _unpack_iqqB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

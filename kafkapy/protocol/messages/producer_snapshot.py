@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import EMPTY, Data, Message, MessageStruct, Writer, check_count, new, unwritable
+from kafkapy.protocol.primitives import (
+    EMPTY,
+    Data,
+    ElementBudget,
+    Message,
+    MessageStruct,
+    Writer,
+    check_count,
+    new,
+    unwritable,
+)
 
 _pack_I = Struct(">I").pack
 _pack_i = Struct(">i").pack
@@ -86,7 +96,7 @@ class ProducerSnapshot(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_producer_entry_v1(data: Data, position: int) -> tuple[ProducerEntry, int]:
+def _read_producer_entry_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ProducerEntry, int]:
     item = new(ProducerEntry)
     (
         item.producer_id,
@@ -118,14 +128,14 @@ def _write_producer_entry_v1(out: Writer, item: ProducerEntry) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_producer_snapshot_v1(data: Data, position: int) -> tuple[ProducerSnapshot, int]:
+def _read_producer_snapshot_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ProducerSnapshot, int]:
     item = new(ProducerSnapshot)
     item.crc, count = _unpack_Ii(data, position)
     position += 8
-    check_count(data, position, count, 46)
+    check_count(data, position, count, 46, budget)
     producer_entries_list: list[ProducerEntry] = []
     for _ in range(count):
-        producer_entries_item, position = _read_producer_entry_v1(data, position)
+        producer_entries_item, position = _read_producer_entry_v1(data, position, budget)
         producer_entries_list.append(producer_entries_item)
     item.producer_entries = producer_entries_list
     item.unknown_tagged_fields = None

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_byte_string,
@@ -63,7 +64,11 @@ class PushTelemetryRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_push_telemetry_request_v0(data: Data, position: int) -> tuple[PushTelemetryRequest, int]:
+def _read_push_telemetry_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PushTelemetryRequest, int]:
     item = new(PushTelemetryRequest)
     (
         item.client_instance_id,
@@ -78,7 +83,7 @@ def _read_push_telemetry_request_v0(data: Data, position: int) -> tuple[PushTele
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

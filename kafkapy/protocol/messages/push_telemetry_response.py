@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_ih = Struct(">ih").pack
 _unpack_ihB = Struct(">ihB").unpack_from
@@ -37,13 +37,17 @@ class PushTelemetryResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_push_telemetry_response_v0(data: Data, position: int) -> tuple[PushTelemetryResponse, int]:
+def _read_push_telemetry_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[PushTelemetryResponse, int]:
     item = new(PushTelemetryResponse)
     item.throttle_time_ms, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

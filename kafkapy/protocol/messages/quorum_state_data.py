@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -91,13 +92,13 @@ class QuorumStateData(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_voter_v0(data: Data, position: int) -> tuple[Voter, int]:
+def _read_voter_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Voter, int]:
     item = new(Voter)
     item.voter_id, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -109,7 +110,7 @@ def _write_voter_v0(out: Writer, item: Voter) -> None:
         out.append(0)
 
 
-def _read_quorum_state_data_v0(data: Data, position: int) -> tuple[QuorumStateData, int]:
+def _read_quorum_state_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[QuorumStateData, int]:
     item = new(QuorumStateData)
     item.cluster_id, position = compact_string(data, position + 1, data[position])
     item.leader_id, item.leader_epoch, item.voted_id, item.applied_offset, count = _unpack_iiiqB(data, position)
@@ -117,10 +118,10 @@ def _read_quorum_state_data_v0(data: Data, position: int) -> tuple[QuorumStateDa
     if count == 0:
         item.current_voters = None
     else:
-        count, position = compact_count(data, position, count, 5)
+        count, position = compact_count(data, position, count, 5, budget)
         current_voters_list: list[Voter] = []
         for _ in range(count):
-            current_voters_item, position = _read_voter_v0(data, position)
+            current_voters_item, position = _read_voter_v0(data, position, budget)
             current_voters_list.append(current_voters_item)
         item.current_voters = current_voters_list
     tag_count = data[position]
@@ -128,7 +129,7 @@ def _read_quorum_state_data_v0(data: Data, position: int) -> tuple[QuorumStateDa
     item.voted_directory_id = ZERO_UUID
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -149,7 +150,7 @@ def _write_quorum_state_data_v0(out: Writer, item: QuorumStateData) -> None:
         out.append(0)
 
 
-def _read_quorum_state_data_v1(data: Data, position: int) -> tuple[QuorumStateData, int]:
+def _read_quorum_state_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[QuorumStateData, int]:
     item = new(QuorumStateData)
     item.leader_id, item.leader_epoch, item.voted_id, item.voted_directory_id, tag_count = _unpack_iiiuB(data, position)
     position += 29
@@ -158,7 +159,7 @@ def _read_quorum_state_data_v1(data: Data, position: int) -> tuple[QuorumStateDa
     item.current_voters = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -134,7 +135,7 @@ class ReadShareGroupStateResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
+def _read_state_batch_v0(data: Data, position: int, budget: ElementBudget) -> tuple[StateBatch, int]:
     item = new(StateBatch)
     (
         item.first_offset,
@@ -146,7 +147,7 @@ def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
     position += 20
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -158,24 +159,24 @@ def _write_state_batch_v0(out: Writer, item: StateBatch) -> None:
         out.append(0)
 
 
-def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     item.state_epoch, item.start_offset, count = _unpack_iqB(data, position)
     position += 13
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     state_batches_list: list[StateBatch] = []
     for _ in range(count):
-        state_batches_item, position = _read_state_batch_v0(data, position)
+        state_batches_item, position = _read_state_batch_v0(data, position, budget)
         state_batches_list.append(state_batches_item)
     item.state_batches = state_batches_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -192,21 +193,21 @@ def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
         out.append(0)
 
 
-def _read_read_state_result_v0(data: Data, position: int) -> tuple[ReadStateResult, int]:
+def _read_read_state_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ReadStateResult, int]:
     item = new(ReadStateResult)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 21)
+    count, position = compact_count(data, position, count, 21, budget)
     partitions_list: list[PartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_result_v0(data, position)
+        partitions_item, position = _read_partition_result_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -221,21 +222,25 @@ def _write_read_state_result_v0(out: Writer, item: ReadStateResult) -> None:
         out.append(0)
 
 
-def _read_read_share_group_state_response_v0(data: Data, position: int) -> tuple[ReadShareGroupStateResponse, int]:
+def _read_read_share_group_state_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReadShareGroupStateResponse, int]:
     item = new(ReadShareGroupStateResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     results_list: list[ReadStateResult] = []
     for _ in range(count):
-        results_item, position = _read_read_state_result_v0(data, position)
+        results_item, position = _read_read_state_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

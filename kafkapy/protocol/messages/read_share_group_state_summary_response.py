@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -114,7 +115,7 @@ class ReadShareGroupStateSummaryResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -124,7 +125,7 @@ def _read_partition_result_v0(data: Data, position: int) -> tuple[PartitionResul
     item.delivery_complete_count = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,21 +139,25 @@ def _write_partition_result_v0(out: Writer, item: PartitionResult) -> None:
         out.append(0)
 
 
-def _read_read_state_summary_result_v0(data: Data, position: int) -> tuple[ReadStateSummaryResult, int]:
+def _read_read_state_summary_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReadStateSummaryResult, int]:
     item = new(ReadStateSummaryResult)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 24)
+    count, position = compact_count(data, position, count, 24, budget)
     partitions_list: list[PartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_result_v0(data, position)
+        partitions_item, position = _read_partition_result_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -170,21 +175,22 @@ def _write_read_state_summary_result_v0(out: Writer, item: ReadStateSummaryResul
 def _read_read_share_group_state_summary_response_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     item = new(ReadShareGroupStateSummaryResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     results_list: list[ReadStateSummaryResult] = []
     for _ in range(count):
-        results_item, position = _read_read_state_summary_result_v0(data, position)
+        results_item, position = _read_read_state_summary_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -198,7 +204,7 @@ def _write_read_share_group_state_summary_response_v0(out: Writer, item: ReadSha
         out.append(0)
 
 
-def _read_partition_result_v1(data: Data, position: int) -> tuple[PartitionResult, int]:
+def _read_partition_result_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionResult, int]:
     item = new(PartitionResult)
     item.partition, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -213,7 +219,7 @@ def _read_partition_result_v1(data: Data, position: int) -> tuple[PartitionResul
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -227,21 +233,25 @@ def _write_partition_result_v1(out: Writer, item: PartitionResult) -> None:
         out.append(0)
 
 
-def _read_read_state_summary_result_v1(data: Data, position: int) -> tuple[ReadStateSummaryResult, int]:
+def _read_read_state_summary_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ReadStateSummaryResult, int]:
     item = new(ReadStateSummaryResult)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 28)
+    count, position = compact_count(data, position, count, 28, budget)
     partitions_list: list[PartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_result_v1(data, position)
+        partitions_item, position = _read_partition_result_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -259,21 +269,22 @@ def _write_read_state_summary_result_v1(out: Writer, item: ReadStateSummaryResul
 def _read_read_share_group_state_summary_response_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ReadShareGroupStateSummaryResponse, int]:
     item = new(ReadShareGroupStateSummaryResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     results_list: list[ReadStateSummaryResult] = []
     for _ in range(count):
-        results_item, position = _read_read_state_summary_result_v1(data, position)
+        results_item, position = _read_read_state_summary_result_v1(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -152,7 +153,7 @@ class RegisterBrokerRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_broker_endpoint_v0(data: Data, position: int) -> tuple[BrokerEndpoint, int]:
+def _read_broker_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[BrokerEndpoint, int]:
     item = new(BrokerEndpoint)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -160,7 +161,7 @@ def _read_broker_endpoint_v0(data: Data, position: int) -> tuple[BrokerEndpoint,
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -174,14 +175,14 @@ def _write_broker_endpoint_v0(out: Writer, item: BrokerEndpoint) -> None:
         out.append(0)
 
 
-def _read_broker_feature_v0(data: Data, position: int) -> tuple[BrokerFeature, int]:
+def _read_broker_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[BrokerFeature, int]:
     item = new(BrokerFeature)
     item.name, position = compact_string(data, position + 1, data[position])
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -194,22 +195,26 @@ def _write_broker_feature_v0(out: Writer, item: BrokerFeature) -> None:
         out.append(0)
 
 
-def _read_register_broker_record_v0(data: Data, position: int) -> tuple[RegisterBrokerRecord, int]:
+def _read_register_broker_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterBrokerRecord, int]:
     item = new(RegisterBrokerRecord)
     item.broker_id, item.incarnation_id, item.broker_epoch, count = _unpack_iuqB(data, position)
     position += 29
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[BrokerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_broker_endpoint_v0(data, position)
+        end_points_item, position = _read_broker_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[BrokerFeature] = []
     for _ in range(count):
-        features_item, position = _read_broker_feature_v0(data, position)
+        features_item, position = _read_broker_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -221,7 +226,7 @@ def _read_register_broker_record_v0(data: Data, position: int) -> tuple[Register
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -249,22 +254,26 @@ def _write_register_broker_record_v0(out: Writer, item: RegisterBrokerRecord) ->
         out.append(0)
 
 
-def _read_register_broker_record_v1(data: Data, position: int) -> tuple[RegisterBrokerRecord, int]:
+def _read_register_broker_record_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterBrokerRecord, int]:
     item = new(RegisterBrokerRecord)
     item.broker_id, item.incarnation_id, item.broker_epoch, count = _unpack_iuqB(data, position)
     position += 29
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[BrokerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_broker_endpoint_v0(data, position)
+        end_points_item, position = _read_broker_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[BrokerFeature] = []
     for _ in range(count):
-        features_item, position = _read_broker_feature_v0(data, position)
+        features_item, position = _read_broker_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -275,7 +284,7 @@ def _read_register_broker_record_v1(data: Data, position: int) -> tuple[Register
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -301,7 +310,11 @@ def _write_register_broker_record_v1(out: Writer, item: RegisterBrokerRecord) ->
         out.append(0)
 
 
-def _read_register_broker_record_v2(data: Data, position: int) -> tuple[RegisterBrokerRecord, int]:
+def _read_register_broker_record_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterBrokerRecord, int]:
     item = new(RegisterBrokerRecord)
     (
         item.broker_id,
@@ -311,18 +324,18 @@ def _read_register_broker_record_v2(data: Data, position: int) -> tuple[Register
         count,
     ) = _unpack_ituqB(data, position)
     position += 30
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[BrokerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_broker_endpoint_v0(data, position)
+        end_points_item, position = _read_broker_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[BrokerFeature] = []
     for _ in range(count):
-        features_item, position = _read_broker_feature_v0(data, position)
+        features_item, position = _read_broker_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -332,7 +345,7 @@ def _read_register_broker_record_v2(data: Data, position: int) -> tuple[Register
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -361,8 +374,9 @@ def _read_tags_of_register_broker_record_v3(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -370,7 +384,7 @@ def _read_tags_of_register_broker_record_v3(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(0, value, end)
@@ -378,7 +392,11 @@ def _read_tags_of_register_broker_record_v3(
     return position
 
 
-def _read_register_broker_record_v3(data: Data, position: int) -> tuple[RegisterBrokerRecord, int]:
+def _read_register_broker_record_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterBrokerRecord, int]:
     item = new(RegisterBrokerRecord)
     (
         item.broker_id,
@@ -388,18 +406,18 @@ def _read_register_broker_record_v3(data: Data, position: int) -> tuple[Register
         count,
     ) = _unpack_ituqB(data, position)
     position += 30
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[BrokerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_broker_endpoint_v0(data, position)
+        end_points_item, position = _read_broker_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[BrokerFeature] = []
     for _ in range(count):
-        features_item, position = _read_broker_feature_v0(data, position)
+        features_item, position = _read_broker_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -409,7 +427,7 @@ def _read_register_broker_record_v3(data: Data, position: int) -> tuple[Register
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_register_broker_record_v3(item, data, position, tag_count)
+        position = _read_tags_of_register_broker_record_v3(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -447,8 +465,9 @@ def _read_tags_of_register_broker_record_v4(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -456,7 +475,7 @@ def _read_tags_of_register_broker_record_v4(
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 16)
+        count, end = compact_count(value, end, count, 16, budget)
         item.log_dirs = uuid_list(value, end, count)
         end += 16 * count
         check_tag_end(0, value, end)
@@ -468,7 +487,7 @@ def _read_tags_of_register_broker_record_v4(
         if count == 0:
             item.cordoned_log_dirs = None
         else:
-            count, end = compact_count(value, end, count, 16)
+            count, end = compact_count(value, end, count, 16, budget)
             item.cordoned_log_dirs = uuid_list(value, end, count)
             end += 16 * count
         check_tag_end(1, value, end)
@@ -476,7 +495,11 @@ def _read_tags_of_register_broker_record_v4(
     return position
 
 
-def _read_register_broker_record_v4(data: Data, position: int) -> tuple[RegisterBrokerRecord, int]:
+def _read_register_broker_record_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterBrokerRecord, int]:
     item = new(RegisterBrokerRecord)
     (
         item.broker_id,
@@ -486,18 +509,18 @@ def _read_register_broker_record_v4(data: Data, position: int) -> tuple[Register
         count,
     ) = _unpack_ituqB(data, position)
     position += 30
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[BrokerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_broker_endpoint_v0(data, position)
+        end_points_item, position = _read_broker_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[BrokerFeature] = []
     for _ in range(count):
-        features_item, position = _read_broker_feature_v0(data, position)
+        features_item, position = _read_broker_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     item.rack, position = compact_nullable_string(data, position + 1, data[position])
@@ -507,7 +530,7 @@ def _read_register_broker_record_v4(data: Data, position: int) -> tuple[Register
     item.cordoned_log_dirs = None
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_register_broker_record_v4(item, data, position, tag_count)
+        position = _read_tags_of_register_broker_record_v4(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -116,7 +117,7 @@ class RegisterControllerRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_controller_endpoint_v0(data: Data, position: int) -> tuple[ControllerEndpoint, int]:
+def _read_controller_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ControllerEndpoint, int]:
     item = new(ControllerEndpoint)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -124,7 +125,7 @@ def _read_controller_endpoint_v0(data: Data, position: int) -> tuple[ControllerE
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,14 +139,14 @@ def _write_controller_endpoint_v0(out: Writer, item: ControllerEndpoint) -> None
         out.append(0)
 
 
-def _read_controller_feature_v0(data: Data, position: int) -> tuple[ControllerFeature, int]:
+def _read_controller_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ControllerFeature, int]:
     item = new(ControllerFeature)
     item.name, position = compact_string(data, position + 1, data[position])
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -158,29 +159,33 @@ def _write_controller_feature_v0(out: Writer, item: ControllerFeature) -> None:
         out.append(0)
 
 
-def _read_register_controller_record_v0(data: Data, position: int) -> tuple[RegisterControllerRecord, int]:
+def _read_register_controller_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RegisterControllerRecord, int]:
     item = new(RegisterControllerRecord)
     item.controller_id, item.incarnation_id, item.zk_migration_ready, count = _unpack_iutB(data, position)
     position += 22
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     end_points_list: list[ControllerEndpoint] = []
     for _ in range(count):
-        end_points_item, position = _read_controller_endpoint_v0(data, position)
+        end_points_item, position = _read_controller_endpoint_v0(data, position, budget)
         end_points_list.append(end_points_item)
     item.end_points = end_points_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     features_list: list[ControllerFeature] = []
     for _ in range(count):
-        features_item, position = _read_controller_feature_v0(data, position)
+        features_item, position = _read_controller_feature_v0(data, position, budget)
         features_list.append(features_item)
     item.features = features_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -165,14 +166,18 @@ class RemoteLogSegmentMetadataRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_id_partition_entry_v0(data: Data, position: int) -> tuple[TopicIdPartitionEntry, int]:
+def _read_topic_id_partition_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicIdPartitionEntry, int]:
     item = new(TopicIdPartitionEntry)
     item.name, position = compact_string(data, position + 1, data[position])
     item.id, item.partition, tag_count = _unpack_uiB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -185,14 +190,18 @@ def _write_topic_id_partition_entry_v0(out: Writer, item: TopicIdPartitionEntry)
         out.append(0)
 
 
-def _read_remote_log_segment_id_entry_v0(data: Data, position: int) -> tuple[RemoteLogSegmentIdEntry, int]:
+def _read_remote_log_segment_id_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RemoteLogSegmentIdEntry, int]:
     item = new(RemoteLogSegmentIdEntry)
-    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position)
+    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position, budget)
     item.id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -205,13 +214,17 @@ def _write_remote_log_segment_id_entry_v0(out: Writer, item: RemoteLogSegmentIdE
         out.append(0)
 
 
-def _read_segment_leader_epoch_entry_v0(data: Data, position: int) -> tuple[SegmentLeaderEpochEntry, int]:
+def _read_segment_leader_epoch_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SegmentLeaderEpochEntry, int]:
     item = new(SegmentLeaderEpochEntry)
     item.leader_epoch, item.offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -228,8 +241,9 @@ def _read_tags_of_remote_log_segment_metadata_record_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -245,9 +259,10 @@ def _read_tags_of_remote_log_segment_metadata_record_v0(
 def _read_remote_log_segment_metadata_record_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[RemoteLogSegmentMetadataRecord, int]:
     item = new(RemoteLogSegmentMetadataRecord)
-    item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position)
+    item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position, budget)
     (
         item.start_offset,
         item.end_offset,
@@ -257,10 +272,10 @@ def _read_remote_log_segment_metadata_record_v0(
         count,
     ) = _unpack_qqiqqB(data, position)
     position += 37
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     segment_leader_epochs_list: list[SegmentLeaderEpochEntry] = []
     for _ in range(count):
-        segment_leader_epochs_item, position = _read_segment_leader_epoch_entry_v0(data, position)
+        segment_leader_epochs_item, position = _read_segment_leader_epoch_entry_v0(data, position, budget)
         segment_leader_epochs_list.append(segment_leader_epochs_item)
     item.segment_leader_epochs = segment_leader_epochs_list
     item.segment_size_in_bytes, size = _unpack_iB(data, position)
@@ -271,7 +286,7 @@ def _read_remote_log_segment_metadata_record_v0(
     item.txn_index_empty = False
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_remote_log_segment_metadata_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_remote_log_segment_metadata_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -118,13 +119,17 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_segment_leader_epoch_entry_v0(data: Data, position: int) -> tuple[SegmentLeaderEpochEntry, int]:
+def _read_segment_leader_epoch_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SegmentLeaderEpochEntry, int]:
     item = new(SegmentLeaderEpochEntry)
     item.leader_epoch, item.offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -141,8 +146,9 @@ def _read_tags_of_remote_log_segment_metadata_snapshot_record_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -158,6 +164,7 @@ def _read_tags_of_remote_log_segment_metadata_snapshot_record_v0(
 def _read_remote_log_segment_metadata_snapshot_record_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[RemoteLogSegmentMetadataSnapshotRecord, int]:
     item = new(RemoteLogSegmentMetadataSnapshotRecord)
     (
@@ -170,10 +177,10 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(
         count,
     ) = _unpack_uqqiqqB(data, position)
     position += 53
-    count, position = compact_count(data, position, count, 13)
+    count, position = compact_count(data, position, count, 13, budget)
     segment_leader_epochs_list: list[SegmentLeaderEpochEntry] = []
     for _ in range(count):
-        segment_leader_epochs_item, position = _read_segment_leader_epoch_entry_v0(data, position)
+        segment_leader_epochs_item, position = _read_segment_leader_epoch_entry_v0(data, position, budget)
         segment_leader_epochs_list.append(segment_leader_epochs_item)
     item.segment_leader_epochs = segment_leader_epochs_list
     item.segment_size_in_bytes, size = _unpack_iB(data, position)
@@ -184,7 +191,7 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(
     item.txn_index_empty = False
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_remote_log_segment_metadata_snapshot_record_v0(item, data, position, tag_count)
+        position = _read_tags_of_remote_log_segment_metadata_snapshot_record_v0(item, data, position, tag_count, budget)
     return item, position
 
 

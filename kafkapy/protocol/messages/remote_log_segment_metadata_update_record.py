@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -114,14 +115,18 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_id_partition_entry_v0(data: Data, position: int) -> tuple[TopicIdPartitionEntry, int]:
+def _read_topic_id_partition_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicIdPartitionEntry, int]:
     item = new(TopicIdPartitionEntry)
     item.name, position = compact_string(data, position + 1, data[position])
     item.id, item.partition, tag_count = _unpack_uiB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -134,14 +139,18 @@ def _write_topic_id_partition_entry_v0(out: Writer, item: TopicIdPartitionEntry)
         out.append(0)
 
 
-def _read_remote_log_segment_id_entry_v0(data: Data, position: int) -> tuple[RemoteLogSegmentIdEntry, int]:
+def _read_remote_log_segment_id_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RemoteLogSegmentIdEntry, int]:
     item = new(RemoteLogSegmentIdEntry)
-    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position)
+    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position, budget)
     item.id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -157,9 +166,10 @@ def _write_remote_log_segment_id_entry_v0(out: Writer, item: RemoteLogSegmentIdE
 def _read_remote_log_segment_metadata_update_record_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[RemoteLogSegmentMetadataUpdateRecord, int]:
     item = new(RemoteLogSegmentMetadataUpdateRecord)
-    item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position)
+    item.remote_log_segment_id, position = _read_remote_log_segment_id_entry_v0(data, position, budget)
     item.broker_id, item.event_timestamp_ms, size = _unpack_iqB(data, position)
     position += 13
     item.custom_metadata, position = compact_nullable_byte_string(data, position, size)
@@ -167,7 +177,7 @@ def _read_remote_log_segment_metadata_update_record_v0(
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

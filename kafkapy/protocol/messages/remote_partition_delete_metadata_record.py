@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -84,14 +85,18 @@ class RemotePartitionDeleteMetadataRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_id_partition_entry_v0(data: Data, position: int) -> tuple[TopicIdPartitionEntry, int]:
+def _read_topic_id_partition_entry_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TopicIdPartitionEntry, int]:
     item = new(TopicIdPartitionEntry)
     item.name, position = compact_string(data, position + 1, data[position])
     item.id, item.partition, tag_count = _unpack_uiB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -107,9 +112,10 @@ def _write_topic_id_partition_entry_v0(out: Writer, item: TopicIdPartitionEntry)
 def _read_remote_partition_delete_metadata_record_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[RemotePartitionDeleteMetadataRecord, int]:
     item = new(RemotePartitionDeleteMetadataRecord)
-    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position)
+    item.topic_id_partition, position = _read_topic_id_partition_entry_v0(data, position, budget)
     (
         item.broker_id,
         item.event_timestamp_ms,
@@ -119,7 +125,7 @@ def _read_remote_partition_delete_metadata_record_v0(
     position += 14
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

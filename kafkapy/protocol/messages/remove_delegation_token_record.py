@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -34,14 +35,18 @@ class RemoveDelegationTokenRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_remove_delegation_token_record_v0(data: Data, position: int) -> tuple[RemoveDelegationTokenRecord, int]:
+def _read_remove_delegation_token_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RemoveDelegationTokenRecord, int]:
     item = new(RemoveDelegationTokenRecord)
     item.token_id, position = compact_string(data, position + 1, data[position])
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -50,14 +51,18 @@ class RemoveRaftVoterRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_remove_raft_voter_request_v0(data: Data, position: int) -> tuple[RemoveRaftVoterRequest, int]:
+def _read_remove_raft_voter_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RemoveRaftVoterRequest, int]:
     item = new(RemoveRaftVoterRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.voter_id, item.voter_directory_id, tag_count = _unpack_iuB(data, position)
     position += 21
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

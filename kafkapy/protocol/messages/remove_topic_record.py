@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import ZERO_UUID, Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import (
+    ZERO_UUID,
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    write_tag_section,
+)
 
 _pack_u = Struct(">16s").pack
 _unpack_uB = Struct(">16sB").unpack_from
@@ -30,13 +39,13 @@ class RemoveTopicRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_remove_topic_record_v0(data: Data, position: int) -> tuple[RemoveTopicRecord, int]:
+def _read_remove_topic_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[RemoveTopicRecord, int]:
     item = new(RemoveTopicRecord)
     item.topic_id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -49,6 +50,7 @@ class RemoveUserScramCredentialRecord(Message):
 def _read_remove_user_scram_credential_record_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[RemoveUserScramCredentialRecord, int]:
     item = new(RemoveUserScramCredentialRecord)
     item.name, position = compact_string(data, position + 1, data[position])
@@ -56,7 +58,7 @@ def _read_remove_user_scram_credential_record_v0(
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

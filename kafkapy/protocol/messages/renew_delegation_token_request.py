@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     byte_string,
@@ -51,7 +52,11 @@ class RenewDelegationTokenRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_renew_delegation_token_request_v1(data: Data, position: int) -> tuple[RenewDelegationTokenRequest, int]:
+def _read_renew_delegation_token_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RenewDelegationTokenRequest, int]:
     item = new(RenewDelegationTokenRequest)
     (size,) = _unpack_i(data, position)
     position += 4
@@ -69,14 +74,18 @@ def _write_renew_delegation_token_request_v1(out: Writer, item: RenewDelegationT
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_renew_delegation_token_request_v2(data: Data, position: int) -> tuple[RenewDelegationTokenRequest, int]:
+def _read_renew_delegation_token_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[RenewDelegationTokenRequest, int]:
     item = new(RenewDelegationTokenRequest)
     item.hmac, position = compact_byte_string(data, position + 1, data[position])
     item.renew_period_ms, tag_count = _unpack_qB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     new,
@@ -53,7 +54,7 @@ class RequestHeader(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_request_header_v1(data: Data, position: int) -> tuple[RequestHeader, int]:
+def _read_request_header_v1(data: Data, position: int, budget: ElementBudget) -> tuple[RequestHeader, int]:
     item = new(RequestHeader)
     item.request_api_key, item.request_api_version, item.correlation_id, size = _unpack_hhih(data, position)
     position += 10
@@ -69,7 +70,7 @@ def _write_request_header_v1(out: Writer, item: RequestHeader) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_request_header_v2(data: Data, position: int) -> tuple[RequestHeader, int]:
+def _read_request_header_v2(data: Data, position: int, budget: ElementBudget) -> tuple[RequestHeader, int]:
     item = new(RequestHeader)
     item.request_api_key, item.request_api_version, item.correlation_id, size = _unpack_hhih(data, position)
     position += 10
@@ -78,7 +79,7 @@ def _read_request_header_v2(data: Data, position: int) -> tuple[RequestHeader, i
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

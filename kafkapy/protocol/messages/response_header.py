@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, unwritable, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    tag_section,
+    unwritable,
+    write_tag_section,
+)
 
 _pack_i = Struct(">i").pack
 _unpack_i = Struct(">i").unpack_from
@@ -31,7 +40,7 @@ class ResponseHeader(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_response_header_v0(data: Data, position: int) -> tuple[ResponseHeader, int]:
+def _read_response_header_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ResponseHeader, int]:
     item = new(ResponseHeader)
     (item.correlation_id,) = _unpack_i(data, position)
     position += 4
@@ -45,13 +54,13 @@ def _write_response_header_v0(out: Writer, item: ResponseHeader) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_response_header_v1(data: Data, position: int) -> tuple[ResponseHeader, int]:
+def _read_response_header_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ResponseHeader, int]:
     item = new(ResponseHeader)
     item.correlation_id, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

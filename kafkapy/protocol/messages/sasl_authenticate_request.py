@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     byte_string,
@@ -41,7 +42,11 @@ class SaslAuthenticateRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_sasl_authenticate_request_v0(data: Data, position: int) -> tuple[SaslAuthenticateRequest, int]:
+def _read_sasl_authenticate_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslAuthenticateRequest, int]:
     item = new(SaslAuthenticateRequest)
     (size,) = _unpack_i(data, position)
     position += 4
@@ -56,14 +61,18 @@ def _write_sasl_authenticate_request_v0(out: Writer, item: SaslAuthenticateReque
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sasl_authenticate_request_v2(data: Data, position: int) -> tuple[SaslAuthenticateRequest, int]:
+def _read_sasl_authenticate_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslAuthenticateRequest, int]:
     item = new(SaslAuthenticateRequest)
     item.auth_bytes, position = compact_byte_string(data, position + 1, data[position])
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     byte_string,
@@ -64,7 +65,11 @@ class SaslAuthenticateResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_sasl_authenticate_response_v0(data: Data, position: int) -> tuple[SaslAuthenticateResponse, int]:
+def _read_sasl_authenticate_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslAuthenticateResponse, int]:
     item = new(SaslAuthenticateResponse)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -85,7 +90,11 @@ def _write_sasl_authenticate_response_v0(out: Writer, item: SaslAuthenticateResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sasl_authenticate_response_v1(data: Data, position: int) -> tuple[SaslAuthenticateResponse, int]:
+def _read_sasl_authenticate_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslAuthenticateResponse, int]:
     item = new(SaslAuthenticateResponse)
     item.error_code, size = _unpack_hh(data, position)
     position += 4
@@ -108,7 +117,11 @@ def _write_sasl_authenticate_response_v1(out: Writer, item: SaslAuthenticateResp
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sasl_authenticate_response_v2(data: Data, position: int) -> tuple[SaslAuthenticateResponse, int]:
+def _read_sasl_authenticate_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslAuthenticateResponse, int]:
     item = new(SaslAuthenticateResponse)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -118,7 +131,7 @@ def _read_sasl_authenticate_response_v2(data: Data, position: int) -> tuple[Sasl
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

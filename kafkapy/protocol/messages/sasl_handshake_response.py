@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import EMPTY, Data, Message, Writer, check_count, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import (
+    EMPTY,
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    check_count,
+    new,
+    string,
+    unwritable,
+    write_string,
+)
 
 _pack_h = Struct(">h").pack
 _pack_i = Struct(">i").pack
@@ -39,11 +50,15 @@ class SaslHandshakeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_sasl_handshake_response_v0(data: Data, position: int) -> tuple[SaslHandshakeResponse, int]:
+def _read_sasl_handshake_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SaslHandshakeResponse, int]:
     item = new(SaslHandshakeResponse)
     item.error_code, count = _unpack_hi(data, position)
     position += 6
-    check_count(data, position, count, 2)
+    check_count(data, position, count, 2, budget)
     mechanisms_list: list[str] = []
     for _ in range(count):
         (size,) = _unpack_h(data, position)

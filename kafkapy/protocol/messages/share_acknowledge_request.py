@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -126,18 +127,22 @@ class ShareAcknowledgeRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_acknowledgement_batch_v1(data: Data, position: int) -> tuple[AcknowledgementBatch, int]:
+def _read_acknowledgement_batch_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AcknowledgementBatch, int]:
     item = new(AcknowledgementBatch)
     item.first_offset, item.last_offset, count = _unpack_qqB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     item.acknowledge_types = int_list(data, position, count, "b")
     position += count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -151,21 +156,25 @@ def _write_acknowledgement_batch_v1(out: Writer, item: AcknowledgementBatch) -> 
         out.append(0)
 
 
-def _read_acknowledge_partition_v1(data: Data, position: int) -> tuple[AcknowledgePartition, int]:
+def _read_acknowledge_partition_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AcknowledgePartition, int]:
     item = new(AcknowledgePartition)
     item.partition_index, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     acknowledgement_batches_list: list[AcknowledgementBatch] = []
     for _ in range(count):
-        acknowledgement_batches_item, position = _read_acknowledgement_batch_v1(data, position)
+        acknowledgement_batches_item, position = _read_acknowledgement_batch_v1(data, position, budget)
         acknowledgement_batches_list.append(acknowledgement_batches_item)
     item.acknowledgement_batches = acknowledgement_batches_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -180,21 +189,21 @@ def _write_acknowledge_partition_v1(out: Writer, item: AcknowledgePartition) -> 
         out.append(0)
 
 
-def _read_acknowledge_topic_v1(data: Data, position: int) -> tuple[AcknowledgeTopic, int]:
+def _read_acknowledge_topic_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AcknowledgeTopic, int]:
     item = new(AcknowledgeTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partitions_list: list[AcknowledgePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_acknowledge_partition_v1(data, position)
+        partitions_item, position = _read_acknowledge_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -209,16 +218,20 @@ def _write_acknowledge_topic_v1(out: Writer, item: AcknowledgeTopic) -> None:
         out.append(0)
 
 
-def _read_share_acknowledge_request_v1(data: Data, position: int) -> tuple[ShareAcknowledgeRequest, int]:
+def _read_share_acknowledge_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareAcknowledgeRequest, int]:
     item = new(ShareAcknowledgeRequest)
     item.group_id, position = compact_nullable_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
     item.share_session_epoch, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[AcknowledgeTopic] = []
     for _ in range(count):
-        topics_item, position = _read_acknowledge_topic_v1(data, position)
+        topics_item, position = _read_acknowledge_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -226,7 +239,7 @@ def _read_share_acknowledge_request_v1(data: Data, position: int) -> tuple[Share
     item.is_renew_ack = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -245,23 +258,27 @@ def _write_share_acknowledge_request_v1(out: Writer, item: ShareAcknowledgeReque
         out.append(0)
 
 
-def _read_share_acknowledge_request_v2(data: Data, position: int) -> tuple[ShareAcknowledgeRequest, int]:
+def _read_share_acknowledge_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareAcknowledgeRequest, int]:
     item = new(ShareAcknowledgeRequest)
     item.group_id, position = compact_nullable_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
     item.share_session_epoch, item.is_renew_ack, count = _unpack_itB(data, position)
     position += 6
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[AcknowledgeTopic] = []
     for _ in range(count):
-        topics_item, position = _read_acknowledge_topic_v1(data, position)
+        topics_item, position = _read_acknowledge_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

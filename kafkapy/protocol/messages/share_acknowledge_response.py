@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -163,13 +164,13 @@ class ShareAcknowledgeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_leader_id_and_epoch_v1(data: Data, position: int) -> tuple[LeaderIdAndEpoch, int]:
+def _read_leader_id_and_epoch_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderIdAndEpoch, int]:
     item = new(LeaderIdAndEpoch)
     item.leader_id, item.leader_epoch, tag_count = _unpack_iiB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -181,17 +182,17 @@ def _write_leader_id_and_epoch_v1(out: Writer, item: LeaderIdAndEpoch) -> None:
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
-    item.current_leader, position = _read_leader_id_and_epoch_v1(data, position)
+    item.current_leader, position = _read_leader_id_and_epoch_v1(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -205,21 +206,25 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_share_acknowledge_topic_response_v1(data: Data, position: int) -> tuple[ShareAcknowledgeTopicResponse, int]:
+def _read_share_acknowledge_topic_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareAcknowledgeTopicResponse, int]:
     item = new(ShareAcknowledgeTopicResponse)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 17)
+    count, position = compact_count(data, position, count, 17, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -234,7 +239,7 @@ def _write_share_acknowledge_topic_response_v1(out: Writer, item: ShareAcknowled
         out.append(0)
 
 
-def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -246,7 +251,7 @@ def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -261,25 +266,29 @@ def _write_node_endpoint_v1(out: Writer, item: NodeEndpoint) -> None:
         out.append(0)
 
 
-def _read_share_acknowledge_response_v1(data: Data, position: int) -> tuple[ShareAcknowledgeResponse, int]:
+def _read_share_acknowledge_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareAcknowledgeResponse, int]:
     item = new(ShareAcknowledgeResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[ShareAcknowledgeTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_share_acknowledge_topic_response_v1(data, position)
+        responses_item, position = _read_share_acknowledge_topic_response_v1(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     node_endpoints_list: list[NodeEndpoint] = []
     for _ in range(count):
-        node_endpoints_item, position = _read_node_endpoint_v1(data, position)
+        node_endpoints_item, position = _read_node_endpoint_v1(data, position, budget)
         node_endpoints_list.append(node_endpoints_item)
     item.node_endpoints = node_endpoints_list
     tag_count = data[position]
@@ -287,7 +296,7 @@ def _read_share_acknowledge_response_v1(data: Data, position: int) -> tuple[Shar
     item.acquisition_lock_timeout_ms = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -306,32 +315,36 @@ def _write_share_acknowledge_response_v1(out: Writer, item: ShareAcknowledgeResp
         out.append(0)
 
 
-def _read_share_acknowledge_response_v2(data: Data, position: int) -> tuple[ShareAcknowledgeResponse, int]:
+def _read_share_acknowledge_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareAcknowledgeResponse, int]:
     item = new(ShareAcknowledgeResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     item.acquisition_lock_timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[ShareAcknowledgeTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_share_acknowledge_topic_response_v1(data, position)
+        responses_item, position = _read_share_acknowledge_topic_response_v1(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     node_endpoints_list: list[NodeEndpoint] = []
     for _ in range(count):
-        node_endpoints_item, position = _read_node_endpoint_v1(data, position)
+        node_endpoints_item, position = _read_node_endpoint_v1(data, position, budget)
         node_endpoints_list.append(node_endpoints_item)
     item.node_endpoints = node_endpoints_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -184,18 +185,22 @@ class ShareFetchRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_acknowledgement_batch_v1(data: Data, position: int) -> tuple[AcknowledgementBatch, int]:
+def _read_acknowledgement_batch_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[AcknowledgementBatch, int]:
     item = new(AcknowledgementBatch)
     item.first_offset, item.last_offset, count = _unpack_qqB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     item.acknowledge_types = int_list(data, position, count, "b")
     position += count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -209,14 +214,14 @@ def _write_acknowledgement_batch_v1(out: Writer, item: AcknowledgementBatch) -> 
         out.append(0)
 
 
-def _read_fetch_partition_v1(data: Data, position: int) -> tuple[FetchPartition, int]:
+def _read_fetch_partition_v1(data: Data, position: int, budget: ElementBudget) -> tuple[FetchPartition, int]:
     item = new(FetchPartition)
     item.partition_index, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     acknowledgement_batches_list: list[AcknowledgementBatch] = []
     for _ in range(count):
-        acknowledgement_batches_item, position = _read_acknowledgement_batch_v1(data, position)
+        acknowledgement_batches_item, position = _read_acknowledgement_batch_v1(data, position, budget)
         acknowledgement_batches_list.append(acknowledgement_batches_item)
     item.acknowledgement_batches = acknowledgement_batches_list
     tag_count = data[position]
@@ -224,7 +229,7 @@ def _read_fetch_partition_v1(data: Data, position: int) -> tuple[FetchPartition,
     item.partition_max_bytes = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -241,21 +246,21 @@ def _write_fetch_partition_v1(out: Writer, item: FetchPartition) -> None:
         out.append(0)
 
 
-def _read_fetch_topic_v1(data: Data, position: int) -> tuple[FetchTopic, int]:
+def _read_fetch_topic_v1(data: Data, position: int, budget: ElementBudget) -> tuple[FetchTopic, int]:
     item = new(FetchTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 6)
+    count, position = compact_count(data, position, count, 6, budget)
     partitions_list: list[FetchPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_fetch_partition_v1(data, position)
+        partitions_item, position = _read_fetch_partition_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -270,18 +275,18 @@ def _write_fetch_topic_v1(out: Writer, item: FetchTopic) -> None:
         out.append(0)
 
 
-def _read_forgotten_topic_v1(data: Data, position: int) -> tuple[ForgottenTopic, int]:
+def _read_forgotten_topic_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ForgottenTopic, int]:
     item = new(ForgottenTopic)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -295,7 +300,7 @@ def _write_forgotten_topic_v1(out: Writer, item: ForgottenTopic) -> None:
         out.append(0)
 
 
-def _read_share_fetch_request_v1(data: Data, position: int) -> tuple[ShareFetchRequest, int]:
+def _read_share_fetch_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ShareFetchRequest, int]:
     item = new(ShareFetchRequest)
     item.group_id, position = compact_nullable_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -309,18 +314,18 @@ def _read_share_fetch_request_v1(data: Data, position: int) -> tuple[ShareFetchR
         count,
     ) = _unpack_iiiiiiB(data, position)
     position += 25
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v1(data, position)
+        topics_item, position = _read_fetch_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v1(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v1(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     tag_count = data[position]
@@ -329,7 +334,7 @@ def _read_share_fetch_request_v1(data: Data, position: int) -> tuple[ShareFetchR
     item.is_renew_ack = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -358,7 +363,7 @@ def _write_share_fetch_request_v1(out: Writer, item: ShareFetchRequest) -> None:
         out.append(0)
 
 
-def _read_share_fetch_request_v2(data: Data, position: int) -> tuple[ShareFetchRequest, int]:
+def _read_share_fetch_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[ShareFetchRequest, int]:
     item = new(ShareFetchRequest)
     item.group_id, position = compact_nullable_string(data, position + 1, data[position])
     item.member_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -374,25 +379,25 @@ def _read_share_fetch_request_v2(data: Data, position: int) -> tuple[ShareFetchR
         count,
     ) = _unpack_iiiiiibtB(data, position)
     position += 27
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[FetchTopic] = []
     for _ in range(count):
-        topics_item, position = _read_fetch_topic_v1(data, position)
+        topics_item, position = _read_fetch_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     forgotten_topics_data_list: list[ForgottenTopic] = []
     for _ in range(count):
-        forgotten_topics_data_item, position = _read_forgotten_topic_v1(data, position)
+        forgotten_topics_data_item, position = _read_forgotten_topic_v1(data, position, budget)
         forgotten_topics_data_list.append(forgotten_topics_data_item)
     item.forgotten_topics_data = forgotten_topics_data_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Records,
@@ -213,13 +214,13 @@ class ShareFetchResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_leader_id_and_epoch_v1(data: Data, position: int) -> tuple[LeaderIdAndEpoch, int]:
+def _read_leader_id_and_epoch_v1(data: Data, position: int, budget: ElementBudget) -> tuple[LeaderIdAndEpoch, int]:
     item = new(LeaderIdAndEpoch)
     item.leader_id, item.leader_epoch, tag_count = _unpack_iiB(data, position)
     position += 9
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -231,13 +232,13 @@ def _write_leader_id_and_epoch_v1(out: Writer, item: LeaderIdAndEpoch) -> None:
         out.append(0)
 
 
-def _read_acquired_records_v1(data: Data, position: int) -> tuple[AcquiredRecords, int]:
+def _read_acquired_records_v1(data: Data, position: int, budget: ElementBudget) -> tuple[AcquiredRecords, int]:
     item = new(AcquiredRecords)
     item.first_offset, item.last_offset, item.delivery_count, tag_count = _unpack_qqhB(data, position)
     position += 19
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -249,7 +250,7 @@ def _write_acquired_records_v1(out: Writer, item: AcquiredRecords) -> None:
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition_index, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -257,21 +258,21 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
     item.acknowledge_error_code, size = _unpack_hB(data, position)
     position += 3
     item.acknowledge_error_message, position = compact_nullable_string(data, position, size)
-    item.current_leader, position = _read_leader_id_and_epoch_v1(data, position)
+    item.current_leader, position = _read_leader_id_and_epoch_v1(data, position, budget)
     item.records, position = compact_records(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     acquired_records_list: list[AcquiredRecords] = []
     for _ in range(count):
-        acquired_records_item, position = _read_acquired_records_v1(data, position)
+        acquired_records_item, position = _read_acquired_records_v1(data, position, budget)
         acquired_records_list.append(acquired_records_item)
     item.acquired_records = acquired_records_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -291,21 +292,25 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_share_fetchable_topic_response_v1(data: Data, position: int) -> tuple[ShareFetchableTopicResponse, int]:
+def _read_share_fetchable_topic_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareFetchableTopicResponse, int]:
     item = new(ShareFetchableTopicResponse)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 22)
+    count, position = compact_count(data, position, count, 22, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -320,7 +325,7 @@ def _write_share_fetchable_topic_response_v1(out: Writer, item: ShareFetchableTo
         out.append(0)
 
 
-def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -332,7 +337,7 @@ def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -347,32 +352,32 @@ def _write_node_endpoint_v1(out: Writer, item: NodeEndpoint) -> None:
         out.append(0)
 
 
-def _read_share_fetch_response_v1(data: Data, position: int) -> tuple[ShareFetchResponse, int]:
+def _read_share_fetch_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[ShareFetchResponse, int]:
     item = new(ShareFetchResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     item.acquisition_lock_timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     responses_list: list[ShareFetchableTopicResponse] = []
     for _ in range(count):
-        responses_item, position = _read_share_fetchable_topic_response_v1(data, position)
+        responses_item, position = _read_share_fetchable_topic_response_v1(data, position, budget)
         responses_list.append(responses_item)
     item.responses = responses_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 11)
+    count, position = compact_count(data, position, count, 11, budget)
     node_endpoints_list: list[NodeEndpoint] = []
     for _ in range(count):
-        node_endpoints_item, position = _read_node_endpoint_v1(data, position)
+        node_endpoints_item, position = _read_node_endpoint_v1(data, position, budget)
         node_endpoints_list.append(node_endpoints_item)
     item.node_endpoints = node_endpoints_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _unpack_h = Struct(">h").unpack_from
 
@@ -39,6 +39,7 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 def _read_share_group_current_member_assignment_key_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
     item = new(ShareGroupCurrentMemberAssignmentKey)
     (size,) = _unpack_h(data, position)

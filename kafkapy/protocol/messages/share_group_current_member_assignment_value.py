@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -77,18 +78,18 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v0(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -105,21 +106,22 @@ def _write_topic_partitions_v0(out: Writer, item: TopicPartitions) -> None:
 def _read_share_group_current_member_assignment_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
     item = new(ShareGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     assigned_partitions_list: list[TopicPartitions] = []
     for _ in range(count):
-        assigned_partitions_item, position = _read_topic_partitions_v0(data, position)
+        assigned_partitions_item, position = _read_topic_partitions_v0(data, position, budget)
         assigned_partitions_list.append(assigned_partitions_item)
     item.assigned_partitions = assigned_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

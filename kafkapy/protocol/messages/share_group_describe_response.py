@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -189,21 +190,21 @@ class ShareGroupDescribeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_v1(data: Data, position: int) -> tuple[TopicPartitions, int]:
+def _read_topic_partitions_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitions, int]:
     item = new(TopicPartitions)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
     item.topic_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -218,21 +219,21 @@ def _write_topic_partitions_v1(out: Writer, item: TopicPartitions) -> None:
         out.append(0)
 
 
-def _read_assignment_v1(data: Data, position: int) -> tuple[Assignment, int]:
+def _read_assignment_v1(data: Data, position: int, budget: ElementBudget) -> tuple[Assignment, int]:
     item = new(Assignment)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     topic_partitions_list: list[TopicPartitions] = []
     for _ in range(count):
-        topic_partitions_item, position = _read_topic_partitions_v1(data, position)
+        topic_partitions_item, position = _read_topic_partitions_v1(data, position, budget)
         topic_partitions_list.append(topic_partitions_item)
     item.topic_partitions = topic_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -246,7 +247,7 @@ def _write_assignment_v1(out: Writer, item: Assignment) -> None:
         out.append(0)
 
 
-def _read_member_v1(data: Data, position: int) -> tuple[Member, int]:
+def _read_member_v1(data: Data, position: int, budget: ElementBudget) -> tuple[Member, int]:
     item = new(Member)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.rack_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -256,18 +257,18 @@ def _read_member_v1(data: Data, position: int) -> tuple[Member, int]:
     item.client_host, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     subscribed_topic_names_list: list[str] = []
     for _ in range(count):
         subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
         subscribed_topic_names_list.append(subscribed_topic_names_item)
     item.subscribed_topic_names = subscribed_topic_names_list
-    item.assignment, position = _read_assignment_v1(data, position)
+    item.assignment, position = _read_assignment_v1(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -287,7 +288,7 @@ def _write_member_v1(out: Writer, item: Member) -> None:
         out.append(0)
 
 
-def _read_described_group_v1(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v1(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -299,17 +300,17 @@ def _read_described_group_v1(data: Data, position: int) -> tuple[DescribedGroup,
     item.assignor_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 12)
+    count, position = compact_count(data, position, count, 12, budget)
     members_list: list[Member] = []
     for _ in range(count):
-        members_item, position = _read_member_v1(data, position)
+        members_item, position = _read_member_v1(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -330,21 +331,25 @@ def _write_described_group_v1(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_share_group_describe_response_v1(data: Data, position: int) -> tuple[ShareGroupDescribeResponse, int]:
+def _read_share_group_describe_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareGroupDescribeResponse, int]:
     item = new(ShareGroupDescribeResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v1(data, position)
+        groups_item, position = _read_described_group_v1(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

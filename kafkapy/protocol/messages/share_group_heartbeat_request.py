@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -59,7 +60,11 @@ class ShareGroupHeartbeatRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_heartbeat_request_v1(data: Data, position: int) -> tuple[ShareGroupHeartbeatRequest, int]:
+def _read_share_group_heartbeat_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareGroupHeartbeatRequest, int]:
     item = new(ShareGroupHeartbeatRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_string(data, position + 1, data[position])
@@ -71,7 +76,7 @@ def _read_share_group_heartbeat_request_v1(data: Data, position: int) -> tuple[S
     if count == 0:
         item.subscribed_topic_names = None
     else:
-        count, position = compact_count(data, position, count, 1)
+        count, position = compact_count(data, position, count, 1, budget)
         subscribed_topic_names_list: list[str] = []
         for _ in range(count):
             subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -81,7 +86,7 @@ def _read_share_group_heartbeat_request_v1(data: Data, position: int) -> tuple[S
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

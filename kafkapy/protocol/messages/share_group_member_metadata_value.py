@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_count,
@@ -52,14 +53,18 @@ class ShareGroupMemberMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_member_metadata_value_v0(data: Data, position: int) -> tuple[ShareGroupMemberMetadataValue, int]:
+def _read_share_group_member_metadata_value_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareGroupMemberMetadataValue, int]:
     item = new(ShareGroupMemberMetadataValue)
     item.rack_id, position = compact_nullable_string(data, position + 1, data[position])
     item.client_id, position = compact_string(data, position + 1, data[position])
     item.client_host, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     subscribed_topic_names_list: list[str] = []
     for _ in range(count):
         subscribed_topic_names_item, position = compact_string(data, position + 1, data[position])
@@ -69,7 +74,7 @@ def _read_share_group_member_metadata_value_v0(data: Data, position: int) -> tup
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

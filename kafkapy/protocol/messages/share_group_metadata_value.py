@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_iq = Struct(">iq").pack
 _unpack_iqB = Struct(">iqB").unpack_from
@@ -37,13 +37,17 @@ class ShareGroupMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_group_metadata_value_v0(data: Data, position: int) -> tuple[ShareGroupMetadataValue, int]:
+def _read_share_group_metadata_value_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ShareGroupMetadataValue, int]:
     item = new(ShareGroupMetadataValue)
     item.epoch, item.metadata_hash, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _unpack_h = Struct(">h").unpack_from
 
@@ -32,6 +32,7 @@ class ShareGroupStatePartitionMetadataKey(Message):
 def _read_share_group_state_partition_metadata_key_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
     item = new(ShareGroupStatePartitionMetadataKey)
     (size,) = _unpack_h(data, position)

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -95,21 +96,21 @@ class ShareGroupStatePartitionMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partitions_info_v0(data: Data, position: int) -> tuple[TopicPartitionsInfo, int]:
+def _read_topic_partitions_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartitionsInfo, int]:
     item = new(TopicPartitionsInfo)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
     item.topic_name, position = compact_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -124,7 +125,7 @@ def _write_topic_partitions_info_v0(out: Writer, item: TopicPartitionsInfo) -> N
         out.append(0)
 
 
-def _read_topic_info_v0(data: Data, position: int) -> tuple[TopicInfo, int]:
+def _read_topic_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicInfo, int]:
     item = new(TopicInfo)
     item.topic_id, size = _unpack_uB(data, position)
     position += 17
@@ -133,7 +134,7 @@ def _read_topic_info_v0(data: Data, position: int) -> tuple[TopicInfo, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -149,37 +150,38 @@ def _write_topic_info_v0(out: Writer, item: TopicInfo) -> None:
 def _read_share_group_state_partition_metadata_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
     item = new(ShareGroupStatePartitionMetadataValue)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     initializing_topics_list: list[TopicPartitionsInfo] = []
     for _ in range(count):
-        initializing_topics_item, position = _read_topic_partitions_info_v0(data, position)
+        initializing_topics_item, position = _read_topic_partitions_info_v0(data, position, budget)
         initializing_topics_list.append(initializing_topics_item)
     item.initializing_topics = initializing_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 19)
+    count, position = compact_count(data, position, count, 19, budget)
     initialized_topics_list: list[TopicPartitionsInfo] = []
     for _ in range(count):
-        initialized_topics_item, position = _read_topic_partitions_info_v0(data, position)
+        initialized_topics_item, position = _read_topic_partitions_info_v0(data, position, budget)
         initialized_topics_list.append(initialized_topics_item)
     item.initialized_topics = initialized_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     deleting_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        deleting_topics_item, position = _read_topic_info_v0(data, position)
+        deleting_topics_item, position = _read_topic_info_v0(data, position, budget)
         deleting_topics_list.append(deleting_topics_item)
     item.deleting_topics = deleting_topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -66,18 +67,18 @@ class ShareGroupTargetAssignmentMemberValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_partition_v0(data: Data, position: int) -> tuple[TopicPartition, int]:
+def _read_topic_partition_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartition, int]:
     item = new(TopicPartition)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -94,21 +95,22 @@ def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
 def _read_share_group_target_assignment_member_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
     item = new(ShareGroupTargetAssignmentMemberValue)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topic_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        topic_partitions_item, position = _read_topic_partition_v0(data, position)
+        topic_partitions_item, position = _read_topic_partition_v0(data, position, budget)
         topic_partitions_list.append(topic_partitions_item)
     item.topic_partitions = topic_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, check_tag_end, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import (
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    check_tag_end,
+    new,
+    tag_section,
+    write_tag_section,
+)
 
 _pack_i = Struct(">i").pack
 _pack_q = Struct(">q").pack
@@ -44,8 +53,9 @@ def _read_tags_of_share_group_target_assignment_metadata_value_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -61,6 +71,7 @@ def _read_tags_of_share_group_target_assignment_metadata_value_v0(
 def _read_share_group_target_assignment_metadata_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
     item = new(ShareGroupTargetAssignmentMetadataValue)
     item.assignment_epoch, tag_count = _unpack_iB(data, position)
@@ -68,7 +79,9 @@ def _read_share_group_target_assignment_metadata_value_v0(
     item.assignment_timestamp = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_share_group_target_assignment_metadata_value_v0(item, data, position, tag_count)
+        position = _read_tags_of_share_group_target_assignment_metadata_value_v0(
+            item, data, position, tag_count, budget
+        )
     return item, position
 
 

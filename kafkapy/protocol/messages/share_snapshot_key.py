@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import ZERO_UUID, Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import (
+    ZERO_UUID,
+    Data,
+    ElementBudget,
+    Message,
+    Writer,
+    new,
+    string,
+    unwritable,
+    write_string,
+)
 
 _pack_ui = Struct(">16si").pack
 _unpack_h = Struct(">h").unpack_from
@@ -41,7 +51,7 @@ class ShareSnapshotKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_share_snapshot_key_v0(data: Data, position: int) -> tuple[ShareSnapshotKey, int]:
+def _read_share_snapshot_key_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ShareSnapshotKey, int]:
     item = new(ShareSnapshotKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -105,7 +106,7 @@ class ShareSnapshotValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
+def _read_state_batch_v0(data: Data, position: int, budget: ElementBudget) -> tuple[StateBatch, int]:
     item = new(StateBatch)
     (
         item.first_offset,
@@ -117,7 +118,7 @@ def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
     position += 20
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -129,8 +130,14 @@ def _write_state_batch_v0(out: Writer, item: StateBatch) -> None:
         out.append(0)
 
 
-def _read_tags_of_share_snapshot_value_v0(item: ShareSnapshotValue, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_share_snapshot_value_v0(
+    item: ShareSnapshotValue,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -143,7 +150,7 @@ def _read_tags_of_share_snapshot_value_v0(item: ShareSnapshotValue, data: Data, 
     return position
 
 
-def _read_share_snapshot_value_v0(data: Data, position: int) -> tuple[ShareSnapshotValue, int]:
+def _read_share_snapshot_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[ShareSnapshotValue, int]:
     item = new(ShareSnapshotValue)
     (
         item.snapshot_epoch,
@@ -155,10 +162,10 @@ def _read_share_snapshot_value_v0(data: Data, position: int) -> tuple[ShareSnaps
         count,
     ) = _unpack_iiiqqqB(data, position)
     position += 37
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     state_batches_list: list[StateBatch] = []
     for _ in range(count):
-        state_batches_item, position = _read_state_batch_v0(data, position)
+        state_batches_item, position = _read_state_batch_v0(data, position, budget)
         state_batches_list.append(state_batches_item)
     item.state_batches = state_batches_list
     tag_count = data[position]
@@ -166,7 +173,7 @@ def _read_share_snapshot_value_v0(data: Data, position: int) -> tuple[ShareSnaps
     item.delivery_complete_count = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_share_snapshot_value_v0(item, data, position, tag_count)
+        position = _read_tags_of_share_snapshot_value_v0(item, data, position, tag_count, budget)
     return item, position
 
 

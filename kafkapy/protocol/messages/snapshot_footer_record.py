@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_h = Struct(">h").pack
 _unpack_hB = Struct(">hB").unpack_from
@@ -30,13 +30,17 @@ class SnapshotFooterRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_snapshot_footer_record_v0(data: Data, position: int) -> tuple[SnapshotFooterRecord, int]:
+def _read_snapshot_footer_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SnapshotFooterRecord, int]:
     item = new(SnapshotFooterRecord)
     item.version, tag_count = _unpack_hB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_hq = Struct(">hq").pack
 _unpack_hqB = Struct(">hqB").unpack_from
@@ -37,13 +37,17 @@ class SnapshotHeaderRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_snapshot_header_record_v0(data: Data, position: int) -> tuple[SnapshotHeaderRecord, int]:
+def _read_snapshot_header_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SnapshotHeaderRecord, int]:
     item = new(SnapshotHeaderRecord)
     item.version, item.last_contained_log_timestamp, tag_count = _unpack_hqB(data, position)
     position += 11
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

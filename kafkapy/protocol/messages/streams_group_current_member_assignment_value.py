@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -112,8 +113,8 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_tags_of_task_ids_v0(item: TaskIds, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_task_ids_v0(item: TaskIds, data: Data, position: int, tag_count: int, budget: ElementBudget) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -124,7 +125,7 @@ def _read_tags_of_task_ids_v0(item: TaskIds, data: Data, position: int, tag_coun
         if count == 0:
             item.assignment_epochs = None
         else:
-            count, end = compact_count(value, end, count, 4)
+            count, end = compact_count(value, end, count, 4, budget)
             item.assignment_epochs = int_list(value, end, count, "i")
             end += 4 * count
         check_tag_end(0, value, end)
@@ -132,12 +133,12 @@ def _read_tags_of_task_ids_v0(item: TaskIds, data: Data, position: int, tag_coun
     return position
 
 
-def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
+def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskIds, int]:
     item = new(TaskIds)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
@@ -145,7 +146,7 @@ def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
     item.assignment_epochs = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_task_ids_v0(item, data, position, tag_count)
+        position = _read_tags_of_task_ids_v0(item, data, position, tag_count, budget)
     return item, position
 
 
@@ -175,61 +176,62 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
 def _read_streams_group_current_member_assignment_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
     item = new(StreamsGroupCurrentMemberAssignmentValue)
     item.member_epoch, item.previous_member_epoch, item.state, count = _unpack_iibB(data, position)
     position += 10
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     active_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        active_tasks_item, position = _read_task_ids_v0(data, position)
+        active_tasks_item, position = _read_task_ids_v0(data, position, budget)
         active_tasks_list.append(active_tasks_item)
     item.active_tasks = active_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     standby_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        standby_tasks_item, position = _read_task_ids_v0(data, position)
+        standby_tasks_item, position = _read_task_ids_v0(data, position, budget)
         standby_tasks_list.append(standby_tasks_item)
     item.standby_tasks = standby_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     warmup_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        warmup_tasks_item, position = _read_task_ids_v0(data, position)
+        warmup_tasks_item, position = _read_task_ids_v0(data, position, budget)
         warmup_tasks_list.append(warmup_tasks_item)
     item.warmup_tasks = warmup_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     active_tasks_pending_revocation_list: list[TaskIds] = []
     for _ in range(count):
-        active_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position)
+        active_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position, budget)
         active_tasks_pending_revocation_list.append(active_tasks_pending_revocation_item)
     item.active_tasks_pending_revocation = active_tasks_pending_revocation_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     standby_tasks_pending_revocation_list: list[TaskIds] = []
     for _ in range(count):
-        standby_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position)
+        standby_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position, budget)
         standby_tasks_pending_revocation_list.append(standby_tasks_pending_revocation_item)
     item.standby_tasks_pending_revocation = standby_tasks_pending_revocation_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     warmup_tasks_pending_revocation_list: list[TaskIds] = []
     for _ in range(count):
-        warmup_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position)
+        warmup_tasks_pending_revocation_item, position = _read_task_ids_v0(data, position, budget)
         warmup_tasks_pending_revocation_list.append(warmup_tasks_pending_revocation_item)
     item.warmup_tasks_pending_revocation = warmup_tasks_pending_revocation_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -353,7 +354,7 @@ class StreamsGroupDescribeResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
+def _read_key_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KeyValue, int]:
     item = new(KeyValue)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_string(data, position + 1, data[position])
@@ -361,7 +362,7 @@ def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -374,22 +375,22 @@ def _write_key_value_v0(out: Writer, item: KeyValue) -> None:
         out.append(0)
 
 
-def _read_topic_info_v0(data: Data, position: int) -> tuple[TopicInfo, int]:
+def _read_topic_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicInfo, int]:
     item = new(TopicInfo)
     item.name, position = compact_string(data, position + 1, data[position])
     item.partitions, item.replication_factor, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topic_configs_list: list[KeyValue] = []
     for _ in range(count):
-        topic_configs_item, position = _read_key_value_v0(data, position)
+        topic_configs_item, position = _read_key_value_v0(data, position, budget)
         topic_configs_list.append(topic_configs_item)
     item.topic_configs = topic_configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -405,12 +406,12 @@ def _write_topic_info_v0(out: Writer, item: TopicInfo) -> None:
         out.append(0)
 
 
-def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
+def _read_subtopology_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Subtopology, int]:
     item = new(Subtopology)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     source_topics_list: list[str] = []
     for _ in range(count):
         source_topics_item, position = compact_string(data, position + 1, data[position])
@@ -418,7 +419,7 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.source_topics = source_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     repartition_sink_topics_list: list[str] = []
     for _ in range(count):
         repartition_sink_topics_item, position = compact_string(data, position + 1, data[position])
@@ -426,25 +427,25 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.repartition_sink_topics = repartition_sink_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     state_changelog_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        state_changelog_topics_item, position = _read_topic_info_v0(data, position)
+        state_changelog_topics_item, position = _read_topic_info_v0(data, position, budget)
         state_changelog_topics_list.append(state_changelog_topics_item)
     item.state_changelog_topics = state_changelog_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     repartition_source_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        repartition_source_topics_item, position = _read_topic_info_v0(data, position)
+        repartition_source_topics_item, position = _read_topic_info_v0(data, position, budget)
         repartition_source_topics_list.append(repartition_source_topics_item)
     item.repartition_source_topics = repartition_source_topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -468,24 +469,24 @@ def _write_subtopology_v0(out: Writer, item: Subtopology) -> None:
         out.append(0)
 
 
-def _read_topology_v0(data: Data, position: int) -> tuple[Topology, int]:
+def _read_topology_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Topology, int]:
     item = new(Topology)
     item.epoch, count = _unpack_iB(data, position)
     position += 5
     if count == 0:
         item.subtopologies = None
     else:
-        count, position = compact_count(data, position, count, 6)
+        count, position = compact_count(data, position, count, 6, budget)
         subtopologies_list: list[Subtopology] = []
         for _ in range(count):
-            subtopologies_item, position = _read_subtopology_v0(data, position)
+            subtopologies_item, position = _read_subtopology_v0(data, position, budget)
             subtopologies_list.append(subtopologies_item)
         item.subtopologies = subtopologies_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -503,14 +504,14 @@ def _write_topology_v0(out: Writer, item: Topology) -> None:
         out.append(0)
 
 
-def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
+def _read_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Endpoint, int]:
     item = new(Endpoint)
     item.host, position = compact_string(data, position + 1, data[position])
     item.port, tag_count = _unpack_HB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -523,14 +524,14 @@ def _write_endpoint_v0(out: Writer, item: Endpoint) -> None:
         out.append(0)
 
 
-def _read_task_offset_v0(data: Data, position: int) -> tuple[TaskOffset, int]:
+def _read_task_offset_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskOffset, int]:
     item = new(TaskOffset)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     item.partition, item.offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -543,19 +544,19 @@ def _write_task_offset_v0(out: Writer, item: TaskOffset) -> None:
         out.append(0)
 
 
-def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
+def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskIds, int]:
     item = new(TaskIds)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -569,37 +570,37 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
         out.append(0)
 
 
-def _read_assignment_v0(data: Data, position: int) -> tuple[Assignment, int]:
+def _read_assignment_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Assignment, int]:
     item = new(Assignment)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     active_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        active_tasks_item, position = _read_task_ids_v0(data, position)
+        active_tasks_item, position = _read_task_ids_v0(data, position, budget)
         active_tasks_list.append(active_tasks_item)
     item.active_tasks = active_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     standby_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        standby_tasks_item, position = _read_task_ids_v0(data, position)
+        standby_tasks_item, position = _read_task_ids_v0(data, position, budget)
         standby_tasks_list.append(standby_tasks_item)
     item.standby_tasks = standby_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     warmup_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        warmup_tasks_item, position = _read_task_ids_v0(data, position)
+        warmup_tasks_item, position = _read_task_ids_v0(data, position, budget)
         warmup_tasks_list.append(warmup_tasks_item)
     item.warmup_tasks = warmup_tasks_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -619,7 +620,7 @@ def _write_assignment_v0(out: Writer, item: Assignment) -> None:
         out.append(0)
 
 
-def _read_member_v0(data: Data, position: int) -> tuple[Member, int]:
+def _read_member_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Member, int]:
     item = new(Member)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.member_epoch, size = _unpack_iB(data, position)
@@ -636,38 +637,38 @@ def _read_member_v0(data: Data, position: int) -> tuple[Member, int]:
     if marker < 0:
         item.user_endpoint = None
     else:
-        item.user_endpoint, position = _read_endpoint_v0(data, position)
+        item.user_endpoint, position = _read_endpoint_v0(data, position, budget)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     client_tags_list: list[KeyValue] = []
     for _ in range(count):
-        client_tags_item, position = _read_key_value_v0(data, position)
+        client_tags_item, position = _read_key_value_v0(data, position, budget)
         client_tags_list.append(client_tags_item)
     item.client_tags = client_tags_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 14)
+    count, position = compact_count(data, position, count, 14, budget)
     task_offsets_list: list[TaskOffset] = []
     for _ in range(count):
-        task_offsets_item, position = _read_task_offset_v0(data, position)
+        task_offsets_item, position = _read_task_offset_v0(data, position, budget)
         task_offsets_list.append(task_offsets_item)
     item.task_offsets = task_offsets_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 14)
+    count, position = compact_count(data, position, count, 14, budget)
     task_end_offsets_list: list[TaskOffset] = []
     for _ in range(count):
-        task_end_offsets_item, position = _read_task_offset_v0(data, position)
+        task_end_offsets_item, position = _read_task_offset_v0(data, position, budget)
         task_end_offsets_list.append(task_end_offsets_item)
     item.task_end_offsets = task_end_offsets_list
-    item.assignment, position = _read_assignment_v0(data, position)
-    item.target_assignment, position = _read_assignment_v0(data, position)
+    item.assignment, position = _read_assignment_v0(data, position, budget)
+    item.target_assignment, position = _read_assignment_v0(data, position, budget)
     item.is_classic, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -703,7 +704,7 @@ def _write_member_v0(out: Writer, item: Member) -> None:
         out.append(0)
 
 
-def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup, int]:
+def _read_described_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[DescribedGroup, int]:
     item = new(DescribedGroup)
     item.error_code, size = _unpack_hB(data, position)
     position += 3
@@ -715,20 +716,20 @@ def _read_described_group_v0(data: Data, position: int) -> tuple[DescribedGroup,
     if marker < 0:
         item.topology = None
     else:
-        item.topology, position = _read_topology_v0(data, position)
+        item.topology, position = _read_topology_v0(data, position, budget)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 28)
+    count, position = compact_count(data, position, count, 28, budget)
     members_list: list[Member] = []
     for _ in range(count):
-        members_item, position = _read_member_v0(data, position)
+        members_item, position = _read_member_v0(data, position, budget)
         members_list.append(members_item)
     item.members = members_list
     item.authorized_operations, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -753,21 +754,25 @@ def _write_described_group_v0(out: Writer, item: DescribedGroup) -> None:
         out.append(0)
 
 
-def _read_streams_group_describe_response_v0(data: Data, position: int) -> tuple[StreamsGroupDescribeResponse, int]:
+def _read_streams_group_describe_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupDescribeResponse, int]:
     item = new(StreamsGroupDescribeResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     groups_list: list[DescribedGroup] = []
     for _ in range(count):
-        groups_item, position = _read_described_group_v0(data, position)
+        groups_item, position = _read_described_group_v0(data, position, budget)
         groups_list.append(groups_item)
     item.groups = groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -300,7 +301,7 @@ class StreamsGroupHeartbeatRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
+def _read_key_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KeyValue, int]:
     item = new(KeyValue)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_string(data, position + 1, data[position])
@@ -308,7 +309,7 @@ def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -321,22 +322,22 @@ def _write_key_value_v0(out: Writer, item: KeyValue) -> None:
         out.append(0)
 
 
-def _read_topic_info_v0(data: Data, position: int) -> tuple[TopicInfo, int]:
+def _read_topic_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicInfo, int]:
     item = new(TopicInfo)
     item.name, position = compact_string(data, position + 1, data[position])
     item.partitions, item.replication_factor, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topic_configs_list: list[KeyValue] = []
     for _ in range(count):
-        topic_configs_item, position = _read_key_value_v0(data, position)
+        topic_configs_item, position = _read_key_value_v0(data, position, budget)
         topic_configs_list.append(topic_configs_item)
     item.topic_configs = topic_configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -352,28 +353,28 @@ def _write_topic_info_v0(out: Writer, item: TopicInfo) -> None:
         out.append(0)
 
 
-def _read_copartition_group_v0(data: Data, position: int) -> tuple[CopartitionGroup, int]:
+def _read_copartition_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[CopartitionGroup, int]:
     item = new(CopartitionGroup)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.source_topics = int_list(data, position, count, "h")
     position += 2 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.source_topic_regex = int_list(data, position, count, "h")
     position += 2 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.repartition_source_topics = int_list(data, position, count, "h")
     position += 2 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -390,12 +391,12 @@ def _write_copartition_group_v0(out: Writer, item: CopartitionGroup) -> None:
         out.append(0)
 
 
-def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
+def _read_subtopology_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Subtopology, int]:
     item = new(Subtopology)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     source_topics_list: list[str] = []
     for _ in range(count):
         source_topics_item, position = compact_string(data, position + 1, data[position])
@@ -403,7 +404,7 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.source_topics = source_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     source_topic_regex_list: list[str] = []
     for _ in range(count):
         source_topic_regex_item, position = compact_string(data, position + 1, data[position])
@@ -411,15 +412,15 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.source_topic_regex = source_topic_regex_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     state_changelog_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        state_changelog_topics_item, position = _read_topic_info_v0(data, position)
+        state_changelog_topics_item, position = _read_topic_info_v0(data, position, budget)
         state_changelog_topics_list.append(state_changelog_topics_item)
     item.state_changelog_topics = state_changelog_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     repartition_sink_topics_list: list[str] = []
     for _ in range(count):
         repartition_sink_topics_item, position = compact_string(data, position + 1, data[position])
@@ -427,25 +428,25 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.repartition_sink_topics = repartition_sink_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     repartition_source_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        repartition_source_topics_item, position = _read_topic_info_v0(data, position)
+        repartition_source_topics_item, position = _read_topic_info_v0(data, position, budget)
         repartition_source_topics_list.append(repartition_source_topics_item)
     item.repartition_source_topics = repartition_source_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     copartition_groups_list: list[CopartitionGroup] = []
     for _ in range(count):
-        copartition_groups_item, position = _read_copartition_group_v0(data, position)
+        copartition_groups_item, position = _read_copartition_group_v0(data, position, budget)
         copartition_groups_list.append(copartition_groups_item)
     item.copartition_groups = copartition_groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -475,21 +476,21 @@ def _write_subtopology_v0(out: Writer, item: Subtopology) -> None:
         out.append(0)
 
 
-def _read_topology_v0(data: Data, position: int) -> tuple[Topology, int]:
+def _read_topology_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Topology, int]:
     item = new(Topology)
     item.epoch, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     subtopologies_list: list[Subtopology] = []
     for _ in range(count):
-        subtopologies_item, position = _read_subtopology_v0(data, position)
+        subtopologies_item, position = _read_subtopology_v0(data, position, budget)
         subtopologies_list.append(subtopologies_item)
     item.subtopologies = subtopologies_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -504,19 +505,19 @@ def _write_topology_v0(out: Writer, item: Topology) -> None:
         out.append(0)
 
 
-def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
+def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskIds, int]:
     item = new(TaskIds)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -530,14 +531,14 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
         out.append(0)
 
 
-def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
+def _read_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Endpoint, int]:
     item = new(Endpoint)
     item.host, position = compact_string(data, position + 1, data[position])
     item.port, tag_count = _unpack_HB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -550,14 +551,14 @@ def _write_endpoint_v0(out: Writer, item: Endpoint) -> None:
         out.append(0)
 
 
-def _read_task_offset_v0(data: Data, position: int) -> tuple[TaskOffset, int]:
+def _read_task_offset_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskOffset, int]:
     item = new(TaskOffset)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     item.partition, item.offset, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -570,7 +571,11 @@ def _write_task_offset_v0(out: Writer, item: TaskOffset) -> None:
         out.append(0)
 
 
-def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
+def _read_streams_group_heartbeat_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupHeartbeatRequest, int]:
     item = new(StreamsGroupHeartbeatRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.member_id, position = compact_string(data, position + 1, data[position])
@@ -583,16 +588,16 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if marker < 0:
         item.topology = None
     else:
-        item.topology, position = _read_topology_v0(data, position)
+        item.topology, position = _read_topology_v0(data, position, budget)
     count = data[position]
     position += 1
     if count == 0:
         item.active_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         active_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            active_tasks_item, position = _read_task_ids_v0(data, position)
+            active_tasks_item, position = _read_task_ids_v0(data, position, budget)
             active_tasks_list.append(active_tasks_item)
         item.active_tasks = active_tasks_list
     count = data[position]
@@ -600,10 +605,10 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if count == 0:
         item.standby_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         standby_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            standby_tasks_item, position = _read_task_ids_v0(data, position)
+            standby_tasks_item, position = _read_task_ids_v0(data, position, budget)
             standby_tasks_list.append(standby_tasks_item)
         item.standby_tasks = standby_tasks_list
     count = data[position]
@@ -611,10 +616,10 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if count == 0:
         item.warmup_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         warmup_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            warmup_tasks_item, position = _read_task_ids_v0(data, position)
+            warmup_tasks_item, position = _read_task_ids_v0(data, position, budget)
             warmup_tasks_list.append(warmup_tasks_item)
         item.warmup_tasks = warmup_tasks_list
     item.process_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -623,16 +628,16 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if marker < 0:
         item.user_endpoint = None
     else:
-        item.user_endpoint, position = _read_endpoint_v0(data, position)
+        item.user_endpoint, position = _read_endpoint_v0(data, position, budget)
     count = data[position]
     position += 1
     if count == 0:
         item.client_tags = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         client_tags_list: list[KeyValue] = []
         for _ in range(count):
-            client_tags_item, position = _read_key_value_v0(data, position)
+            client_tags_item, position = _read_key_value_v0(data, position, budget)
             client_tags_list.append(client_tags_item)
         item.client_tags = client_tags_list
     count = data[position]
@@ -640,10 +645,10 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if count == 0:
         item.task_offsets = None
     else:
-        count, position = compact_count(data, position, count, 14)
+        count, position = compact_count(data, position, count, 14, budget)
         task_offsets_list: list[TaskOffset] = []
         for _ in range(count):
-            task_offsets_item, position = _read_task_offset_v0(data, position)
+            task_offsets_item, position = _read_task_offset_v0(data, position, budget)
             task_offsets_list.append(task_offsets_item)
         item.task_offsets = task_offsets_list
     count = data[position]
@@ -651,17 +656,17 @@ def _read_streams_group_heartbeat_request_v0(data: Data, position: int) -> tuple
     if count == 0:
         item.task_end_offsets = None
     else:
-        count, position = compact_count(data, position, count, 14)
+        count, position = compact_count(data, position, count, 14, budget)
         task_end_offsets_list: list[TaskOffset] = []
         for _ in range(count):
-            task_end_offsets_item, position = _read_task_offset_v0(data, position)
+            task_end_offsets_item, position = _read_task_offset_v0(data, position, budget)
             task_end_offsets_list.append(task_end_offsets_item)
         item.task_end_offsets = task_end_offsets_list
     item.shutdown_application, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -202,7 +203,7 @@ class StreamsGroupHeartbeatResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_status_v0(data: Data, position: int) -> tuple[Status, int]:
+def _read_status_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Status, int]:
     item = new(Status)
     item.status_code, size = _unpack_bB(data, position)
     position += 2
@@ -211,7 +212,7 @@ def _read_status_v0(data: Data, position: int) -> tuple[Status, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -224,19 +225,19 @@ def _write_status_v0(out: Writer, item: Status) -> None:
         out.append(0)
 
 
-def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
+def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskIds, int]:
     item = new(TaskIds)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -250,14 +251,14 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
         out.append(0)
 
 
-def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
+def _read_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Endpoint, int]:
     item = new(Endpoint)
     item.host, position = compact_string(data, position + 1, data[position])
     item.port, tag_count = _unpack_HB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -270,19 +271,19 @@ def _write_endpoint_v0(out: Writer, item: Endpoint) -> None:
         out.append(0)
 
 
-def _read_topic_partition_v0(data: Data, position: int) -> tuple[TopicPartition, int]:
+def _read_topic_partition_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicPartition, int]:
     item = new(TopicPartition)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -296,30 +297,34 @@ def _write_topic_partition_v0(out: Writer, item: TopicPartition) -> None:
         out.append(0)
 
 
-def _read_endpoint_to_partitions_v0(data: Data, position: int) -> tuple[EndpointToPartitions, int]:
+def _read_endpoint_to_partitions_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[EndpointToPartitions, int]:
     item = new(EndpointToPartitions)
-    item.user_endpoint, position = _read_endpoint_v0(data, position)
+    item.user_endpoint, position = _read_endpoint_v0(data, position, budget)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     active_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        active_partitions_item, position = _read_topic_partition_v0(data, position)
+        active_partitions_item, position = _read_topic_partition_v0(data, position, budget)
         active_partitions_list.append(active_partitions_item)
     item.active_partitions = active_partitions_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     standby_partitions_list: list[TopicPartition] = []
     for _ in range(count):
-        standby_partitions_item, position = _read_topic_partition_v0(data, position)
+        standby_partitions_item, position = _read_topic_partition_v0(data, position, budget)
         standby_partitions_list.append(standby_partitions_item)
     item.standby_partitions = standby_partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -337,7 +342,11 @@ def _write_endpoint_to_partitions_v0(out: Writer, item: EndpointToPartitions) ->
         out.append(0)
 
 
-def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
+def _read_streams_group_heartbeat_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupHeartbeatResponse, int]:
     item = new(StreamsGroupHeartbeatResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -354,10 +363,10 @@ def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.status = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         status_list: list[Status] = []
         for _ in range(count):
-            status_item, position = _read_status_v0(data, position)
+            status_item, position = _read_status_v0(data, position, budget)
             status_list.append(status_item)
         item.status = status_list
     count = data[position]
@@ -365,10 +374,10 @@ def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.active_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         active_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            active_tasks_item, position = _read_task_ids_v0(data, position)
+            active_tasks_item, position = _read_task_ids_v0(data, position, budget)
             active_tasks_list.append(active_tasks_item)
         item.active_tasks = active_tasks_list
     count = data[position]
@@ -376,10 +385,10 @@ def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.standby_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         standby_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            standby_tasks_item, position = _read_task_ids_v0(data, position)
+            standby_tasks_item, position = _read_task_ids_v0(data, position, budget)
             standby_tasks_list.append(standby_tasks_item)
         item.standby_tasks = standby_tasks_list
     count = data[position]
@@ -387,10 +396,10 @@ def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.warmup_tasks = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         warmup_tasks_list: list[TaskIds] = []
         for _ in range(count):
-            warmup_tasks_item, position = _read_task_ids_v0(data, position)
+            warmup_tasks_item, position = _read_task_ids_v0(data, position, budget)
             warmup_tasks_list.append(warmup_tasks_item)
         item.warmup_tasks = warmup_tasks_list
     item.endpoint_information_epoch, count = _unpack_iB(data, position)
@@ -398,17 +407,17 @@ def _read_streams_group_heartbeat_response_v0(data: Data, position: int) -> tupl
     if count == 0:
         item.partitions_by_user_endpoint = None
     else:
-        count, position = compact_count(data, position, count, 7)
+        count, position = compact_count(data, position, count, 7, budget)
         partitions_by_user_endpoint_list: list[EndpointToPartitions] = []
         for _ in range(count):
-            partitions_by_user_endpoint_item, position = _read_endpoint_to_partitions_v0(data, position)
+            partitions_by_user_endpoint_item, position = _read_endpoint_to_partitions_v0(data, position, budget)
             partitions_by_user_endpoint_list.append(partitions_by_user_endpoint_item)
         item.partitions_by_user_endpoint = partitions_by_user_endpoint_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _unpack_h = Struct(">h").unpack_from
 
@@ -36,7 +36,11 @@ class StreamsGroupMemberMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_streams_group_member_metadata_key_v0(data: Data, position: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
+def _read_streams_group_member_metadata_key_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupMemberMetadataKey, int]:
     item = new(StreamsGroupMemberMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -113,14 +114,14 @@ class StreamsGroupMemberMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
+def _read_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Endpoint, int]:
     item = new(Endpoint)
     item.host, position = compact_string(data, position + 1, data[position])
     item.port, tag_count = _unpack_HB(data, position)
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -133,7 +134,7 @@ def _write_endpoint_v0(out: Writer, item: Endpoint) -> None:
         out.append(0)
 
 
-def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
+def _read_key_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KeyValue, int]:
     item = new(KeyValue)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_string(data, position + 1, data[position])
@@ -141,7 +142,7 @@ def _read_key_value_v0(data: Data, position: int) -> tuple[KeyValue, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -157,6 +158,7 @@ def _write_key_value_v0(out: Writer, item: KeyValue) -> None:
 def _read_streams_group_member_metadata_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[StreamsGroupMemberMetadataValue, int]:
     item = new(StreamsGroupMemberMetadataValue)
     item.instance_id, position = compact_nullable_string(data, position + 1, data[position])
@@ -171,20 +173,20 @@ def _read_streams_group_member_metadata_value_v0(
     if marker < 0:
         item.user_endpoint = None
     else:
-        item.user_endpoint, position = _read_endpoint_v0(data, position)
+        item.user_endpoint, position = _read_endpoint_v0(data, position, budget)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     client_tags_list: list[KeyValue] = []
     for _ in range(count):
-        client_tags_item, position = _read_key_value_v0(data, position)
+        client_tags_item, position = _read_key_value_v0(data, position, budget)
         client_tags_list.append(client_tags_item)
     item.client_tags = client_tags_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

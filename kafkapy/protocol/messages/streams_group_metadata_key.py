@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _unpack_h = Struct(">h").unpack_from
 
@@ -29,7 +29,11 @@ class StreamsGroupMetadataKey(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_streams_group_metadata_key_v0(data: Data, position: int) -> tuple[StreamsGroupMetadataKey, int]:
+def _read_streams_group_metadata_key_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupMetadataKey, int]:
     item = new(StreamsGroupMetadataKey)
     (size,) = _unpack_h(data, position)
     position += 2

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -78,7 +79,11 @@ class StreamsGroupMetadataValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_last_assignment_config_v0(data: Data, position: int) -> tuple[LastAssignmentConfig, int]:
+def _read_last_assignment_config_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[LastAssignmentConfig, int]:
     item = new(LastAssignmentConfig)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_string(data, position + 1, data[position])
@@ -86,7 +91,7 @@ def _read_last_assignment_config_v0(data: Data, position: int) -> tuple[LastAssi
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -104,8 +109,9 @@ def _read_tags_of_streams_group_metadata_value_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -122,10 +128,10 @@ def _read_tags_of_streams_group_metadata_value_v0(
         if count == 0:
             item.last_assignment_configs = None
         else:
-            count, end = compact_count(value, end, count, 3)
+            count, end = compact_count(value, end, count, 3, budget)
             last_assignment_configs_list: list[LastAssignmentConfig] = []
             for _ in range(count):
-                last_assignment_configs_item, end = _read_last_assignment_config_v0(value, end)
+                last_assignment_configs_item, end = _read_last_assignment_config_v0(value, end, budget)
                 last_assignment_configs_list.append(last_assignment_configs_item)
             item.last_assignment_configs = last_assignment_configs_list
         check_tag_end(1, value, end)
@@ -133,7 +139,11 @@ def _read_tags_of_streams_group_metadata_value_v0(
     return position
 
 
-def _read_streams_group_metadata_value_v0(data: Data, position: int) -> tuple[StreamsGroupMetadataValue, int]:
+def _read_streams_group_metadata_value_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupMetadataValue, int]:
     item = new(StreamsGroupMetadataValue)
     item.epoch, item.metadata_hash, tag_count = _unpack_iqB(data, position)
     position += 13
@@ -141,7 +151,7 @@ def _read_streams_group_metadata_value_v0(data: Data, position: int) -> tuple[St
     item.last_assignment_configs = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_streams_group_metadata_value_v0(item, data, position, tag_count)
+        position = _read_tags_of_streams_group_metadata_value_v0(item, data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, string, unwritable, write_string
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, string, unwritable, write_string
 
 _unpack_h = Struct(">h").unpack_from
 
@@ -39,6 +39,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
 def _read_streams_group_target_assignment_member_key_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
     item = new(StreamsGroupTargetAssignmentMemberKey)
     (size,) = _unpack_h(data, position)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -68,19 +69,19 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_task_ids_v0(data: Data, position: int) -> tuple[TaskIds, int]:
+def _read_task_ids_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TaskIds, int]:
     item = new(TaskIds)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partitions = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -97,37 +98,38 @@ def _write_task_ids_v0(out: Writer, item: TaskIds) -> None:
 def _read_streams_group_target_assignment_member_value_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
     item = new(StreamsGroupTargetAssignmentMemberValue)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     active_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        active_tasks_item, position = _read_task_ids_v0(data, position)
+        active_tasks_item, position = _read_task_ids_v0(data, position, budget)
         active_tasks_list.append(active_tasks_item)
     item.active_tasks = active_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     standby_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        standby_tasks_item, position = _read_task_ids_v0(data, position)
+        standby_tasks_item, position = _read_task_ids_v0(data, position, budget)
         standby_tasks_list.append(standby_tasks_item)
     item.standby_tasks = standby_tasks_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     warmup_tasks_list: list[TaskIds] = []
     for _ in range(count):
-        warmup_tasks_item, position = _read_task_ids_v0(data, position)
+        warmup_tasks_item, position = _read_task_ids_v0(data, position, budget)
         warmup_tasks_list.append(warmup_tasks_item)
     item.warmup_tasks = warmup_tasks_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

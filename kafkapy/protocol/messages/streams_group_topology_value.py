@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -154,7 +155,7 @@ class StreamsGroupTopologyValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_config_v0(data: Data, position: int) -> tuple[TopicConfig, int]:
+def _read_topic_config_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicConfig, int]:
     item = new(TopicConfig)
     item.key, position = compact_string(data, position + 1, data[position])
     item.value, position = compact_string(data, position + 1, data[position])
@@ -162,7 +163,7 @@ def _read_topic_config_v0(data: Data, position: int) -> tuple[TopicConfig, int]:
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -175,22 +176,22 @@ def _write_topic_config_v0(out: Writer, item: TopicConfig) -> None:
         out.append(0)
 
 
-def _read_topic_info_v0(data: Data, position: int) -> tuple[TopicInfo, int]:
+def _read_topic_info_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicInfo, int]:
     item = new(TopicInfo)
     item.name, position = compact_string(data, position + 1, data[position])
     item.partitions, item.replication_factor, count = _unpack_ihB(data, position)
     position += 7
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topic_configs_list: list[TopicConfig] = []
     for _ in range(count):
-        topic_configs_item, position = _read_topic_config_v0(data, position)
+        topic_configs_item, position = _read_topic_config_v0(data, position, budget)
         topic_configs_list.append(topic_configs_item)
     item.topic_configs = topic_configs_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -206,28 +207,28 @@ def _write_topic_info_v0(out: Writer, item: TopicInfo) -> None:
         out.append(0)
 
 
-def _read_copartition_group_v0(data: Data, position: int) -> tuple[CopartitionGroup, int]:
+def _read_copartition_group_v0(data: Data, position: int, budget: ElementBudget) -> tuple[CopartitionGroup, int]:
     item = new(CopartitionGroup)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.source_topics = int_list(data, position, count, "h")
     position += 2 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.source_topic_regex = int_list(data, position, count, "h")
     position += 2 * count
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 2)
+    count, position = compact_count(data, position, count, 2, budget)
     item.repartition_source_topics = int_list(data, position, count, "h")
     position += 2 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -244,12 +245,12 @@ def _write_copartition_group_v0(out: Writer, item: CopartitionGroup) -> None:
         out.append(0)
 
 
-def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
+def _read_subtopology_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Subtopology, int]:
     item = new(Subtopology)
     item.subtopology_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     source_topics_list: list[str] = []
     for _ in range(count):
         source_topics_item, position = compact_string(data, position + 1, data[position])
@@ -257,7 +258,7 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.source_topics = source_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     source_topic_regex_list: list[str] = []
     for _ in range(count):
         source_topic_regex_item, position = compact_string(data, position + 1, data[position])
@@ -265,15 +266,15 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.source_topic_regex = source_topic_regex_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     state_changelog_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        state_changelog_topics_item, position = _read_topic_info_v0(data, position)
+        state_changelog_topics_item, position = _read_topic_info_v0(data, position, budget)
         state_changelog_topics_list.append(state_changelog_topics_item)
     item.state_changelog_topics = state_changelog_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 1)
+    count, position = compact_count(data, position, count, 1, budget)
     repartition_sink_topics_list: list[str] = []
     for _ in range(count):
         repartition_sink_topics_item, position = compact_string(data, position + 1, data[position])
@@ -281,25 +282,25 @@ def _read_subtopology_v0(data: Data, position: int) -> tuple[Subtopology, int]:
     item.repartition_sink_topics = repartition_sink_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 9)
+    count, position = compact_count(data, position, count, 9, budget)
     repartition_source_topics_list: list[TopicInfo] = []
     for _ in range(count):
-        repartition_source_topics_item, position = _read_topic_info_v0(data, position)
+        repartition_source_topics_item, position = _read_topic_info_v0(data, position, budget)
         repartition_source_topics_list.append(repartition_source_topics_item)
     item.repartition_source_topics = repartition_source_topics_list
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     copartition_groups_list: list[CopartitionGroup] = []
     for _ in range(count):
-        copartition_groups_item, position = _read_copartition_group_v0(data, position)
+        copartition_groups_item, position = _read_copartition_group_v0(data, position, budget)
         copartition_groups_list.append(copartition_groups_item)
     item.copartition_groups = copartition_groups_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -329,21 +330,25 @@ def _write_subtopology_v0(out: Writer, item: Subtopology) -> None:
         out.append(0)
 
 
-def _read_streams_group_topology_value_v0(data: Data, position: int) -> tuple[StreamsGroupTopologyValue, int]:
+def _read_streams_group_topology_value_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[StreamsGroupTopologyValue, int]:
     item = new(StreamsGroupTopologyValue)
     item.epoch, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 8)
+    count, position = compact_count(data, position, count, 8, budget)
     subtopologies_list: list[Subtopology] = []
     for _ in range(count):
-        subtopologies_item, position = _read_subtopology_v0(data, position)
+        subtopologies_item, position = _read_subtopology_v0(data, position, budget)
         subtopologies_list.append(subtopologies_item)
     item.subtopologies = subtopologies_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

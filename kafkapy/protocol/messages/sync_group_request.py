@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -107,7 +108,11 @@ class SyncGroupRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_sync_group_request_assignment_v0(data: Data, position: int) -> tuple[SyncGroupRequestAssignment, int]:
+def _read_sync_group_request_assignment_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SyncGroupRequestAssignment, int]:
     item = new(SyncGroupRequestAssignment)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -126,7 +131,7 @@ def _write_sync_group_request_assignment_v0(out: Writer, item: SyncGroupRequestA
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sync_group_request_v0(data: Data, position: int) -> tuple[SyncGroupRequest, int]:
+def _read_sync_group_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupRequest, int]:
     item = new(SyncGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -136,10 +141,10 @@ def _read_sync_group_request_v0(data: Data, position: int) -> tuple[SyncGroupReq
     item.member_id, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     assignments_list: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_sync_group_request_assignment_v0(data, position)
+        assignments_item, position = _read_sync_group_request_assignment_v0(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     item.group_instance_id = None
@@ -162,7 +167,7 @@ def _write_sync_group_request_v0(out: Writer, item: SyncGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sync_group_request_v3(data: Data, position: int) -> tuple[SyncGroupRequest, int]:
+def _read_sync_group_request_v3(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupRequest, int]:
     item = new(SyncGroupRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -175,10 +180,10 @@ def _read_sync_group_request_v3(data: Data, position: int) -> tuple[SyncGroupReq
     item.group_instance_id, position = nullable_string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     assignments_list: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_sync_group_request_assignment_v0(data, position)
+        assignments_item, position = _read_sync_group_request_assignment_v0(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     item.protocol_type = None
@@ -199,7 +204,11 @@ def _write_sync_group_request_v3(out: Writer, item: SyncGroupRequest) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sync_group_request_assignment_v4(data: Data, position: int) -> tuple[SyncGroupRequestAssignment, int]:
+def _read_sync_group_request_assignment_v4(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[SyncGroupRequestAssignment, int]:
     item = new(SyncGroupRequestAssignment)
     item.member_id, position = compact_string(data, position + 1, data[position])
     item.assignment, position = compact_byte_string(data, position + 1, data[position])
@@ -207,7 +216,7 @@ def _read_sync_group_request_assignment_v4(data: Data, position: int) -> tuple[S
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -220,7 +229,7 @@ def _write_sync_group_request_assignment_v4(out: Writer, item: SyncGroupRequestA
         out.append(0)
 
 
-def _read_sync_group_request_v4(data: Data, position: int) -> tuple[SyncGroupRequest, int]:
+def _read_sync_group_request_v4(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupRequest, int]:
     item = new(SyncGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.generation_id, size = _unpack_iB(data, position)
@@ -229,10 +238,10 @@ def _read_sync_group_request_v4(data: Data, position: int) -> tuple[SyncGroupReq
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     assignments_list: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_sync_group_request_assignment_v4(data, position)
+        assignments_item, position = _read_sync_group_request_assignment_v4(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     tag_count = data[position]
@@ -241,7 +250,7 @@ def _read_sync_group_request_v4(data: Data, position: int) -> tuple[SyncGroupReq
     item.protocol_name = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -259,7 +268,7 @@ def _write_sync_group_request_v4(out: Writer, item: SyncGroupRequest) -> None:
         out.append(0)
 
 
-def _read_sync_group_request_v5(data: Data, position: int) -> tuple[SyncGroupRequest, int]:
+def _read_sync_group_request_v5(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupRequest, int]:
     item = new(SyncGroupRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     item.generation_id, size = _unpack_iB(data, position)
@@ -270,17 +279,17 @@ def _read_sync_group_request_v5(data: Data, position: int) -> tuple[SyncGroupReq
     item.protocol_name, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     assignments_list: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
-        assignments_item, position = _read_sync_group_request_assignment_v4(data, position)
+        assignments_item, position = _read_sync_group_request_assignment_v4(data, position, budget)
         assignments_list.append(assignments_item)
     item.assignments = assignments_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     byte_string,
@@ -70,7 +71,7 @@ class SyncGroupResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_sync_group_response_v0(data: Data, position: int) -> tuple[SyncGroupResponse, int]:
+def _read_sync_group_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupResponse, int]:
     item = new(SyncGroupResponse)
     item.error_code, size = _unpack_hi(data, position)
     position += 6
@@ -89,7 +90,7 @@ def _write_sync_group_response_v0(out: Writer, item: SyncGroupResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sync_group_response_v1(data: Data, position: int) -> tuple[SyncGroupResponse, int]:
+def _read_sync_group_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupResponse, int]:
     item = new(SyncGroupResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihi(data, position)
     position += 10
@@ -107,7 +108,7 @@ def _write_sync_group_response_v1(out: Writer, item: SyncGroupResponse) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_sync_group_response_v4(data: Data, position: int) -> tuple[SyncGroupResponse, int]:
+def _read_sync_group_response_v4(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupResponse, int]:
     item = new(SyncGroupResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -118,7 +119,7 @@ def _read_sync_group_response_v4(data: Data, position: int) -> tuple[SyncGroupRe
     item.protocol_name = None
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -131,7 +132,7 @@ def _write_sync_group_response_v4(out: Writer, item: SyncGroupResponse) -> None:
         out.append(0)
 
 
-def _read_sync_group_response_v5(data: Data, position: int) -> tuple[SyncGroupResponse, int]:
+def _read_sync_group_response_v5(data: Data, position: int, budget: ElementBudget) -> tuple[SyncGroupResponse, int]:
     item = new(SyncGroupResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -142,7 +143,7 @@ def _read_sync_group_response_v5(data: Data, position: int) -> tuple[SyncGroupRe
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

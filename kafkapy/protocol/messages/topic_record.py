@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_string,
@@ -47,14 +48,14 @@ class TopicRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_topic_record_v0(data: Data, position: int) -> tuple[TopicRecord, int]:
+def _read_topic_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicRecord, int]:
     item = new(TopicRecord)
     item.name, position = compact_string(data, position + 1, data[position])
     item.topic_id, tag_count = _unpack_uB(data, position)
     position += 17
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -125,14 +126,14 @@ class TransactionLogValue(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partitions_schema_v0(data: Data, position: int) -> tuple[PartitionsSchema, int]:
+def _read_partitions_schema_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionsSchema, int]:
     item = new(PartitionsSchema)
     (size,) = _unpack_h(data, position)
     position += 2
     item.topic, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 4)
+    check_count(data, position, count, 4, budget)
     item.partition_ids = int_list(data, position, count, "i")
     position += 4 * count
     item.unknown_tagged_fields = None
@@ -147,7 +148,7 @@ def _write_partitions_schema_v0(out: Writer, item: PartitionsSchema) -> None:
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_transaction_log_value_v0(data: Data, position: int) -> tuple[TransactionLogValue, int]:
+def _read_transaction_log_value_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TransactionLogValue, int]:
     item = new(TransactionLogValue)
     (
         item.producer_id,
@@ -160,10 +161,10 @@ def _read_transaction_log_value_v0(data: Data, position: int) -> tuple[Transacti
     if count == -1:
         item.transaction_partitions = None
     else:
-        check_count(data, position, count, 6)
+        check_count(data, position, count, 6, budget)
         transaction_partitions_list: list[PartitionsSchema] = []
         for _ in range(count):
-            transaction_partitions_item, position = _read_partitions_schema_v0(data, position)
+            transaction_partitions_item, position = _read_partitions_schema_v0(data, position, budget)
             transaction_partitions_list.append(transaction_partitions_item)
         item.transaction_partitions = transaction_partitions_list
     item.transaction_last_update_timestamp_ms, item.transaction_start_timestamp_ms = _unpack_qq(data, position)
@@ -197,19 +198,19 @@ def _write_transaction_log_value_v0(out: Writer, item: TransactionLogValue) -> N
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_partitions_schema_v1(data: Data, position: int) -> tuple[PartitionsSchema, int]:
+def _read_partitions_schema_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionsSchema, int]:
     item = new(PartitionsSchema)
     item.topic, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_ids = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -223,8 +224,14 @@ def _write_partitions_schema_v1(out: Writer, item: PartitionsSchema) -> None:
         out.append(0)
 
 
-def _read_tags_of_transaction_log_value_v1(item: TransactionLogValue, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_transaction_log_value_v1(
+    item: TransactionLogValue,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -255,7 +262,7 @@ def _read_tags_of_transaction_log_value_v1(item: TransactionLogValue, data: Data
     return position
 
 
-def _read_transaction_log_value_v1(data: Data, position: int) -> tuple[TransactionLogValue, int]:
+def _read_transaction_log_value_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TransactionLogValue, int]:
     item = new(TransactionLogValue)
     (
         item.producer_id,
@@ -268,10 +275,10 @@ def _read_transaction_log_value_v1(data: Data, position: int) -> tuple[Transacti
     if count == 0:
         item.transaction_partitions = None
     else:
-        count, position = compact_count(data, position, count, 3)
+        count, position = compact_count(data, position, count, 3, budget)
         transaction_partitions_list: list[PartitionsSchema] = []
         for _ in range(count):
-            transaction_partitions_item, position = _read_partitions_schema_v1(data, position)
+            transaction_partitions_item, position = _read_partitions_schema_v1(data, position, budget)
             transaction_partitions_list.append(transaction_partitions_item)
         item.transaction_partitions = transaction_partitions_list
     (
@@ -286,7 +293,7 @@ def _read_transaction_log_value_v1(data: Data, position: int) -> tuple[Transacti
     item.client_transaction_version = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_transaction_log_value_v1(item, data, position, tag_count)
+        position = _read_tags_of_transaction_log_value_v1(item, data, position, tag_count, budget)
     return item, position
 
 

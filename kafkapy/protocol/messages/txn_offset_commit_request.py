@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -147,6 +148,7 @@ class TxnOffsetCommitRequest(Message):
 def _read_txn_offset_commit_request_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, size = _unpack_iqh(data, position)
@@ -164,17 +166,21 @@ def _write_txn_offset_commit_request_partition_v0(out: Writer, item: TxnOffsetCo
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_topic_v0(data: Data, position: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
+def _read_txn_offset_commit_request_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequestTopic, int]:
     item = new(TxnOffsetCommitRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 14)
+    check_count(data, position, count, 14, budget)
     partitions_list: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_txn_offset_commit_request_partition_v0(data, position)
+        partitions_item, position = _read_txn_offset_commit_request_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -190,7 +196,11 @@ def _write_txn_offset_commit_request_topic_v0(out: Writer, item: TxnOffsetCommit
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_v0(data: Data, position: int) -> tuple[TxnOffsetCommitRequest, int]:
+def _read_txn_offset_commit_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequest, int]:
     item = new(TxnOffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -200,10 +210,10 @@ def _read_txn_offset_commit_request_v0(data: Data, position: int) -> tuple[TxnOf
     item.group_id, position = string(data, position, size)
     item.producer_id, item.producer_epoch, count = _unpack_qhi(data, position)
     position += 14
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_txn_offset_commit_request_topic_v0(data, position)
+        topics_item, position = _read_txn_offset_commit_request_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.generation_id = -1
@@ -233,6 +243,7 @@ def _write_txn_offset_commit_request_v0(out: Writer, item: TxnOffsetCommitReques
 def _read_txn_offset_commit_request_partition_v2(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqih(data, position)
@@ -249,17 +260,21 @@ def _write_txn_offset_commit_request_partition_v2(out: Writer, item: TxnOffsetCo
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_topic_v2(data: Data, position: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
+def _read_txn_offset_commit_request_topic_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequestTopic, int]:
     item = new(TxnOffsetCommitRequestTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 18)
+    check_count(data, position, count, 18, budget)
     partitions_list: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_txn_offset_commit_request_partition_v2(data, position)
+        partitions_item, position = _read_txn_offset_commit_request_partition_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -275,7 +290,11 @@ def _write_txn_offset_commit_request_topic_v2(out: Writer, item: TxnOffsetCommit
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_request_v2(data: Data, position: int) -> tuple[TxnOffsetCommitRequest, int]:
+def _read_txn_offset_commit_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequest, int]:
     item = new(TxnOffsetCommitRequest)
     (size,) = _unpack_h(data, position)
     position += 2
@@ -285,10 +304,10 @@ def _read_txn_offset_commit_request_v2(data: Data, position: int) -> tuple[TxnOf
     item.group_id, position = string(data, position, size)
     item.producer_id, item.producer_epoch, count = _unpack_qhi(data, position)
     position += 14
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_txn_offset_commit_request_topic_v2(data, position)
+        topics_item, position = _read_txn_offset_commit_request_topic_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.generation_id = -1
@@ -318,6 +337,7 @@ def _write_txn_offset_commit_request_v2(out: Writer, item: TxnOffsetCommitReques
 def _read_txn_offset_commit_request_partition_v3(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[TxnOffsetCommitRequestPartition, int]:
     item = new(TxnOffsetCommitRequestPartition)
     item.partition_index, item.committed_offset, item.committed_leader_epoch, size = _unpack_iqiB(data, position)
@@ -327,7 +347,7 @@ def _read_txn_offset_commit_request_partition_v3(
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -340,22 +360,26 @@ def _write_txn_offset_commit_request_partition_v3(out: Writer, item: TxnOffsetCo
         out.append(0)
 
 
-def _read_txn_offset_commit_request_topic_v3(data: Data, position: int) -> tuple[TxnOffsetCommitRequestTopic, int]:
+def _read_txn_offset_commit_request_topic_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequestTopic, int]:
     item = new(TxnOffsetCommitRequestTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     partitions_list: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
-        partitions_item, position = _read_txn_offset_commit_request_partition_v3(data, position)
+        partitions_item, position = _read_txn_offset_commit_request_partition_v3(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -370,7 +394,11 @@ def _write_txn_offset_commit_request_topic_v3(out: Writer, item: TxnOffsetCommit
         out.append(0)
 
 
-def _read_txn_offset_commit_request_v3(data: Data, position: int) -> tuple[TxnOffsetCommitRequest, int]:
+def _read_txn_offset_commit_request_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitRequest, int]:
     item = new(TxnOffsetCommitRequest)
     item.transactional_id, position = compact_string(data, position + 1, data[position])
     item.group_id, position = compact_string(data, position + 1, data[position])
@@ -380,17 +408,17 @@ def _read_txn_offset_commit_request_v3(data: Data, position: int) -> tuple[TxnOf
     item.group_instance_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
-        topics_item, position = _read_txn_offset_commit_request_topic_v3(data, position)
+        topics_item, position = _read_txn_offset_commit_request_topic_v3(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -99,6 +100,7 @@ class TxnOffsetCommitResponse(Message):
 def _read_txn_offset_commit_response_partition_v0(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[TxnOffsetCommitResponsePartition, int]:
     item = new(TxnOffsetCommitResponsePartition)
     item.partition_index, item.error_code = _unpack_ih(data, position)
@@ -113,17 +115,21 @@ def _write_txn_offset_commit_response_partition_v0(out: Writer, item: TxnOffsetC
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_response_topic_v0(data: Data, position: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
+def _read_txn_offset_commit_response_topic_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitResponseTopic, int]:
     item = new(TxnOffsetCommitResponseTopic)
     (size,) = _unpack_h(data, position)
     position += 2
     item.name, position = string(data, position, size)
     (count,) = _unpack_i(data, position)
     position += 4
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     partitions_list: list[TxnOffsetCommitResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_txn_offset_commit_response_partition_v0(data, position)
+        partitions_item, position = _read_txn_offset_commit_response_partition_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     item.unknown_tagged_fields = None
@@ -139,14 +145,18 @@ def _write_txn_offset_commit_response_topic_v0(out: Writer, item: TxnOffsetCommi
         raise unwritable("unknown_tagged_fields")
 
 
-def _read_txn_offset_commit_response_v0(data: Data, position: int) -> tuple[TxnOffsetCommitResponse, int]:
+def _read_txn_offset_commit_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitResponse, int]:
     item = new(TxnOffsetCommitResponse)
     item.throttle_time_ms, count = _unpack_ii(data, position)
     position += 8
-    check_count(data, position, count, 6)
+    check_count(data, position, count, 6, budget)
     topics_list: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_txn_offset_commit_response_topic_v0(data, position)
+        topics_item, position = _read_txn_offset_commit_response_topic_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.unknown_tagged_fields = None
@@ -165,13 +175,14 @@ def _write_txn_offset_commit_response_v0(out: Writer, item: TxnOffsetCommitRespo
 def _read_txn_offset_commit_response_partition_v3(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[TxnOffsetCommitResponsePartition, int]:
     item = new(TxnOffsetCommitResponsePartition)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -183,22 +194,26 @@ def _write_txn_offset_commit_response_partition_v3(out: Writer, item: TxnOffsetC
         out.append(0)
 
 
-def _read_txn_offset_commit_response_topic_v3(data: Data, position: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
+def _read_txn_offset_commit_response_topic_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitResponseTopic, int]:
     item = new(TxnOffsetCommitResponseTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     partitions_list: list[TxnOffsetCommitResponsePartition] = []
     for _ in range(count):
-        partitions_item, position = _read_txn_offset_commit_response_partition_v3(data, position)
+        partitions_item, position = _read_txn_offset_commit_response_partition_v3(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -213,21 +228,25 @@ def _write_txn_offset_commit_response_topic_v3(out: Writer, item: TxnOffsetCommi
         out.append(0)
 
 
-def _read_txn_offset_commit_response_v3(data: Data, position: int) -> tuple[TxnOffsetCommitResponse, int]:
+def _read_txn_offset_commit_response_v3(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[TxnOffsetCommitResponse, int]:
     item = new(TxnOffsetCommitResponse)
     item.throttle_time_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(count):
-        topics_item, position = _read_txn_offset_commit_response_topic_v3(data, position)
+        topics_item, position = _read_txn_offset_commit_response_topic_v3(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_iq = Struct(">iq").pack
 _unpack_iqB = Struct(">iqB").unpack_from
@@ -37,13 +37,17 @@ class UnregisterBrokerRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_unregister_broker_record_v0(data: Data, position: int) -> tuple[UnregisterBrokerRecord, int]:
+def _read_unregister_broker_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UnregisterBrokerRecord, int]:
     item = new(UnregisterBrokerRecord)
     item.broker_id, item.broker_epoch, tag_count = _unpack_iqB(data, position)
     position += 13
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

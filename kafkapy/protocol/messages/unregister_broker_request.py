@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_i = Struct(">i").pack
 _unpack_iB = Struct(">iB").unpack_from
@@ -30,13 +30,17 @@ class UnregisterBrokerRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_unregister_broker_request_v0(data: Data, position: int) -> tuple[UnregisterBrokerRequest, int]:
+def _read_unregister_broker_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UnregisterBrokerRequest, int]:
     item = new(UnregisterBrokerRequest)
     item.broker_id, tag_count = _unpack_iB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

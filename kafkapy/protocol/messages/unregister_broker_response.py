@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_nullable_string,
@@ -49,7 +50,11 @@ class UnregisterBrokerResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_unregister_broker_response_v0(data: Data, position: int) -> tuple[UnregisterBrokerResponse, int]:
+def _read_unregister_broker_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UnregisterBrokerResponse, int]:
     item = new(UnregisterBrokerResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -58,7 +63,7 @@ def _read_unregister_broker_response_v0(data: Data, position: int) -> tuple[Unre
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

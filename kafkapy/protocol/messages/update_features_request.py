@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -84,7 +85,7 @@ class UpdateFeaturesRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_feature_update_key_v0(data: Data, position: int) -> tuple[FeatureUpdateKey, int]:
+def _read_feature_update_key_v0(data: Data, position: int, budget: ElementBudget) -> tuple[FeatureUpdateKey, int]:
     item = new(FeatureUpdateKey)
     item.feature, position = compact_string(data, position + 1, data[position])
     item.max_version_level, item.allow_downgrade, tag_count = _unpack_htB(data, position)
@@ -92,7 +93,7 @@ def _read_feature_update_key_v0(data: Data, position: int) -> tuple[FeatureUpdat
     item.upgrade_type = 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -107,14 +108,18 @@ def _write_feature_update_key_v0(out: Writer, item: FeatureUpdateKey) -> None:
         out.append(0)
 
 
-def _read_update_features_request_v0(data: Data, position: int) -> tuple[UpdateFeaturesRequest, int]:
+def _read_update_features_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateFeaturesRequest, int]:
     item = new(UpdateFeaturesRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     feature_updates_list: list[FeatureUpdateKey] = []
     for _ in range(count):
-        feature_updates_item, position = _read_feature_update_key_v0(data, position)
+        feature_updates_item, position = _read_feature_update_key_v0(data, position, budget)
         feature_updates_list.append(feature_updates_item)
     item.feature_updates = feature_updates_list
     tag_count = data[position]
@@ -122,7 +127,7 @@ def _read_update_features_request_v0(data: Data, position: int) -> tuple[UpdateF
     item.validate_only = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -139,7 +144,7 @@ def _write_update_features_request_v0(out: Writer, item: UpdateFeaturesRequest) 
         out.append(0)
 
 
-def _read_feature_update_key_v1(data: Data, position: int) -> tuple[FeatureUpdateKey, int]:
+def _read_feature_update_key_v1(data: Data, position: int, budget: ElementBudget) -> tuple[FeatureUpdateKey, int]:
     item = new(FeatureUpdateKey)
     item.feature, position = compact_string(data, position + 1, data[position])
     item.max_version_level, item.upgrade_type, tag_count = _unpack_hbB(data, position)
@@ -147,7 +152,7 @@ def _read_feature_update_key_v1(data: Data, position: int) -> tuple[FeatureUpdat
     item.allow_downgrade = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -162,21 +167,25 @@ def _write_feature_update_key_v1(out: Writer, item: FeatureUpdateKey) -> None:
         out.append(0)
 
 
-def _read_update_features_request_v1(data: Data, position: int) -> tuple[UpdateFeaturesRequest, int]:
+def _read_update_features_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateFeaturesRequest, int]:
     item = new(UpdateFeaturesRequest)
     item.timeout_ms, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     feature_updates_list: list[FeatureUpdateKey] = []
     for _ in range(count):
-        feature_updates_item, position = _read_feature_update_key_v1(data, position)
+        feature_updates_item, position = _read_feature_update_key_v1(data, position, budget)
         feature_updates_list.append(feature_updates_item)
     item.feature_updates = feature_updates_list
     item.validate_only, tag_count = _unpack_tB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -81,7 +82,11 @@ class UpdateFeaturesResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_updatable_feature_result_v0(data: Data, position: int) -> tuple[UpdatableFeatureResult, int]:
+def _read_updatable_feature_result_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdatableFeatureResult, int]:
     item = new(UpdatableFeatureResult)
     item.feature, position = compact_string(data, position + 1, data[position])
     item.error_code, size = _unpack_hB(data, position)
@@ -91,7 +96,7 @@ def _read_updatable_feature_result_v0(data: Data, position: int) -> tuple[Updata
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -105,24 +110,28 @@ def _write_updatable_feature_result_v0(out: Writer, item: UpdatableFeatureResult
         out.append(0)
 
 
-def _read_update_features_response_v0(data: Data, position: int) -> tuple[UpdateFeaturesResponse, int]:
+def _read_update_features_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateFeaturesResponse, int]:
     item = new(UpdateFeaturesResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
     item.error_message, position = compact_nullable_string(data, position, size)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     results_list: list[UpdatableFeatureResult] = []
     for _ in range(count):
-        results_item, position = _read_updatable_feature_result_v0(data, position)
+        results_item, position = _read_updatable_feature_result_v0(data, position, budget)
         results_list.append(results_item)
     item.results = results_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,7 +147,11 @@ def _write_update_features_response_v0(out: Writer, item: UpdateFeaturesResponse
         out.append(0)
 
 
-def _read_update_features_response_v2(data: Data, position: int) -> tuple[UpdateFeaturesResponse, int]:
+def _read_update_features_response_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateFeaturesResponse, int]:
     item = new(UpdateFeaturesResponse)
     item.throttle_time_ms, item.error_code, size = _unpack_ihB(data, position)
     position += 7
@@ -148,7 +161,7 @@ def _read_update_features_response_v2(data: Data, position: int) -> tuple[Update
     item.results = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -116,7 +117,7 @@ class UpdateRaftVoterRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
+def _read_listener_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Listener, int]:
     item = new(Listener)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -124,7 +125,7 @@ def _read_listener_v0(data: Data, position: int) -> tuple[Listener, int]:
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -138,13 +139,13 @@ def _write_listener_v0(out: Writer, item: Listener) -> None:
         out.append(0)
 
 
-def _read_kraft_version_feature_v0(data: Data, position: int) -> tuple[KRaftVersionFeature, int]:
+def _read_kraft_version_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KRaftVersionFeature, int]:
     item = new(KRaftVersionFeature)
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -156,23 +157,27 @@ def _write_kraft_version_feature_v0(out: Writer, item: KRaftVersionFeature) -> N
         out.append(0)
 
 
-def _read_update_raft_voter_request_v0(data: Data, position: int) -> tuple[UpdateRaftVoterRequest, int]:
+def _read_update_raft_voter_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateRaftVoterRequest, int]:
     item = new(UpdateRaftVoterRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.current_leader_epoch, item.voter_id, item.voter_directory_id, count = _unpack_iiuB(data, position)
     position += 25
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     listeners_list: list[Listener] = []
     for _ in range(count):
-        listeners_item, position = _read_listener_v0(data, position)
+        listeners_item, position = _read_listener_v0(data, position, budget)
         listeners_list.append(listeners_item)
     item.listeners = listeners_list
-    item.kraft_version_feature, position = _read_kraft_version_feature_v0(data, position)
+    item.kraft_version_feature, position = _read_kraft_version_feature_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

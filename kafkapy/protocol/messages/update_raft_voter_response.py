@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -80,7 +81,7 @@ class UpdateRaftVoterResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_current_leader_v0(data: Data, position: int) -> tuple[CurrentLeader, int]:
+def _read_current_leader_v0(data: Data, position: int, budget: ElementBudget) -> tuple[CurrentLeader, int]:
     item = new(CurrentLeader)
     item.leader_id, item.leader_epoch, size = _unpack_iiB(data, position)
     position += 9
@@ -89,7 +90,7 @@ def _read_current_leader_v0(data: Data, position: int) -> tuple[CurrentLeader, i
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -108,27 +109,32 @@ def _read_tags_of_update_raft_voter_response_v0(
     data: Data,
     position: int,
     tag_count: int,
+    budget: ElementBudget,
 ) -> int:
-    tags, position = tag_section(data, position, tag_count)
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
     if value is not None:
         end = 0
-        item.current_leader, end = _read_current_leader_v0(value, end)
+        item.current_leader, end = _read_current_leader_v0(value, end, budget)
         check_tag_end(0, value, end)
     item.unknown_tagged_fields = tags or None
     return position
 
 
-def _read_update_raft_voter_response_v0(data: Data, position: int) -> tuple[UpdateRaftVoterResponse, int]:
+def _read_update_raft_voter_response_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UpdateRaftVoterResponse, int]:
     item = new(UpdateRaftVoterResponse)
     item.throttle_time_ms, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.current_leader = CurrentLeader()
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_update_raft_voter_response_v0(item, data, position, tag_count)
+        position = _read_tags_of_update_raft_voter_response_v0(item, data, position, tag_count, budget)
     return item, position
 
 

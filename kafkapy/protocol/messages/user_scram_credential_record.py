@@ -9,6 +9,7 @@ from struct import Struct
 
 from kafkapy.protocol.primitives import (
     Data,
+    ElementBudget,
     Message,
     Writer,
     compact_byte_string,
@@ -62,7 +63,11 @@ class UserScramCredentialRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_user_scram_credential_record_v0(data: Data, position: int) -> tuple[UserScramCredentialRecord, int]:
+def _read_user_scram_credential_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[UserScramCredentialRecord, int]:
     item = new(UserScramCredentialRecord)
     item.name, position = compact_string(data, position + 1, data[position])
     item.mechanism, size = _unpack_bB(data, position)
@@ -74,7 +79,7 @@ def _read_user_scram_credential_record_v0(data: Data, position: int) -> tuple[Us
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -127,7 +128,7 @@ class VoteRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -143,7 +144,7 @@ def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, i
     item.pre_vote = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -163,22 +164,22 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 25)
+    count, position = compact_count(data, position, count, 25, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -193,15 +194,15 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_vote_request_v0(data: Data, position: int) -> tuple[VoteRequest, int]:
+def _read_vote_request_v0(data: Data, position: int, budget: ElementBudget) -> tuple[VoteRequest, int]:
     item = new(VoteRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -209,7 +210,7 @@ def _read_vote_request_v0(data: Data, position: int) -> tuple[VoteRequest, int]:
     item.voter_id = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -224,7 +225,7 @@ def _write_vote_request_v0(out: Writer, item: VoteRequest) -> None:
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -240,7 +241,7 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
     item.pre_vote = False
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -262,22 +263,22 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v1(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 57)
+    count, position = compact_count(data, position, count, 57, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -292,22 +293,22 @@ def _write_topic_data_v1(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_vote_request_v1(data: Data, position: int) -> tuple[VoteRequest, int]:
+def _read_vote_request_v1(data: Data, position: int, budget: ElementBudget) -> tuple[VoteRequest, int]:
     item = new(VoteRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.voter_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v1(data, position)
+        topics_item, position = _read_topic_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -323,7 +324,7 @@ def _write_vote_request_v1(out: Writer, item: VoteRequest) -> None:
         out.append(0)
 
 
-def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -339,7 +340,7 @@ def _read_partition_data_v2(data: Data, position: int) -> tuple[PartitionData, i
     position += 58
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -360,22 +361,22 @@ def _write_partition_data_v2(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v2(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v2(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 58)
+    count, position = compact_count(data, position, count, 58, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v2(data, position)
+        partitions_item, position = _read_partition_data_v2(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -390,22 +391,22 @@ def _write_topic_data_v2(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_vote_request_v2(data: Data, position: int) -> tuple[VoteRequest, int]:
+def _read_vote_request_v2(data: Data, position: int, budget: ElementBudget) -> tuple[VoteRequest, int]:
     item = new(VoteRequest)
     item.cluster_id, position = compact_nullable_string(data, position + 1, data[position])
     item.voter_id, count = _unpack_iB(data, position)
     position += 5
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v2(data, position)
+        topics_item, position = _read_topic_data_v2(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -127,7 +128,7 @@ class VoteResponse(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition_index,
@@ -140,7 +141,7 @@ def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, i
     position += 16
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -152,22 +153,22 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_topic_data_v0(data: Data, position: int) -> tuple[TopicData, int]:
+def _read_topic_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[TopicData, int]:
     item = new(TopicData)
     item.topic_name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 16)
+    count, position = compact_count(data, position, count, 16, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -182,14 +183,14 @@ def _write_topic_data_v0(out: Writer, item: TopicData) -> None:
         out.append(0)
 
 
-def _read_vote_response_v0(data: Data, position: int) -> tuple[VoteResponse, int]:
+def _read_vote_response_v0(data: Data, position: int, budget: ElementBudget) -> tuple[VoteResponse, int]:
     item = new(VoteResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -197,7 +198,7 @@ def _read_vote_response_v0(data: Data, position: int) -> tuple[VoteResponse, int
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -214,7 +215,7 @@ def _write_vote_response_v0(out: Writer, item: VoteResponse) -> None:
         out.append(0)
 
 
-def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int]:
+def _read_node_endpoint_v1(data: Data, position: int, budget: ElementBudget) -> tuple[NodeEndpoint, int]:
     item = new(NodeEndpoint)
     item.node_id, size = _unpack_iB(data, position)
     position += 5
@@ -223,7 +224,7 @@ def _read_node_endpoint_v1(data: Data, position: int) -> tuple[NodeEndpoint, int
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -237,8 +238,14 @@ def _write_node_endpoint_v1(out: Writer, item: NodeEndpoint) -> None:
         out.append(0)
 
 
-def _read_tags_of_vote_response_v1(item: VoteResponse, data: Data, position: int, tag_count: int) -> int:
-    tags, position = tag_section(data, position, tag_count)
+def _read_tags_of_vote_response_v1(
+    item: VoteResponse,
+    data: Data,
+    position: int,
+    tag_count: int,
+    budget: ElementBudget,
+) -> int:
+    tags, position = tag_section(data, position, tag_count, budget)
     if tags is None:
         return position
     value = tags.pop(0, None)
@@ -246,10 +253,10 @@ def _read_tags_of_vote_response_v1(item: VoteResponse, data: Data, position: int
         end = 0
         count = value[end]
         end += 1
-        count, end = compact_count(value, end, count, 8)
+        count, end = compact_count(value, end, count, 8, budget)
         node_endpoints_list: list[NodeEndpoint] = []
         for _ in range(count):
-            node_endpoints_item, end = _read_node_endpoint_v1(value, end)
+            node_endpoints_item, end = _read_node_endpoint_v1(value, end, budget)
             node_endpoints_list.append(node_endpoints_item)
         item.node_endpoints = node_endpoints_list
         check_tag_end(0, value, end)
@@ -257,14 +264,14 @@ def _read_tags_of_vote_response_v1(item: VoteResponse, data: Data, position: int
     return position
 
 
-def _read_vote_response_v1(data: Data, position: int) -> tuple[VoteResponse, int]:
+def _read_vote_response_v1(data: Data, position: int, budget: ElementBudget) -> tuple[VoteResponse, int]:
     item = new(VoteResponse)
     item.error_code, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[TopicData] = []
     for _ in range(count):
-        topics_item, position = _read_topic_data_v0(data, position)
+        topics_item, position = _read_topic_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
@@ -272,7 +279,7 @@ def _read_vote_response_v1(data: Data, position: int) -> tuple[VoteResponse, int
     item.node_endpoints = []
     item.unknown_tagged_fields = None
     if tag_count:
-        position = _read_tags_of_vote_response_v1(item, data, position, tag_count)
+        position = _read_tags_of_vote_response_v1(item, data, position, tag_count, budget)
     return item, position
 
 

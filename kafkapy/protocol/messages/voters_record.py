@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -120,7 +121,7 @@ class VotersRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
+def _read_endpoint_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Endpoint, int]:
     item = new(Endpoint)
     item.name, position = compact_string(data, position + 1, data[position])
     item.host, position = compact_string(data, position + 1, data[position])
@@ -128,7 +129,7 @@ def _read_endpoint_v0(data: Data, position: int) -> tuple[Endpoint, int]:
     position += 3
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -142,13 +143,13 @@ def _write_endpoint_v0(out: Writer, item: Endpoint) -> None:
         out.append(0)
 
 
-def _read_kraft_version_feature_v0(data: Data, position: int) -> tuple[KRaftVersionFeature, int]:
+def _read_kraft_version_feature_v0(data: Data, position: int, budget: ElementBudget) -> tuple[KRaftVersionFeature, int]:
     item = new(KRaftVersionFeature)
     item.min_supported_version, item.max_supported_version, tag_count = _unpack_hhB(data, position)
     position += 5
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -160,22 +161,22 @@ def _write_kraft_version_feature_v0(out: Writer, item: KRaftVersionFeature) -> N
         out.append(0)
 
 
-def _read_voter_v0(data: Data, position: int) -> tuple[Voter, int]:
+def _read_voter_v0(data: Data, position: int, budget: ElementBudget) -> tuple[Voter, int]:
     item = new(Voter)
     item.voter_id, item.voter_directory_id, count = _unpack_iuB(data, position)
     position += 21
-    count, position = compact_count(data, position, count, 5)
+    count, position = compact_count(data, position, count, 5, budget)
     endpoints_list: list[Endpoint] = []
     for _ in range(count):
-        endpoints_item, position = _read_endpoint_v0(data, position)
+        endpoints_item, position = _read_endpoint_v0(data, position, budget)
         endpoints_list.append(endpoints_item)
     item.endpoints = endpoints_list
-    item.kraft_version_feature, position = _read_kraft_version_feature_v0(data, position)
+    item.kraft_version_feature, position = _read_kraft_version_feature_v0(data, position, budget)
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -191,21 +192,21 @@ def _write_voter_v0(out: Writer, item: Voter) -> None:
         out.append(0)
 
 
-def _read_voters_record_v0(data: Data, position: int) -> tuple[VotersRecord, int]:
+def _read_voters_record_v0(data: Data, position: int, budget: ElementBudget) -> tuple[VotersRecord, int]:
     item = new(VotersRecord)
     item.version, count = _unpack_hB(data, position)
     position += 3
-    count, position = compact_count(data, position, count, 27)
+    count, position = compact_count(data, position, count, 27, budget)
     voters_list: list[Voter] = []
     for _ in range(count):
-        voters_item, position = _read_voter_v0(data, position)
+        voters_item, position = _read_voter_v0(data, position, budget)
         voters_list.append(voters_item)
     item.voters = voters_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import (
     EMPTY,
     ZERO_UUID,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -137,7 +138,7 @@ class WriteShareGroupStateRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
+def _read_state_batch_v0(data: Data, position: int, budget: ElementBudget) -> tuple[StateBatch, int]:
     item = new(StateBatch)
     (
         item.first_offset,
@@ -149,7 +150,7 @@ def _read_state_batch_v0(data: Data, position: int) -> tuple[StateBatch, int]:
     position += 20
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -161,14 +162,14 @@ def _write_state_batch_v0(out: Writer, item: StateBatch) -> None:
         out.append(0)
 
 
-def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     item.partition, item.state_epoch, item.leader_epoch, item.start_offset, count = _unpack_iiiqB(data, position)
     position += 21
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     state_batches_list: list[StateBatch] = []
     for _ in range(count):
-        state_batches_item, position = _read_state_batch_v0(data, position)
+        state_batches_item, position = _read_state_batch_v0(data, position, budget)
         state_batches_list.append(state_batches_item)
     item.state_batches = state_batches_list
     tag_count = data[position]
@@ -176,7 +177,7 @@ def _read_partition_data_v0(data: Data, position: int) -> tuple[PartitionData, i
     item.delivery_complete_count = -1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -191,21 +192,21 @@ def _write_partition_data_v0(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_write_state_data_v0(data: Data, position: int) -> tuple[WriteStateData, int]:
+def _read_write_state_data_v0(data: Data, position: int, budget: ElementBudget) -> tuple[WriteStateData, int]:
     item = new(WriteStateData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 22)
+    count, position = compact_count(data, position, count, 22, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v0(data, position)
+        partitions_item, position = _read_partition_data_v0(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -220,22 +221,26 @@ def _write_write_state_data_v0(out: Writer, item: WriteStateData) -> None:
         out.append(0)
 
 
-def _read_write_share_group_state_request_v0(data: Data, position: int) -> tuple[WriteShareGroupStateRequest, int]:
+def _read_write_share_group_state_request_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WriteShareGroupStateRequest, int]:
     item = new(WriteShareGroupStateRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[WriteStateData] = []
     for _ in range(count):
-        topics_item, position = _read_write_state_data_v0(data, position)
+        topics_item, position = _read_write_state_data_v0(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -250,7 +255,7 @@ def _write_write_share_group_state_request_v0(out: Writer, item: WriteShareGroup
         out.append(0)
 
 
-def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, int]:
+def _read_partition_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[PartitionData, int]:
     item = new(PartitionData)
     (
         item.partition,
@@ -261,17 +266,17 @@ def _read_partition_data_v1(data: Data, position: int) -> tuple[PartitionData, i
         count,
     ) = _unpack_iiiqiB(data, position)
     position += 25
-    count, position = compact_count(data, position, count, 20)
+    count, position = compact_count(data, position, count, 20, budget)
     state_batches_list: list[StateBatch] = []
     for _ in range(count):
-        state_batches_item, position = _read_state_batch_v0(data, position)
+        state_batches_item, position = _read_state_batch_v0(data, position, budget)
         state_batches_list.append(state_batches_item)
     item.state_batches = state_batches_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -292,21 +297,21 @@ def _write_partition_data_v1(out: Writer, item: PartitionData) -> None:
         out.append(0)
 
 
-def _read_write_state_data_v1(data: Data, position: int) -> tuple[WriteStateData, int]:
+def _read_write_state_data_v1(data: Data, position: int, budget: ElementBudget) -> tuple[WriteStateData, int]:
     item = new(WriteStateData)
     item.topic_id, count = _unpack_uB(data, position)
     position += 17
-    count, position = compact_count(data, position, count, 26)
+    count, position = compact_count(data, position, count, 26, budget)
     partitions_list: list[PartitionData] = []
     for _ in range(count):
-        partitions_item, position = _read_partition_data_v1(data, position)
+        partitions_item, position = _read_partition_data_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -321,22 +326,26 @@ def _write_write_state_data_v1(out: Writer, item: WriteStateData) -> None:
         out.append(0)
 
 
-def _read_write_share_group_state_request_v1(data: Data, position: int) -> tuple[WriteShareGroupStateRequest, int]:
+def _read_write_share_group_state_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WriteShareGroupStateRequest, int]:
     item = new(WriteShareGroupStateRequest)
     item.group_id, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     topics_list: list[WriteStateData] = []
     for _ in range(count):
-        topics_item, position = _read_write_state_data_v1(data, position)
+        topics_item, position = _read_write_state_data_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

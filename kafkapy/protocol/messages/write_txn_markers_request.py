@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -109,19 +110,23 @@ class WriteTxnMarkersRequest(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_writable_txn_marker_topic_v1(data: Data, position: int) -> tuple[WritableTxnMarkerTopic, int]:
+def _read_writable_txn_marker_topic_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WritableTxnMarkerTopic, int]:
     item = new(WritableTxnMarkerTopic)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 4)
+    count, position = compact_count(data, position, count, 4, budget)
     item.partition_indexes = int_list(data, position, count, "i")
     position += 4 * count
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -135,14 +140,14 @@ def _write_writable_txn_marker_topic_v1(out: Writer, item: WritableTxnMarkerTopi
         out.append(0)
 
 
-def _read_writable_txn_marker_v1(data: Data, position: int) -> tuple[WritableTxnMarker, int]:
+def _read_writable_txn_marker_v1(data: Data, position: int, budget: ElementBudget) -> tuple[WritableTxnMarker, int]:
     item = new(WritableTxnMarker)
     item.producer_id, item.producer_epoch, item.transaction_result, count = _unpack_qhtB(data, position)
     position += 12
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[WritableTxnMarkerTopic] = []
     for _ in range(count):
-        topics_item, position = _read_writable_txn_marker_topic_v1(data, position)
+        topics_item, position = _read_writable_txn_marker_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.coordinator_epoch, tag_count = _unpack_iB(data, position)
@@ -150,7 +155,7 @@ def _read_writable_txn_marker_v1(data: Data, position: int) -> tuple[WritableTxn
     item.transaction_version = 0
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -166,21 +171,25 @@ def _write_writable_txn_marker_v1(out: Writer, item: WritableTxnMarker) -> None:
         out.append(0)
 
 
-def _read_write_txn_markers_request_v1(data: Data, position: int) -> tuple[WriteTxnMarkersRequest, int]:
+def _read_write_txn_markers_request_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WriteTxnMarkersRequest, int]:
     item = new(WriteTxnMarkersRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 17)
+    count, position = compact_count(data, position, count, 17, budget)
     markers_list: list[WritableTxnMarker] = []
     for _ in range(count):
-        markers_item, position = _read_writable_txn_marker_v1(data, position)
+        markers_item, position = _read_writable_txn_marker_v1(data, position, budget)
         markers_list.append(markers_item)
     item.markers = markers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -194,21 +203,21 @@ def _write_write_txn_markers_request_v1(out: Writer, item: WriteTxnMarkersReques
         out.append(0)
 
 
-def _read_writable_txn_marker_v2(data: Data, position: int) -> tuple[WritableTxnMarker, int]:
+def _read_writable_txn_marker_v2(data: Data, position: int, budget: ElementBudget) -> tuple[WritableTxnMarker, int]:
     item = new(WritableTxnMarker)
     item.producer_id, item.producer_epoch, item.transaction_result, count = _unpack_qhtB(data, position)
     position += 12
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[WritableTxnMarkerTopic] = []
     for _ in range(count):
-        topics_item, position = _read_writable_txn_marker_topic_v1(data, position)
+        topics_item, position = _read_writable_txn_marker_topic_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     item.coordinator_epoch, item.transaction_version, tag_count = _unpack_ibB(data, position)
     position += 6
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -224,21 +233,25 @@ def _write_writable_txn_marker_v2(out: Writer, item: WritableTxnMarker) -> None:
         out.append(0)
 
 
-def _read_write_txn_markers_request_v2(data: Data, position: int) -> tuple[WriteTxnMarkersRequest, int]:
+def _read_write_txn_markers_request_v2(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WriteTxnMarkersRequest, int]:
     item = new(WriteTxnMarkersRequest)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 18)
+    count, position = compact_count(data, position, count, 18, budget)
     markers_list: list[WritableTxnMarker] = []
     for _ in range(count):
-        markers_item, position = _read_writable_txn_marker_v2(data, position)
+        markers_item, position = _read_writable_txn_marker_v2(data, position, budget)
         markers_list.append(markers_item)
     item.markers = markers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

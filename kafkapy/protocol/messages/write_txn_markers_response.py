@@ -10,6 +10,7 @@ from struct import Struct
 from kafkapy.protocol.primitives import (
     EMPTY,
     Data,
+    ElementBudget,
     Message,
     MessageStruct,
     Writer,
@@ -106,13 +107,14 @@ class WriteTxnMarkersResponse(Message):
 def _read_writable_txn_marker_partition_result_v1(
     data: Data,
     position: int,
+    budget: ElementBudget,
 ) -> tuple[WritableTxnMarkerPartitionResult, int]:
     item = new(WritableTxnMarkerPartitionResult)
     item.partition_index, item.error_code, tag_count = _unpack_ihB(data, position)
     position += 7
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -124,22 +126,26 @@ def _write_writable_txn_marker_partition_result_v1(out: Writer, item: WritableTx
         out.append(0)
 
 
-def _read_writable_txn_marker_topic_result_v1(data: Data, position: int) -> tuple[WritableTxnMarkerTopicResult, int]:
+def _read_writable_txn_marker_topic_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WritableTxnMarkerTopicResult, int]:
     item = new(WritableTxnMarkerTopicResult)
     item.name, position = compact_string(data, position + 1, data[position])
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 7)
+    count, position = compact_count(data, position, count, 7, budget)
     partitions_list: list[WritableTxnMarkerPartitionResult] = []
     for _ in range(count):
-        partitions_item, position = _read_writable_txn_marker_partition_result_v1(data, position)
+        partitions_item, position = _read_writable_txn_marker_partition_result_v1(data, position, budget)
         partitions_list.append(partitions_item)
     item.partitions = partitions_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -154,21 +160,25 @@ def _write_writable_txn_marker_topic_result_v1(out: Writer, item: WritableTxnMar
         out.append(0)
 
 
-def _read_writable_txn_marker_result_v1(data: Data, position: int) -> tuple[WritableTxnMarkerResult, int]:
+def _read_writable_txn_marker_result_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WritableTxnMarkerResult, int]:
     item = new(WritableTxnMarkerResult)
     item.producer_id, count = _unpack_qB(data, position)
     position += 9
-    count, position = compact_count(data, position, count, 3)
+    count, position = compact_count(data, position, count, 3, budget)
     topics_list: list[WritableTxnMarkerTopicResult] = []
     for _ in range(count):
-        topics_item, position = _read_writable_txn_marker_topic_result_v1(data, position)
+        topics_item, position = _read_writable_txn_marker_topic_result_v1(data, position, budget)
         topics_list.append(topics_item)
     item.topics = topics_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 
@@ -183,21 +193,25 @@ def _write_writable_txn_marker_result_v1(out: Writer, item: WritableTxnMarkerRes
         out.append(0)
 
 
-def _read_write_txn_markers_response_v1(data: Data, position: int) -> tuple[WriteTxnMarkersResponse, int]:
+def _read_write_txn_markers_response_v1(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[WriteTxnMarkersResponse, int]:
     item = new(WriteTxnMarkersResponse)
     count = data[position]
     position += 1
-    count, position = compact_count(data, position, count, 10)
+    count, position = compact_count(data, position, count, 10, budget)
     markers_list: list[WritableTxnMarkerResult] = []
     for _ in range(count):
-        markers_item, position = _read_writable_txn_marker_result_v1(data, position)
+        markers_item, position = _read_writable_txn_marker_result_v1(data, position, budget)
         markers_list.append(markers_item)
     item.markers = markers_list
     tag_count = data[position]
     position += 1
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

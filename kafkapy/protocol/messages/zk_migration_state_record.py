@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkapy.protocol.primitives import Data, Message, Writer, new, tag_section, write_tag_section
+from kafkapy.protocol.primitives import Data, ElementBudget, Message, Writer, new, tag_section, write_tag_section
 
 _pack_b = Struct(">b").pack
 _unpack_bB = Struct(">bB").unpack_from
@@ -30,13 +30,17 @@ class ZkMigrationStateRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
 
-def _read_zk_migration_state_record_v0(data: Data, position: int) -> tuple[ZkMigrationStateRecord, int]:
+def _read_zk_migration_state_record_v0(
+    data: Data,
+    position: int,
+    budget: ElementBudget,
+) -> tuple[ZkMigrationStateRecord, int]:
     item = new(ZkMigrationStateRecord)
     item.zk_migration_state, tag_count = _unpack_bB(data, position)
     position += 2
     item.unknown_tagged_fields = None
     if tag_count:
-        item.unknown_tagged_fields, position = tag_section(data, position, tag_count)
+        item.unknown_tagged_fields, position = tag_section(data, position, tag_count, budget)
     return item, position
 
 

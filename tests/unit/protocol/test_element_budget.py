@@ -1,0 +1,63 @@
+"""The elements of a request are counted while it is decoded: every array of every API that is served, and its tags."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkapy.errors import ProtocolError
+from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.protocol.api import APIS
+from kafkapy.protocol.headers import MAX_HEADER_TAGS, read_request_header, read_response_header
+from kafkapy.protocol.primitives import Writer, write_uvarint
+from tests.support.large_requests import ArrayPath, array_paths, element_count, large_request
+
+COUNT = 40
+
+
+def arrays() -> Iterator[tuple[int, int, ArrayPath]]:
+    for row in BROKER_APIS.values():
+        for version in range(row.served_min, row.max_version + 1):
+            for path in array_paths(row.api_key, version):
+                yield row.api_key, version, path
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_every_array_of_every_request_is_counted(is_wide: bool) -> None:
+    for api_key, version, path in arrays():
+        request = large_request(api_key, version, path, COUNT, is_wide=is_wide)
+        data, count = request.encode(version), element_count(path, COUNT, is_wide=is_wide)
+        type(request).read(data, 0, version, count)
+        with pytest.raises(ProtocolError, match=f"more than {count - 1} array entries and tagged fields"):
+            type(request).read(data, 0, version, count - 1)
+
+
+def test_tagged_fields_of_every_request_are_counted() -> None:
+    for row in BROKER_APIS.values():
+        version = row.max_version
+        if version < APIS[row.api_key].flexible_from:
+            continue
+        request = large_request(row.api_key, version, (), 0)
+        request.unknown_tagged_fields = {1000 + tag: b"" for tag in range(COUNT)}
+        data = request.encode(version)
+        type(request).read(data, 0, version, COUNT)
+        with pytest.raises(ProtocolError, match="more than 39 array entries and tagged fields"):
+            type(request).read(data, 0, version, COUNT - 1)
+
+
+def test_tagged_fields_of_headers_are_counted() -> None:
+    def tags(count: int) -> bytes:
+        out = Writer()
+        write_uvarint(out, count)
+        for tag in range(count):
+            write_uvarint(out, tag)
+            out.append(0)
+        return bytes(out)
+
+    request, response = bytes.fromhex("0012 0003 00000007 ffff"), bytes.fromhex("00000007")
+    most, too_many = tags(MAX_HEADER_TAGS), tags(MAX_HEADER_TAGS + 1)
+    assert read_request_header(memoryview(request + most))[1] == len(request + most)
+    assert read_response_header(response + most, 3, 9) == (7, len(response + most))
+    with pytest.raises(ProtocolError, match="more than 1000"):
+        read_request_header(memoryview(request + too_many))
+    with pytest.raises(ProtocolError, match="more than 1000"):
+        read_response_header(response + too_many, 3, 9)
