@@ -8,6 +8,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.consumer_group_heartbeat import is_protocol_enabled
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkapy.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
@@ -20,8 +21,9 @@ async def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     response = ConsumerGroupDescribeResponse()
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
     for group_id in request.group_ids:
-        described = await _describe(services, context, group_id)
+        described = await _describe(services, context, access, group_id)
         if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 services.authorizer, context, ResourceType.GROUP, group_id
@@ -30,7 +32,7 @@ async def handle(
     return response
 
 
-async def _describe(services: Services, context: RequestContext, group_id: str) -> DescribedGroup:
+async def _describe(services: Services, context: RequestContext, access: TopicAccess, group_id: str) -> DescribedGroup:
     if not is_protocol_enabled(services):
         return _refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
@@ -45,9 +47,9 @@ async def _describe(services: Services, context: RequestContext, group_id: str) 
         described = await services.groups.read(group_id, query)
     except ApiError as error:
         return _refused(group_id, ErrorCode(error.code), error.message)
-    if all(_may_describe(services, context, topic) for topic in _topics(described)):
-        return described
-    return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPIC_MESSAGE)
+    if access.denied(_topics(described)):
+        return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPIC_MESSAGE)
+    return described
 
 
 def _topics(group: DescribedGroup) -> set[str]:
@@ -57,10 +59,6 @@ def _topics(group: DescribedGroup) -> set[str]:
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
-
-
-def _may_describe(services: Services, context: RequestContext, topic: str) -> bool:
-    return services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:

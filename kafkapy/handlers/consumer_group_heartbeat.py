@@ -8,6 +8,7 @@ from kafkapy.errors import ApiError
 from kafkapy.group.decision import Client, GroupDecision
 from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.image import GROUP_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -22,20 +23,18 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     if not is_protocol_enabled(services):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, None)
-    authorizer = services.authorizer
-    if not authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+    if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
 
-    def may_describe(topic: str) -> bool:
-        return authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-
-    if not all(map(may_describe, request.subscribed_topic_names or ())):
+    named = TopicAccess(services, context, AclOperation.DESCRIBE)
+    if named.denied(request.subscribed_topic_names or ()):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    matched = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=False)
     client = Client(context.client_id or "", f"/{context.client_host}")
     version = context.api_version
 
     def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-        return shard.consumer.heartbeat(request, version, client, now_ms, may_describe)
+        return shard.consumer.heartbeat(request, version, client, now_ms, matched.allows)
 
     response: ConsumerGroupHeartbeatResponse = await services.groups.call(request.group_id, decide)
     return response

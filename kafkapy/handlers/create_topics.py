@@ -5,10 +5,11 @@ topic has (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599; no quota exists her
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
@@ -17,20 +18,22 @@ from kafkapy.types import METADATA_PARTITION
 
 
 async def handle(services: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    refused = _refused(services, context, request)
+    has_cluster = services.authorizer.authorize(
+        context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    )
+    counts = Counter(topic.name for topic in request.topics)
+    refused = _refused(services, context, counts, may_create_all=has_cluster)
     names = {result.name for result in refused}
+    describable = _describable(services, context, counts)
     accepted = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name not in names],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
 
-    def is_describable(name: str) -> bool:
-        return services.authorizer.authorize(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
-
     try:
         response = await services.follower.change(
-            lambda controller, _: controller.topics.decide_create(accepted, is_describable),
+            lambda controller, _: controller.topics.decide_create(accepted, describable.allows),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:
@@ -39,27 +42,36 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     return response
 
 
-def _refused(services: Services, context: RequestContext, request: CreateTopicsRequest) -> list[CreatableTopicResult]:
+def _refused(
+    services: Services, context: RequestContext, counts: Mapping[str, int], *, may_create_all: bool
+) -> list[CreatableTopicResult]:
     """Return the results of topics that do not even reach the controller."""
-    counts = Counter(topic.name for topic in request.topics)
+    creatable = TopicAccess(services, context, AclOperation.CREATE)
     results = []
     for name, count in counts.items():
-        error = _refusal(services, context, name, count)
+        error = _refusal(name, count)
+        if error is None and not may_create_all and not creatable.allows(name):
+            error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         if error is not None:
             results += _failed((name,), error)
     return results
 
 
-def _refusal(services: Services, context: RequestContext, name: str, count: int) -> ApiError | None:
+def _refusal(name: str, count: int) -> ApiError | None:
     if count > 1:
         return ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if name == METADATA_PARTITION.topic:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    authorize = services.authorizer.authorize
-    is_allowed = authorize(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
-        context, AclOperation.CREATE, ResourceType.TOPIC, name
-    )
-    return None if is_allowed else ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return None
+
+
+def _describable(services: Services, context: RequestContext, counts: Mapping[str, int]) -> TopicAccess:
+    """Return whose configs the asker may be told; Kafka asks even about topics that it refuses to create."""
+    access = TopicAccess(services, context, AclOperation.DESCRIBE_CONFIGS, log_if_denied=False)
+    for name, count in counts.items():
+        if _refusal(name, count) is None:
+            access.allows(name)
+    return access
 
 
 def _failed(names: Iterable[str], error: ApiError) -> list[CreatableTopicResult]:

@@ -1,6 +1,7 @@
 """What the handlers of partitions share: where a partition is led, warming of cold pages, waiting for a callback."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -23,21 +24,63 @@ STORAGE_ERROR_FROM = 6
 
 
 class TopicAccess:
-    """One request's right to its topics, asked once for each."""
+    """One request's right to its topics. Each is asked about once, when its name is first looked up.
 
-    __slots__ = ("_answers", "_context", "_operation", "_services")
+    `names`: every topic name of the request, as often as Apache Kafka counts it (the question's reference count). It is
+    read once, and not at all without an authorizer.
+    """
 
-    def __init__(self, services: Services, context: RequestContext, operation: AclOperation) -> None:
+    __slots__ = (
+        "_allows_everything",
+        "_answers",
+        "_context",
+        "_counts",
+        "_log_if_denied",
+        "_names",
+        "_operation",
+        "_services",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        operation: AclOperation,
+        names: Iterable[str] = (),
+        *,
+        log_if_denied: bool = True,
+    ) -> None:
+        self._allows_everything = services.authorizer.allows_everything
+        if self._allows_everything:
+            return
         self._services = services
         self._context = context
         self._operation = operation
+        self._names = names
+        self._log_if_denied = log_if_denied
+        self._counts: Counter[str] | None = None
         self._answers: dict[str, bool] = {}
 
     def allows(self, topic: str) -> bool:
+        return self._allows_everything or self._ask(topic)
+
+    def denied(self, topics: Iterable[str]) -> list[str]:
+        """Return the topics that are refused; all of them are asked about."""
+        return [] if self._allows_everything else [topic for topic in topics if not self._ask(topic)]
+
+    def _ask(self, topic: str) -> bool:
         answer = self._answers.get(topic)
         if answer is None:
-            authorize = self._services.authorizer.authorize
-            answer = authorize(self._context, self._operation, ResourceType.TOPIC, topic)
+            if self._counts is None:
+                self._counts = Counter(self._names)
+            answer = self._services.authorizer.authorize(
+                self._context,
+                self._operation,
+                ResourceType.TOPIC,
+                topic,
+                reference_count=self._counts[topic] or 1,
+                log_if_denied=self._log_if_denied,
+            )
             self._answers[topic] = answer
         return answer
 

@@ -19,7 +19,7 @@ from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    access = TopicAccess(services, context, AclOperation.DELETE)
+    access = TopicAccess(services, context, AclOperation.DELETE, (topic.name for topic in request.topics))
     deletions: list[PartitionDeletion] = []
     response = DeleteRecordsResponse()
     for topic in request.topics:

@@ -6,14 +6,17 @@ v6: topics by id (KIP-516): either a name or an id each.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from kafkapy.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kafkapy.seams import Random
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import ZERO_UUID, Uuid
 
@@ -25,13 +28,17 @@ _MESSAGES = {
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    may_delete_all = services.authorizer.authorize(
+        context, AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    )
     if not services.config.node.delete_topic_enable:
         return _all_failed(request, _deletion_disabled(context.api_version))
     results: list[DeletableTopicResult] = []
-    names, ids = _asked(request, results)
+    asked = _asked(request, results)
+    rights = None if may_delete_all else _Rights(services, context)
 
     def decide(controller: Controller, now_ms: int) -> Decision[object, dict[Uuid, ApiError | None]]:
-        found = _find(services, context, controller, names, ids, results)
+        found = _find(controller, asked, rights, results)
         decision = controller.topics.decide_delete(found)
         results.extend(_result(found[topic_id], topic_id, error) for topic_id, error in decision.response.items())
         return decision
@@ -40,11 +47,47 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
         await services.follower.change(decide, timeout_ms=request.timeout_ms)
     except ApiError as error:
         return _all_failed(request, error)
+    shuffle(results, services.random)
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> tuple[list[str], list[Uuid]]:
-    """Return the names and the ids that are asked for once and properly; answer the others."""
+class _Asked(NamedTuple):
+    """The names and ids that are asked for once and properly, and the ids that are asked for more than once."""
+
+    names: list[str]
+    ids: list[Uuid]
+    duplicate_ids: list[Uuid]
+
+
+class _Rights:
+    """What the asker, who may not delete every topic of the cluster, may do to those of the request."""
+
+    def __init__(self, services: Services, context: RequestContext) -> None:
+        self._describable = TopicAccess(services, context, AclOperation.DESCRIBE)
+        self._deletable = TopicAccess(services, context, AclOperation.DELETE)
+
+    def ask(self, names: Iterable[str]) -> None:
+        """Ask both questions about each topic, whether its answers are needed or not, as Apache Kafka does."""
+        for name in names:
+            self._describable.allows(name)
+            self._deletable.allows(name)
+
+    def may_describe(self, name: str) -> bool:
+        return self._describable.allows(name)
+
+    def may_delete(self, name: str) -> bool:
+        return self._deletable.allows(name)
+
+
+def shuffle(results: list[DeletableTopicResult], random: Random) -> None:
+    """Shuffle in place: positions must not tell topics that do not exist from topics that the asker may not see."""
+    for last in range(len(results) - 1, 0, -1):
+        other = random.randrange(0, last + 1)
+        results[last], results[other] = results[other], results[last]
+
+
+def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> _Asked:
+    """Return what is asked for properly; answer the rest."""
     names, ids = Counter(request.topic_names), Counter[Uuid]()
     for topic in request.topics:
         if topic.name is None and topic.topic_id == ZERO_UUID:
@@ -57,53 +100,57 @@ def _asked(request: DeleteTopicsRequest, results: list[DeletableTopicResult]) ->
             ids[topic.topic_id] += 1
     results += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1]
     results += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1]
-    return [name for name, count in names.items() if count == 1], [key for key, count in ids.items() if count == 1]
+    return _Asked(
+        names=[name for name, count in names.items() if count == 1],
+        ids=[topic_id for topic_id, count in ids.items() if count == 1],
+        duplicate_ids=[topic_id for topic_id, count in ids.items() if count > 1],
+    )
 
 
 def _find(
-    services: Services,
-    context: RequestContext,
-    controller: Controller,
-    names: Iterable[str],
-    ids: Iterable[Uuid],
-    results: list[DeletableTopicResult],
+    controller: Controller, asked: _Asked, rights: _Rights | None, results: list[DeletableTopicResult]
 ) -> dict[Uuid, str]:
     """Return the topics to delete, id -> name; answer those that do not exist or are not the client's to delete."""
+    by_id = controller.topics.by_id
+    if rights is not None:
+        rights.ask({*asked.names, *(by_id[topic_id].name for topic_id in asked.ids if topic_id in by_id)})
     found: dict[Uuid, str] = {}
-    for topic_id in ids:
-        topic = controller.topics.by_id.get(topic_id)
-        error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else _denial(services, context, topic.name)
-        if topic is None or error != ErrorCode.NONE:
-            may_know = topic is not None and _may(services, context, AclOperation.DESCRIBE, topic.name)
-            results.append(_error(topic.name if topic is not None and may_know else None, topic_id, error))
-        else:
+    for topic_id in asked.ids:
+        topic = by_id.get(topic_id)
+        if topic is None:
+            results.append(_error(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif rights is None or rights.may_delete(topic.name):
             found[topic_id] = topic.name
-    for name in names:
+        else:
+            name = topic.name if rights.may_describe(topic.name) else None
+            results.append(_error(name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    _find_named(controller, asked, rights, found, results)
+    return found
+
+
+def _find_named(
+    controller: Controller,
+    asked: _Asked,
+    rights: _Rights | None,
+    found: dict[Uuid, str],
+    results: list[DeletableTopicResult],
+) -> None:
+    """Add the topics that are asked for by name; those also asked for by id are refused, and no longer deleted."""
+    supplied = {*found, *asked.duplicate_ids}
+    for name in asked.names:
         topic = controller.topics.by_name.get(name)
-        error = _denial(services, context, name)
-        if not _may(services, context, AclOperation.DESCRIBE, name) or (topic is not None and error != ErrorCode.NONE):
+        if rights is not None and not rights.may_describe(name):
             results.append(_error(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif topic is None:
             results.append(_error(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif topic.topic_id in found:
-            del found[topic.topic_id]
+        elif rights is not None and not rights.may_delete(name):
+            results.append(_error(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic.topic_id in supplied:
+            found.pop(topic.topic_id, None)
             message = "The provided topic name maps to an ID that was already supplied."
             results.append(_invalid(name, topic.topic_id, message))
         else:
             found[topic.topic_id] = name
-    return found
-
-
-def _denial(services: Services, context: RequestContext, name: str) -> ErrorCode:
-    is_allowed = _may(services, context, AclOperation.DELETE, name)
-    return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def _may(services: Services, context: RequestContext, operation: AclOperation, name: str) -> bool:
-    authorize = services.authorizer.authorize
-    return authorize(context, AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
-        context, operation, ResourceType.TOPIC, name
-    )
 
 
 def _deletion_disabled(api_version: int) -> ApiError:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.topics import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest
@@ -18,27 +17,26 @@ from kafkapy.protocol.messages.describe_producers_response import (
     TopicResponse,
 )
 from kafkapy.replication.partition import Role
-from kafkapy.security.authorizer import AclOperation
+from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.producers.entry import ProducerEntry
 
 
 async def handle(
     services: Services, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    access = TopicAccess(services, context, AclOperation.READ)
     response = DescribeProducersResponse()
     for topic in request.topics:
-        error = _topic_error(services, access, topic.name)
+        error = _topic_error(services, context, topic.name)
         partitions = [_describe(services, topic.name, index, error) for index in topic.partition_indexes]
         response.topics.append(TopicResponse(topic.name, partitions))
     return response
 
 
-def _topic_error(services: Services, access: TopicAccess, topic: str) -> ApiError | None:
+def _topic_error(services: Services, context: RequestContext, topic: str) -> ApiError | None:
     reason = invalid_topic_name_reason(topic)
     if reason is not None:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-    if not access.allows(topic):
+    if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.TOPIC, topic):
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.message)
     if topic not in services.metadata.image.topics.by_name:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -42,7 +42,7 @@ async def handle(
             services.authorizer, context, ResourceType.TOPIC, topic.name or ""
         )
     if request.topics:
-        response.topics += [_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied]
+        response.topics += [_denied(name) for name in denied]
     return response
 
 
@@ -115,6 +115,11 @@ def _partition(
 
 def _topic_error(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Nothing is told of a topic that the asker may not describe, not even whether it is internal."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _failed(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:

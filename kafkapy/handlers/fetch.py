@@ -13,7 +13,7 @@ A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288), and is ref
 assigned, until replication exists.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
@@ -85,10 +85,11 @@ def _sort_out(
 ) -> tuple[list[Readable], dict[object, PartitionData]]:
     """Return the partitions that can be read, and the answers, by key, of those that cannot."""
     partitions = services.replica_manager.partitions
-    access = TopicAccess(services, context, AclOperation.READ)
+    uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
+    names = _topic_names(services, asked_partitions, uses_topic_ids=uses_topic_ids)
+    access = TopicAccess(services, context, AclOperation.READ, names)
     readable: list[Readable] = []
     refused: dict[object, PartitionData] = {}
-    uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
     for asked in asked_partitions:
         partition_id = asked.request.partition
         if uses_topic_ids:
@@ -101,6 +102,19 @@ def _sort_out(
         code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
         refused[asked.key] = failed_partition(partition_id, code)
     return readable, refused
+
+
+def _topic_names(
+    services: Services, asked_partitions: Sequence[FetchedPartition], *, uses_topic_ids: bool
+) -> Iterator[str]:
+    """Yield the topic of each partition asked for, unless its id is unknown."""
+    by_id = services.replica_manager.partitions.newest_image.topics.by_id
+    for asked in asked_partitions:
+        image = by_id.get(asked.topic_id) if uses_topic_ids else None
+        if image is not None:
+            yield image.name
+        elif not uses_topic_ids:
+            yield asked.topic
 
 
 def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *, uses_topic_ids: bool) -> int:

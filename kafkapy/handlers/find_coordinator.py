@@ -9,6 +9,7 @@ the broker has more to make before. Apache Kafka answers COORDINATOR_NOT_AVAILAB
 then takes as long as it waits to ask again (librdkafka: two seconds).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from kafkapy.errors import ApiError
@@ -18,7 +19,8 @@ from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
-from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.types import uuid_from_string
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -35,6 +37,10 @@ async def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if context.api_version >= BATCHED_SINCE:
+        if request.key_type == SHARE and context.api_version >= SHARE_SINCE:
+            refused = _share_refusal(services, context, request.coordinator_keys)
+            if refused is not None:
+                return refused
         found = [await _coordinator(services, context, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
     only = await _coordinator(services, context, request.key_type, request.key)
@@ -45,6 +51,15 @@ async def handle(
         host=only.host,
         port=only.port,
     )
+
+
+def _share_refusal(services: Services, context: RequestContext, keys: Iterable[str]) -> FindCoordinatorResponse | None:
+    """Return the refusal of all keys, or None: coordinators of share groups are for brokers only."""
+    authorize = services.authorizer.authorize
+    if all(authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME) for _ in keys):
+        return None
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return FindCoordinatorResponse(coordinators=[Coordinator(key, *NO_NODE, code, code.message) for key in keys])
 
 
 async def _coordinator(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
@@ -84,3 +99,17 @@ def _check_key(services: Services, context: RequestContext, key_type: int, key: 
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if key_type not in (GROUP, TRANSACTION, SHARE) or (key_type == SHARE and context.api_version < SHARE_SINCE):
         raise ApiError(ErrorCode.INVALID_REQUEST)
+    if key_type == SHARE and not _is_share_partition_key(key):
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+
+
+def _is_share_partition_key(key: str) -> bool:
+    """Return whether a key is `group id:topic id:partition`. The group id may contain colons."""
+    *group_id, topic_id, partition = key.split(":") if key.count(":") >= 2 else ("", "", "")
+    if not ":".join(group_id).strip():
+        return False
+    try:
+        uuid_from_string(topic_id)
+        return -(2**31) <= int(partition) < 2**31
+    except ValueError:
+        return False

@@ -38,10 +38,15 @@ def _refusal(services: Services, context: RequestContext, request: InitProducerI
 
 
 def _is_authorized(services: Services, context: RequestContext, request: InitProducerIdRequest) -> bool:
-    authorize = services.authorizer.authorize
+    """An idempotent producer needs the right to write to any topic, or IDEMPOTENT_WRITE (before KIP-679)."""
+    authorizer = services.authorizer
     if request.transactional_id is not None:
-        return authorize(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    return authorize(context, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        return authorizer.authorize(
+            context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        )
+    return authorizer.authorize(
+        context, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ) or authorizer.authorize_by_resource_type(context, AclOperation.WRITE, ResourceType.TOPIC)
 
 
 def _failed(error: ErrorCode) -> InitProducerIdResponse:

@@ -4,6 +4,8 @@ v4: filtered by state (KIP-518). v5: group types, and a filter on them (KIP-848)
 its groups says COORDINATOR_LOAD_IN_PROGRESS rather than to leave some out.
 """
 
+from functools import partial
+
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
@@ -11,12 +13,11 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(services: Services, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    ask = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, log_if_denied=False)
+    may_see_all = ask(ResourceType.CLUSTER, CLUSTER_NAME)
     groups = await services.groups.read_all(
         lambda shard: shard.list_groups(request.states_filter, request.types_filter)
     )
-    authorize = services.authorizer.authorize
-    if not authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        groups = [
-            group for group in groups if authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        ]
+    if not may_see_all:
+        groups = [group for group in groups if ask(ResourceType.GROUP, group.group_id)]
     return ListGroupsResponse(groups=groups)

@@ -49,7 +49,7 @@ class _Lookup:
     def __init__(self, services: Services, context: RequestContext, request: ListOffsetsRequest) -> None:
         self._services = services
         self._version = context.api_version
-        self._access = TopicAccess(services, context, AclOperation.DESCRIBE)
+        self._access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
         self._is_from_client = request.replica_id == CONSUMER_REPLICA_ID
         self._isolation = _isolation(request)
         self._duplicates = _duplicates(request)

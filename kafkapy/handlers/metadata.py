@@ -8,7 +8,7 @@ epochs from here on. v10: topic ids in answers. v12: topics asked for by id (KIP
 A topic that is created on the way is answered UNKNOWN_TOPIC_OR_PARTITION meanwhile, as in Apache Kafka: clients retry.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.auto_create import create_topics_soon
@@ -20,6 +20,7 @@ from kafkapy.handlers.cluster_view import (
     random_alive_broker,
 )
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -44,35 +45,42 @@ async def handle(
         return _failed(request, ErrorCode(error.code))
     image = services.metadata.image
     controller_id = random_alive_broker(image.cluster, services.random)
-    if not _is_shared(services, context, request, image):
-        return _respond(services, context, request, image, controller_id)
+    is_all = _is_for_all(context, request)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=not is_all)
+    if not _is_shared(context, request, image, access):
+        return _respond(services, context, request, image, controller_id, access)
     return services.encoded_answers.get(
         image,
         context.api_version,
         (context.listener_name, controller_id),
-        lambda: _respond(services, context, request, image, controller_id),
+        lambda: _respond(services, context, request, image, controller_id, access),
     )
 
 
-def _is_shared(services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage) -> bool:
+def _is_shared(context: RequestContext, request: MetadataRequest, image: MetadataImage, access: TopicAccess) -> bool:
     """Whether all who ask this on the same listener are answered the same: for all topics, and nothing of their own."""
     return (
         _is_for_all(context, request)
         and not request.include_cluster_authorized_operations
         and not request.include_topic_authorized_operations
-        and not _authorized(services, context, image.topics.by_name)[1]
+        and not access.denied(image.topics.by_name)
     )
 
 
 def _respond(
-    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, controller_id: int
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    image: MetadataImage,
+    controller_id: int,
+    access: TopicAccess,
 ) -> MetadataResponse:
     view = ClusterView(image.cluster, context.listener_name)
     response = MetadataResponse(
         brokers=_brokers(view, context.listener_name),
         cluster_id=services.cluster_id,
         controller_id=controller_id,
-        topics=_topics(services, context, request, image, view),
+        topics=_topics(services, context, request, image, view, access),
     )
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _cluster_operations(services, context)
@@ -110,7 +118,12 @@ def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBrok
 
 
 def _topics(
-    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, view: ClusterView
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    image: MetadataImage,
+    view: ClusterView,
+    access: TopicAccess,
 ) -> list[MetadataResponseTopic]:
     is_all = _is_for_all(context, request)
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
@@ -122,28 +135,27 @@ def _topics(
         names = [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]
     else:
         names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None)
-    allowed, denied = _authorized(services, context, names)
+    denied = access.denied(names)
+    allowed = [name for name in names if access.allows(name)] if denied else list(names)
     topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
-    topics += _missing(services, context, request, [name for name in allowed if name not in image.topics.by_name])
+    missing = [name for name in allowed if name not in image.topics.by_name]
+    refused = _not_creatable(services, context, request, missing) if missing else []
+    topics += _missing(services, request, [name for name in missing if name not in refused] if refused else missing)
     if request.include_topic_authorized_operations and context.api_version >= 8:
         for topic in topics:
             topic.topic_authorized_operations = authorized_operations(
                 services.authorizer, context, ResourceType.TOPIC, topic.name or ""
             )
-    return [*unknown, *topics, *([] if is_all else _denied(image, denied, by_id=bool(ids)))]
+    return [
+        *unknown,
+        *topics,
+        *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused),
+        *([] if is_all else _denied(image, denied, by_id=bool(ids))),
+    ]
 
 
 def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[Uuid]:
     return [topic_id for topic_id in ids if topic_id not in image.topics.by_id]
-
-
-def _authorized(services: Services, context: RequestContext, names: Iterable[str]) -> tuple[list[str], list[str]]:
-    allowed: list[str] = []
-    denied: list[str] = []
-    for name in names:
-        is_allowed = services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-        (allowed if is_allowed else denied).append(name)
-    return allowed, denied
 
 
 def _topic(view: ClusterView, topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
@@ -181,29 +193,31 @@ def _partition(
     )
 
 
-def _missing(
-    services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
-) -> list[MetadataResponseTopic]:
+def _may_be_created(services: Services, request: MetadataRequest) -> bool:
+    may_be_created = request.allow_auto_topic_creation and services.config.node.auto_create_topics_enable
+    return may_be_created and request.topics is not None
+
+
+def _not_creatable(
+    services: Services, context: RequestContext, request: MetadataRequest, missing: Sequence[str]
+) -> Collection[str]:
+    """Return the missing topics that would be created, but that the asker may not create."""
+    if not _may_be_created(services, request):
+        return ()
+    if services.authorizer.authorize(
+        context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ):
+        return ()
+    return dict.fromkeys(TopicAccess(services, context, AclOperation.CREATE).denied(missing))
+
+
+def _missing(services: Services, request: MetadataRequest, names: Sequence[str]) -> list[MetadataResponseTopic]:
     """Answer topics that do not exist, after having the ones created that may be."""
-    is_creation_allowed = request.allow_auto_topic_creation and services.config.node.auto_create_topics_enable
-    if not names or not is_creation_allowed or request.topics is None:
-        return [_topic_error(name, missing_topic_error(name)) for name in names]
-    creatable = [name for name in names if _may_create(services, context, name)]
-    create_topics_soon(
-        services, [name for name in creatable if missing_topic_error(name) != ErrorCode.INVALID_TOPIC_EXCEPTION]
-    )
-    denied = [name for name in names if name not in creatable]
-    return [
-        *(_topic_error(name, missing_topic_error(name)) for name in creatable),
-        *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied),
-    ]
-
-
-def _may_create(services: Services, context: RequestContext, name: str) -> bool:
-    authorize = services.authorizer.authorize
-    return authorize(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorize(
-        context, AclOperation.CREATE, ResourceType.TOPIC, name
-    )
+    if names and _may_be_created(services, request):
+        create_topics_soon(
+            services, [name for name in names if missing_topic_error(name) != ErrorCode.INVALID_TOPIC_EXCEPTION]
+        )
+    return [_topic_error(name, missing_topic_error(name)) for name in names]
 
 
 def _denied(image: MetadataImage, names: Iterable[str], *, by_id: bool) -> list[MetadataResponseTopic]:

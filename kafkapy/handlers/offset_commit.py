@@ -5,11 +5,13 @@ Topics and partitions that do not exist are refused one by one, the others commi
 STALE_MEMBER_EPOCH. v10: topics by id; UNKNOWN_TOPIC_ID.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.metadata.image import TopicImage
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkapy.protocol.messages.offset_commit_response import (
@@ -55,6 +57,7 @@ def _committable(
     """Return the topics with name, id and the partitions that exist; put the others into `refused`."""
     images = services.metadata.image.topics
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
+    access = TopicAccess(services, context, AclOperation.READ, _names(images, topics, uses_ids=uses_ids))
     committable = []
     for topic in topics:
         image = images.by_id.get(topic.topic_id) if uses_ids else images.by_name.get(topic.name)
@@ -62,7 +65,7 @@ def _committable(
             topic.name, topic.topic_id = image.name, image.topic_id
         if image is None and uses_ids:
             refused.topics.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-        elif not services.authorizer.authorize(context, AclOperation.READ, ResourceType.TOPIC, topic.name):
+        elif not access.allows(topic.name):
             refused.topics.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif image is None:
             refused.topics.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -71,6 +74,12 @@ def _committable(
             if topic.partitions:
                 committable.append(topic)
     return committable
+
+
+def _names(images: TopicsImage, topics: Iterable[OffsetCommitRequestTopic], *, uses_ids: bool) -> Iterator[str]:
+    for topic in topics:
+        image = images.by_id.get(topic.topic_id) if uses_ids else None
+        yield topic.name if image is None else image.name
 
 
 def _refuse_unknown_partitions(

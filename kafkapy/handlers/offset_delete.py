@@ -6,6 +6,7 @@ subscriptions the broker cannot read (NON_EMPTY_GROUP).
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -40,11 +41,12 @@ def _deletable(
 ) -> list[OffsetDeleteRequestTopic]:
     """Return the topics with the partitions that exist; put the others into `refused`."""
     images = services.metadata.image.topics.by_name
+    access = TopicAccess(services, context, AclOperation.READ, (topic.name for topic in topics))
     deletable = []
     for topic in topics:
         image: TopicImage | None = images.get(topic.name)
         unknown = [each for each in topic.partitions if image is None or each.partition_index not in image.partitions]
-        if not services.authorizer.authorize(context, AclOperation.READ, ResourceType.TOPIC, topic.name):
+        if not access.allows(topic.name):
             refused.topics.append(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         if unknown:

@@ -5,11 +5,13 @@ that an open transaction may still move says UNSTABLE_OFFSET_COMMIT. v8: several
 v9: member id and epoch of KIP-848. v10: topics by id. A group or partition that has none: offset -1.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -25,7 +27,7 @@ from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 from kafkapy.security.authorizer import AclOperation, ResourceType
-from kafkapy.types import ZERO_UUID
+from kafkapy.types import ZERO_UUID, Uuid
 
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10
@@ -77,9 +79,9 @@ def _allowed(
     refused: list[OffsetFetchResponseTopics],
 ) -> list[OffsetFetchRequestTopics]:
     """Return the topics, by name, that the client may see; put the others into `refused`."""
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
     uses_ids = context.api_version >= TOPIC_IDS_SINCE
     by_id = services.metadata.image.topics.by_id
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, _names(by_id, topics, uses_ids=uses_ids))
     allowed = []
     for topic in topics:
         image = by_id.get(topic.topic_id) if uses_ids else None
@@ -94,11 +96,19 @@ def _allowed(
     return allowed
 
 
+def _names(
+    by_id: Mapping[Uuid, TopicImage], topics: Iterable[OffsetFetchRequestTopics], *, uses_ids: bool
+) -> Iterator[str]:
+    for topic in topics:
+        image = by_id.get(topic.topic_id) if uses_ids else None
+        yield topic.name if image is None else image.name
+
+
 def _visible(
     services: Services, context: RequestContext, topics: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """Return which of a group's topics the client may see; by id, only those that exist can be told."""
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in topics))
     visible = [topic for topic in topics if access.allows(topic.name)]
     if context.api_version < TOPIC_IDS_SINCE:
         return visible

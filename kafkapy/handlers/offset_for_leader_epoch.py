@@ -23,8 +23,10 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 async def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    is_broker = services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.topic for topic in request.topics))
+    is_broker = services.authorizer.authorize(
+        context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    )
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         is_allowed = is_broker or access.allows(topic.topic)

@@ -8,10 +8,12 @@ NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (K
 
 Transactional batches are refused until transactions exist here: nothing could have been added to a transaction, which
 Apache Kafka's verification answers with INVALID_TXN_STATE. As there, what is in the batches counts, not the request's
-transactional id: without the right to that id the whole request fails (CVE-2018-17196).
+transactional id: it is asked for before anything else, and without it the whole request fails (CVE-2018-17196).
 """
 
 import asyncio
+from collections.abc import Iterator
+from itertools import repeat
 from struct import Struct
 from typing import Final
 
@@ -53,10 +55,18 @@ NO_LEADER: Final = LeaderIdAndEpoch()
 
 
 async def handle(services: Services, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    plan = _Plan(services, context, request)
-    if plan.has_transactional and not plan.may_use_transactional_id():
-        plan.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif request.acks not in VALID_ACKS:
+    if has_transactional_batch(request) and not _may_use_transactional_id(services, context, request):
+        return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    access = TopicAccess(services, context, AclOperation.WRITE, _topic_names(services, context, request))
+    return await serve(services, context, request, access)
+
+
+async def serve(
+    services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
+) -> ProduceResponse | None:
+    """Append what the asker may write to."""
+    plan = _Plan(services, context, request, access)
+    if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
     if plan.appends:
         await _append(services, context, plan.appends, request)
@@ -130,16 +140,17 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
 class _Plan:
     """The answer under construction, and the appends that are to fill it in."""
 
-    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "has_transactional", "response")
+    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "response")
 
-    def __init__(self, services: Services, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(
+        self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
+    ) -> None:
         self._services = services
         self._context = context
         self._request = request
         self._version = context.api_version
-        self._access = TopicAccess(services, context, AclOperation.WRITE)
+        self._access = access
         self.appends: list[PartitionAppend] = []
-        self.has_transactional = False
         self.response = ProduceResponse(
             [
                 TopicProduceResponse(
@@ -175,22 +186,9 @@ class _Plan:
         except ApiError as error:
             return _refused(answer, error.code, error.message)
         if attributes & TRANSACTIONAL_FLAG:
-            self.has_transactional = True
             return _refused(answer, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
         self.appends.append(PartitionAppend(partition, records, answer))
         return answer
-
-    def may_use_transactional_id(self) -> bool:
-        transactional_id = self._request.transactional_id
-        return transactional_id is not None and self._services.authorizer.authorize(
-            self._context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        )
-
-    def refuse_all(self, code: ErrorCode) -> None:
-        """Nothing of the request is done."""
-        self.appends.clear()
-        for answer in self._answers():
-            _refused(answer, code, None)
 
     def refuse_appends(self, code: ErrorCode) -> None:
         """What would be appended is refused; other errors stand."""
@@ -234,6 +232,56 @@ def _refused(answer: PartitionProduceResponse, code: int, message: str | None) -
     answer.error_code = code
     answer.error_message = message
     return answer
+
+
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Return whether any partition's batch is transactional; what cannot be read is left to `check_batch`."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            assert not isinstance(records, FileRegion), "a request never carries a region"
+            if records is not None and len(records) >= HEADER_BYTES:
+                _, magic, attributes = _BATCH_START.unpack_from(records)
+                if attributes & TRANSACTIONAL_FLAG and magic == 2:
+                    return True
+    return False
+
+
+def _may_use_transactional_id(services: Services, context: RequestContext, request: ProduceRequest) -> bool:
+    return request.transactional_id is not None and services.authorizer.authorize(
+        context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
+
+
+def _refuse_all(context: RequestContext, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    """Return the answer to a request of which nothing is done. Raises CloseConnection under acks=0."""
+    if request.acks == NO_ACKS:
+        raise CloseConnection(f"{code.name} under acks=0, client id {context.client_id}")
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [
+                    PartitionProduceResponse(data.index, code, -1, -1, -1, NO_RECORD_ERRORS, None, NO_LEADER)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _topic_names(services: Services, context: RequestContext, request: ProduceRequest) -> Iterator[str]:
+    """Yield the topic of each partition of the request, unless its id is unknown."""
+    by_id = services.replica_manager.partitions.newest_image.topics.by_id
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if context.api_version >= TOPIC_IDS_FROM:
+            image = by_id.get(topic.topic_id)
+            name = None if image is None else image.name
+        if name is not None:
+            yield from repeat(name, len(topic.partition_data))
 
 
 def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memoryview | bytes, int]:

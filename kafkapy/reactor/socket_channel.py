@@ -14,6 +14,8 @@ from kafkapy.seams import FileRegion, ReadableBuffer
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux; elsewhere a packet may leave early."""
+_IPV4_MAPPED = bytes(10) + b"\xff\xff"
+"""How an IPv6 address begins that stands for an IPv4 address."""
 
 
 class SocketChannel:
@@ -87,8 +89,22 @@ class SocketChannel:
 
 
 def _host_port(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Return host and port, an IPv4 address mapped into IPv6 as what it is: limits and ACLs go by it."""
-    return address[0].removeprefix("::ffff:"), address[1]
+    return host_address(address[0]), address[1]
+
+
+def host_address(host: str) -> str:
+    """Return an address as Java's InetAddress.getHostAddress prints it: limits, ACLs and group members go by it.
+
+    `::1` is `0:0:0:0:0:0:0:1`; an IPv4 address mapped into IPv6 is an IPv4 address.
+    """
+    if ":" not in host:
+        return host
+    text, percent, zone = host.partition("%")
+    packed = socket.inet_pton(socket.AF_INET6, text)
+    if packed.startswith(_IPV4_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_MAPPED) :])
+    groups = (int.from_bytes(packed[at : at + 2], "big") for at in range(0, 16, 2))
+    return ":".join(f"{group:x}" for group in groups) + percent + zone
 
 
 def _read_whole(region: FileRegion, position: int, count: int) -> bytes:
@@ -177,5 +193,5 @@ def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
     by_ip: dict[str, int] = {}
     for host, count in overrides.items():
         for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            by_ip[str(address[0])] = count
+            by_ip[host_address(str(address[0]))] = count
     return by_ip

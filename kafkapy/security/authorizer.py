@@ -1,12 +1,16 @@
 """The question every handler asks: may this principal do that to this resource?
 
 The enums carry Kafka's codes (AclOperation, ResourceType), as in the ACL APIs and in authorized-operations bit fields.
-`AllowAll` is the answer while no authorizer.class.name is set, which is Apache Kafka's default, too.
+`AllowAll` is the answer while no authorizer.class.name is set, which is Apache Kafka's default, too. Each question
+becomes a line of the audit log (`kafka.authorizer.logger`), so handlers ask exactly what Apache Kafka's handlers ask.
 """
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
 
 CLUSTER_NAME = "kafka-cluster"
 """The only resource name of ResourceType.CLUSTER."""
@@ -76,8 +80,18 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 """Which operations a resource type knows (AclEntry.supportedOperations)."""
 
 
+class AuthorizerNotReadyError(ApiError):
+    """The ACLs are not loaded yet. Kafka has no code of its own for it and answers UNKNOWN_SERVER_ERROR."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+
+
 class Asker(Protocol):
-    """What of a request the decision depends on; RequestContext is one."""
+    """What of a request the decision and its line in the audit log depend on; RequestContext is one."""
+
+    @property
+    def api_key(self) -> int: ...
 
     @property
     def principal(self) -> str:
@@ -85,19 +99,73 @@ class Asker(Protocol):
         ...
 
     @property
-    def client_host(self) -> str: ...
+    def client_host(self) -> str:
+        """The client's address, as Java's InetAddress.getHostAddress prints it."""
+        ...
 
 
 class Authorizer(Protocol):
+    """Answers questions. Each method may raise AuthorizerNotReadyError."""
+
+    @property
+    def allows_everything(self) -> bool:
+        """Whether no authorizer is configured: then hot paths need not ask at all."""
+        ...
+
     def authorize(
+        self,
+        asker: Asker,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        reference_count: int = 1,
+        log_if_allowed: bool = True,
+        log_if_denied: bool = True,
+    ) -> bool:
+        """Answer, and write a line into the audit log.
+
+        `reference_count`: how often the request names the resource. `log_if_allowed` is false if an answer of yes gives
+        no access (authorized operations), `log_if_denied` if an answer of no refuses nothing (a filter; a right to the
+        cluster that is asked for before the topic's).
+        """
+        ...
+
+    def is_allowed(
         self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
-    ) -> bool: ...
+    ) -> bool:
+        """Answer without a line in the audit log, for a caller whose request is going to be asked about again."""
+        ...
+
+    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Answer whether the asker may do that to at least one resource of the type (KIP-679)."""
+        ...
 
 
 class AllowAll:
     """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
 
-    def authorize(self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
+    allows_everything: Final = True
+
+    def authorize(
+        self,
+        asker: Asker,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        reference_count: int = 1,
+        log_if_allowed: bool = True,
+        log_if_denied: bool = True,
+    ) -> bool:
+        return True
+
+    def is_allowed(
+        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool:
+        return True
+
+    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
         return True
 
 
@@ -114,5 +182,7 @@ def authorized_operations(authorizer: Authorizer, asker: Asker, resource_type: R
     return operations_bits(
         operation
         for operation in SUPPORTED_OPERATIONS[resource_type]
-        if authorizer.authorize(asker, operation, resource_type, resource_name)
+        if authorizer.authorize(
+            asker, operation, resource_type, resource_name, log_if_allowed=False, log_if_denied=False
+        )
     )

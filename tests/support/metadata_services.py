@@ -50,13 +50,37 @@ class InstantController:
 
 
 class Deny:
-    """An authorizer that allows all but the given (operation, resource name) pairs; name "" means any."""
+    """An authorizer that allows all but the given (operation, resource name) pairs; name "" means any.
+
+    It keeps what it was asked: operation, resource type, name, reference count, log_if_allowed, log_if_denied.
+    """
+
+    allows_everything = False
 
     def __init__(self, *denied: tuple[AclOperation, str]) -> None:
         self._denied = set(denied)
+        self.questions: list[tuple[str, str, str, int, bool, bool]] = []
 
-    def authorize(self, asker: Any, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
+    def authorize(
+        self,
+        asker: Any,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        reference_count: int = 1,
+        log_if_allowed: bool = True,
+        log_if_denied: bool = True,
+    ) -> bool:
+        question = (operation.name, resource_type.name, resource_name, reference_count, log_if_allowed, log_if_denied)
+        self.questions.append(question)
+        return self.is_allowed(asker, operation, resource_type, resource_name)
+
+    def is_allowed(self, asker: Any, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
         return (operation, resource_name) not in self._denied and (operation, "") not in self._denied
+
+    def authorize_by_resource_type(self, asker: Any, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return (operation, "") not in self._denied
 
 
 def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> Any:

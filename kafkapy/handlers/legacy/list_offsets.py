@@ -26,7 +26,7 @@ CONSUMER_REPLICA_ID: Final = -1
 async def handle(
     services: Services, context: RequestContext, request: LegacyListOffsetsRequest
 ) -> LegacyListOffsetsResponse:
-    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     is_from_client = request.replica_id == CONSUMER_REPLICA_ID
 
     def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:

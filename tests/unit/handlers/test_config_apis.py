@@ -55,7 +55,7 @@ REWORDED = {
 
 
 class DenyAll:
-    def authorize(self, *question: object) -> bool:
+    def authorize(self, *question: object, **manner: object) -> bool:
         return False
 
 

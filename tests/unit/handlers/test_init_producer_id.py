@@ -57,7 +57,7 @@ def test_transactions_have_no_coordinator_yet() -> None:
 
 
 def test_rights() -> None:
-    denied = Deny((AclOperation.WRITE, "t"), (AclOperation.IDEMPOTENT_WRITE, "kafka-cluster"))
+    denied = Deny((AclOperation.WRITE, ""), (AclOperation.IDEMPOTENT_WRITE, "kafka-cluster"))
     assert ask(authorizer=denied)[0] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert ask(authorizer=denied, transactional_id="t")[0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

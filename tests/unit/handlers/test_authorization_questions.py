@@ -1,0 +1,324 @@
+"""What handlers ask the authorizer, how often, and what they tell of what is refused: as Apache Kafka's handlers do.
+
+tests/golden/authorization.tsv has what the two brokers ask, API by API.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.handlers import (
+    create_topics,
+    delete_topics,
+    describe_topic_partitions,
+    find_coordinator,
+    init_producer_id,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from kafkapy.handlers.context import CloseConnection
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.legacy import produce as legacy_produce
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.legacy_produce_request import LegacyProduceRequest
+from kafkapy.protocol.messages.legacy_produce_request import PartitionProduceData as LegacyData
+from kafkapy.protocol.messages.legacy_produce_request import TopicProduceData as LegacyTopic
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.reactor.socket_channel import host_address
+from kafkapy.security.authorizer import AclOperation, AllowAll
+from tests.simulator.loop import SimLoop, run
+from tests.support.controllers import Cluster
+from tests.support.hosting import Hosting, batch
+from tests.support.metadata_services import Deny, answer, context, on_wire, services
+
+CLUSTER = "kafka-cluster"
+AUDITED = (True, True)
+FILTER = (True, False)
+"""log_if_allowed and log_if_denied of a question whose answer of no refuses nothing by itself."""
+
+
+def transactional() -> memoryview:
+    return batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+def producer_context(version: int = 12) -> Any:
+    return SimpleNamespace(
+        api_version=version,
+        listener_name="PLAINTEXT",
+        client_id="tester",
+        principal="User:ANONYMOUS",
+        client_host="127.0.0.1",
+        at_version=lambda other: producer_context(other),
+    )
+
+
+def topic_data(name: str, *batches: Any) -> TopicProduceData:
+    return TopicProduceData(name, bytes(16), [PartitionProduceData(i, records) for i, records in enumerate(batches)])
+
+
+def send(hosting: Hosting, authorizer: Any, *topics: TopicProduceData, **fields: Any) -> list[list[int]]:
+    """Return the error codes by topic."""
+    request = ProduceRequest(**{"acks": 1, "timeout_ms": 1_000, **fields, "topic_data": list(topics)})
+    response = answer(produce.handle(hosting.services(authorizer), producer_context(), request))
+    return [[part.error_code for part in topic.partition_responses] for topic in on_wire(response, 12).responses]
+
+
+@pytest.mark.parametrize("topic", ["orders", "secret", "unknown"])
+def test_a_transactional_batch_asks_for_the_id_before_anything_is_appended(topic: str) -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        partition = hosting.create_topic("orders")
+        hosting.create_topic("secret")
+        denied = Deny((AclOperation.WRITE, "t"), (AclOperation.WRITE, "secret"))
+        codes = send(
+            hosting,
+            denied,
+            topic_data("orders", batch(b"a")),
+            topic_data(topic, transactional()),
+            transactional_id="t",
+        )
+        assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]] * 2
+        assert denied.questions == [("WRITE", "TRANSACTIONAL_ID", "t", 1, *AUDITED)]
+        assert partition.log.log_end_offset == 0
+
+    run(main)
+
+
+def test_a_transactional_batch_without_an_id_is_refused_unasked() -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        hosting.create_topic("orders")
+        authorizer = Deny()
+        codes = send(hosting, authorizer, topic_data("orders", transactional()))
+        assert codes == [[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]]
+        assert not authorizer.questions
+        with pytest.raises(CloseConnection):
+            send(hosting, authorizer, topic_data("orders", transactional()), acks=0)
+
+    run(main)
+
+
+def test_produce_asks_once_for_each_topic_with_the_number_of_its_partitions() -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        hosting.create_topic("orders", partition_count=2)
+        authorizer = Deny()
+        send(hosting, authorizer, topic_data("orders", batch(b"a"), batch(b"b")), topic_data("unknown", batch(b"c")))
+        assert authorizer.questions == [
+            ("WRITE", "TOPIC", "orders", 2, *AUDITED),
+            ("WRITE", "TOPIC", "unknown", 1, *AUDITED),
+        ]
+
+    run(main)
+
+
+def test_legacy_produce_converts_nothing_of_a_forbidden_topic() -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        hosting.create_topic("secret")
+        authorizer = Deny((AclOperation.WRITE, "secret"))
+        data = [LegacyTopic("secret", [LegacyData(0, b"no message set at all"), LegacyData(1, None)])]
+        request = LegacyProduceRequest(acks=1, timeout_ms=1_000, topic_data=data)
+        response = answer(legacy_produce.handle(hosting.services(authorizer), producer_context(2), request))
+        codes = [part.error_code for part in response.responses[0].partition_responses]
+        assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+        assert authorizer.questions == [("WRITE", "TOPIC", "secret", 2, *AUDITED)]
+
+    run(main)
+
+
+def init_producer_id_code(authorizer: Any) -> int:
+    async def next_id() -> int:
+        return 1
+
+    running: Any = SimpleNamespace(authorizer=authorizer, producer_ids=SimpleNamespace(next_id=next_id))
+    request = InitProducerIdRequest(transactional_id=None)
+    code: int = answer(init_producer_id.handle(running, context(5), request)).error_code
+    return code
+
+
+def test_an_idempotent_producer_needs_the_right_to_write_to_any_topic_only() -> None:
+    may_write = Deny((AclOperation.IDEMPOTENT_WRITE, CLUSTER))
+    assert init_producer_id_code(may_write) == 0
+    assert may_write.questions == [("IDEMPOTENT_WRITE", "CLUSTER", CLUSTER, 1, *FILTER)]
+    assert init_producer_id_code(Deny((AclOperation.WRITE, ""))) == 0
+    nothing = Deny((AclOperation.WRITE, ""), (AclOperation.IDEMPOTENT_WRITE, CLUSTER))
+    assert init_producer_id_code(nothing) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def coordinators(authorizer: Any, *keys: str, version: int = 6) -> list[int]:
+    running: Any = SimpleNamespace(authorizer=authorizer)
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=list(keys))
+    response = on_wire(answer(find_coordinator.handle(running, context(version), request)), version)
+    return [each.error_code for each in response.coordinators]
+
+
+def test_the_coordinator_of_a_share_group_is_for_brokers_only() -> None:
+    key = "group:with:colons:AAAAAAAAAAAAAAAAAAAAAQ:0"
+    assert coordinators(Deny(), key, "group", "g:no id:0", ":AAAAAAAAAAAAAAAAAAAAAQ:0") == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        *[ErrorCode.INVALID_REQUEST] * 3,
+    ]
+    denied = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
+    assert coordinators(denied, key, "group") == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
+    assert denied.questions == [("CLUSTER_ACTION", "CLUSTER", CLUSTER, 1, *AUDITED)]
+
+
+def create(running: Any, *names: str) -> dict[str, Any]:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    response = on_wire(answer(create_topics.handle(running, context(7), CreateTopicsRequest(topics=topics))), 7)
+    return {topic.name: topic for topic in response.topics}
+
+
+def delete(running: Any, *topics: str | bytes) -> list[Any]:
+    asked = [
+        DeleteTopicState(topic_id=topic) if isinstance(topic, bytes) else DeleteTopicState(name=topic)
+        for topic in topics
+    ]
+    results: list[Any] = answer(delete_topics.handle(running, context(6), DeleteTopicsRequest(topics=asked))).responses
+    return results
+
+
+def test_topics_are_created_after_three_questions() -> None:
+    cluster = Cluster(broker_count=1)
+    may_create_one = Deny(
+        (AclOperation.CREATE, CLUSTER), (AclOperation.CREATE, "b"), (AclOperation.DESCRIBE_CONFIGS, "a")
+    )
+
+    results = create(services(cluster, authorizer=may_create_one), "a", "b", "__cluster_metadata")
+
+    assert [results[name].error_code for name in ("a", "b")] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert sorted(may_create_one.questions) == [
+        ("CREATE", "CLUSTER", CLUSTER, 1, *FILTER),
+        ("CREATE", "TOPIC", "a", 1, *AUDITED),
+        ("CREATE", "TOPIC", "b", 1, *AUDITED),
+        ("DESCRIBE_CONFIGS", "TOPIC", "a", 1, *FILTER),
+        ("DESCRIBE_CONFIGS", "TOPIC", "b", 1, *FILTER),
+    ]
+
+
+def test_deleted_topics_are_asked_about_whether_they_exist_or_not() -> None:
+    cluster = Cluster(broker_count=1)
+    create(services(cluster), "a")
+    authorizer = Deny((AclOperation.DELETE, CLUSTER))
+
+    delete(services(cluster, authorizer=authorizer), "a", "nowhere")
+
+    assert sorted(authorizer.questions) == [
+        ("DELETE", "CLUSTER", CLUSTER, 1, *FILTER),
+        ("DELETE", "TOPIC", "a", 1, *AUDITED),
+        ("DELETE", "TOPIC", "nowhere", 1, *AUDITED),
+        ("DESCRIBE", "TOPIC", "a", 1, *AUDITED),
+        ("DESCRIBE", "TOPIC", "nowhere", 1, *AUDITED),
+    ]
+
+
+def test_positions_tell_nothing_of_topics_that_are_not_deleted() -> None:
+    names = [f"t{number}" for number in range(50)]
+    told = [result.name for result in delete(services(Cluster(broker_count=1)), *names)]
+    assert sorted(told) == sorted(names)
+    assert told != names
+
+
+def test_a_name_is_refused_whose_id_is_asked_for_twice() -> None:
+    cluster = Cluster(broker_count=1)
+    topic_id = create(services(cluster), "a")["a"].topic_id
+
+    results = delete(services(cluster), topic_id, topic_id, "a")
+
+    assert {result.error_code for result in results} == {ErrorCode.INVALID_REQUEST}
+    assert "a" in cluster.image.topics.by_name
+
+
+def ask_metadata(authorizer: Any, names: list[str] | None, **fields: Any) -> Any:
+    cluster = Cluster(broker_count=1)
+    create(services(cluster), "a", "b")
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, **fields)
+    running = services(cluster, authorizer=authorizer)
+    return on_wire(answer(metadata.handle(running, context(10), request)), 10)
+
+
+def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
+    authorizer = Deny((AclOperation.DESCRIBE, "b"))
+    assert [topic.name for topic in ask_metadata(authorizer, None).topics] == ["a"]
+    assert authorizer.questions == [("DESCRIBE", "TOPIC", "a", 1, *FILTER), ("DESCRIBE", "TOPIC", "b", 1, *FILTER)]
+
+
+def test_the_right_to_create_is_asked_of_the_cluster_once() -> None:
+    authorizer = Deny((AclOperation.CREATE, CLUSTER), (AclOperation.CREATE, "y"))
+    response = ask_metadata(authorizer, ["x", "y"], include_topic_authorized_operations=True)
+    operations = {topic.name: topic.topic_authorized_operations for topic in response.topics}
+    assert operations["x"] > 0
+    assert operations["y"] == -(2**31), "a topic refused for CREATE tells no operations"
+    assert [question for question in authorizer.questions if question[0] == "CREATE" and question[4]] == [
+        ("CREATE", "CLUSTER", CLUSTER, 1, *FILTER),
+        ("CREATE", "TOPIC", "x", 1, *AUDITED),
+        ("CREATE", "TOPIC", "y", 1, *AUDITED),
+    ]
+
+
+def test_authorized_operations_are_never_logged_as_access() -> None:
+    authorizer = Deny()
+    ask_metadata(authorizer, ["a"], include_topic_authorized_operations=True)
+    assert {question[4:] for question in authorizer.questions[1:]} == {(False, False)}
+
+
+def test_nobody_learns_that_a_forbidden_topic_is_internal() -> None:
+    denied = Deny((AclOperation.DESCRIBE, "__consumer_offsets"))
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="__consumer_offsets")])
+    running = services(Cluster(broker_count=1), authorizer=denied)
+    (topic,) = on_wire(answer(describe_topic_partitions.handle(running, context(0), request)), 0).topics
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
+
+
+def test_brokers_may_ask_for_leader_epochs_and_others_are_not_logged_for_not_being_one() -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting = Hosting(loop)
+        hosting.create_topic("orders")
+        authorizer = Deny((AclOperation.CLUSTER_ACTION, CLUSTER))
+        topics = [OffsetForLeaderTopic("orders", [OffsetForLeaderPartition(0)])]
+        request = OffsetForLeaderEpochRequest(topics=topics)
+        answer(offset_for_leader_epoch.handle(hosting.services(authorizer), producer_context(4), request))
+        assert authorizer.questions == [
+            ("CLUSTER_ACTION", "CLUSTER", CLUSTER, 1, *FILTER),
+            ("DESCRIBE", "TOPIC", "orders", 1, *AUDITED),
+        ]
+
+    run(main)
+
+
+def test_without_an_authorizer_nothing_is_counted_or_asked() -> None:
+    def names() -> Any:
+        raise AssertionError("the names are read")
+        yield
+
+    running: Any = SimpleNamespace(authorizer=AllowAll())
+    assert TopicAccess(running, context(0), AclOperation.READ, names()).allows("any")
+
+
+@pytest.mark.parametrize(
+    ("host", "printed"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::ff00:42:8329", "2001:db8:0:0:0:ff00:42:8329"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+    ],
+)
+def test_addresses_are_printed_as_java_prints_them(host: str, printed: str) -> None:
+    assert host_address(host) == printed
