@@ -17,6 +17,7 @@ setup: $(VENV)/.ready   ## make .venv with kafkapy and all that its tests use
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes kafkapy 2>/dev/null  # its name until 0.1.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	$(BIN)/python -m compileall -q kafkapy
 	@touch $@
@@ -30,8 +31,8 @@ spark-jars: setup   ## fetch Spark's Kafka connector (Maven)
 run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 	$(BIN)/kafkapy start --data-dir data
 
-demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own
-	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES))
+demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
+	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
 
 test: setup tools spark-jars   ## every test
 	$(BIN)/python -m pytest -q
@@ -59,7 +60,7 @@ check: setup     ## format, lint, types, layers, generated code, the wheel
 	$(BIN)/lint-imports
 	$(BIN)/python -m kafkapy.protocol.codegen --check
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	$(BIN)/python -m zipfile --list dist/kafkapy-*.whl | grep -q kafkapy/py.typed
+	$(BIN)/python -m zipfile --list dist/kafkapy_broker-*.whl | grep -q kafkapy/py.typed
 
 generate: setup  ## write the codec from protocol_specs/
 	$(BIN)/python -m kafkapy.protocol.codegen

@@ -1,0 +1,50 @@
+"""What the documents promise: snippets run as they stand, links lead somewhere, nothing advises another's package."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kafkapy.server.distributions import DISTRIBUTION, OWN_ENTRY_POINT
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path for folder in (".", "docs", "benchmarks", "spark_jobs", "docker") for path in (ROOT / folder).glob("*.md")
+)
+SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+ADVICE = re.compile(r"pip3? install\s+(?:-\S+\s+)*['\"]?kafkapy(?!-broker)\b")
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_distribution_has_a_name_of_its_own() -> None:
+    assert project()["name"] == DISTRIBUTION == "kafkapy-broker"
+    assert project()["scripts"] == {"kafkapy": OWN_ENTRY_POINT}
+
+
+def test_nothing_advises_to_install_the_other_project() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not tracked:
+        pytest.skip("not a git checkout")
+    texts = [ROOT / name for name in tracked if name.endswith((".py", ".md", ".toml", ".yaml", ".yml", "Makefile"))]
+    advising = [path for path in texts if path.is_file() and ADVICE.search(path.read_text())]
+    assert advising == []
+
+
+def test_the_first_snippet_of_the_readme_runs_as_it_stands(tmp_path) -> None:
+    pytest.importorskip("confluent_kafka")
+    snippet = SNIPPET.findall((ROOT / "README.md").read_text())[0]
+    done = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document) -> None:
+    targets = [target for target, _ in LINK.findall(document.read_text()) if "://" not in target]
+    assert [target for target in targets if not (document.parent / target).exists()] == []
