@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kafkapy.record.append_rules import ValidatedRecords
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.storage.errors import NeedsWorker
+    from kafkapy.storage.producers.entry import VerificationGuard
 
 REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -19,16 +20,29 @@ class PartitionAppend:
     """Records for one partition, and the part of the answer that their fate is written to.
 
     required_offset: where the append ended, -1 where it failed or has not been made. needed: what a worker has to do
-    before it can be made; checked: what that brought.
+    before it can be made; checked: what that brought. verification: proof for the first batch of a transaction
+    (ReplicaManager.start_verification). transaction_version: of the markers that a coordinator appends (KIP-1228).
     """
 
-    __slots__ = ("checked", "needed", "partition", "records", "required_offset", "response")
+    __slots__ = (
+        "checked",
+        "needed",
+        "partition",
+        "records",
+        "required_offset",
+        "response",
+        "transaction_version",
+        "verification",
+    )
 
     def __init__(
         self,
         partition: "HostedPartition",
         records: memoryview | bytearray | bytes,
         response: PartitionProduceResponse,
+        *,
+        verification: "VerificationGuard | None" = None,
+        transaction_version: int = 0,
     ) -> None:
         self.partition = partition
         self.records = records
@@ -36,6 +50,8 @@ class PartitionAppend:
         self.required_offset = -1
         self.needed: NeedsWorker | None = None
         self.checked: ValidatedRecords | None = None
+        self.verification = verification
+        self.transaction_version = transaction_version
 
     def is_settled(self) -> bool:
         """Return whether the answer stands: it failed, or the replicas have it (or never will, which is an error)."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.storage.manager.log_manager import LogManager
+    from kafkapy.storage.producers.entry import VerificationGuard
 
 logger = logging.getLogger("kafkapy.replication")
 
@@ -156,6 +157,39 @@ class ReplicaManager:
                 is_done = False
         return is_done
 
+    def start_verification(
+        self,
+        partition: HostedPartition,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        supports_epoch_bump: bool,
+    ) -> "VerificationGuard | None":
+        """Return the guard that a transactional batch needs, None if its transaction is open in the partition already.
+
+        With a guard: ask the coordinator, then append with PartitionAppend.verification, or `abandon_verification`.
+        supports_epoch_bump: the client's partitions are added by this request (Produce 12, TxnOffsetCommit 5; KIP-890).
+        Raises ApiError INVALID_PRODUCER_EPOCH, and what an append here would be refused with if this is not the leader.
+        """
+        log = partition.log
+        if partition.role is not Role.LEADER or log is None:
+            raise ApiError(partition.check_leader() or KAFKA_STORAGE_ERROR)
+        return log.producer_state.start_verification(
+            producer_id,
+            base_sequence,
+            producer_epoch,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=self._clock.wall_ms(),
+        )
+
+    def abandon_verification(
+        self, partition: HostedPartition, *, producer_id: int, producer_epoch: int, guard: "VerificationGuard"
+    ) -> None:
+        """End a verification that the coordinator has refused with an error that no client retries."""
+        if partition.log is not None:
+            partition.log.producer_state.abandon_verification(producer_id, producer_epoch, guard)
+
     def wait_for_replicas(
         self, appends: Sequence[PartitionAppend], *, timeout_ms: int, on_done: Callable[[], None]
     ) -> None:
@@ -188,10 +222,20 @@ class ReplicaManager:
         try:
             if append.checked is None:
                 result = log.append_as_leader(
-                    append.records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
+                    append.records,
+                    leader_epoch=partition.leader_epoch,
+                    now_ms=now_ms,
+                    origin=origin,
+                    verification=append.verification,
+                    transaction_version=append.transaction_version,
                 )
             else:
-                result = log.append_checked(append.checked, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+                result = log.append_checked(
+                    append.checked,
+                    leader_epoch=partition.leader_epoch,
+                    now_ms=now_ms,
+                    verification=append.verification,
+                )
         except NeedsWorker as needed:
             append.needed = needed
             return True

@@ -124,7 +124,7 @@ class GatheredAppend:
             if producer.producer_id == producer_id:
                 goes_on = producer_epoch == producer.producer_epoch and base_sequence == sequel.last_sequence + 1
                 return producer if goes_on else None
-        return self._log.producer_state.producer_that_goes_on(producer_id, producer_epoch, base_sequence, False)
+        return self._log.producer_state.producer_in_sequence(producer_id, producer_epoch, base_sequence, False)
 
     def write(self) -> bool:
         """Append what was gathered; return False, with nothing changed, where each is to be appended alone.

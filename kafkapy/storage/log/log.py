@@ -253,7 +253,7 @@ class Log:
         prepared = producer = None
         span = batches[0]
         if origin is AppendOrigin.CLIENT and span.producer_id >= 0 and not span.is_control:
-            producer = self.producer_state.producer_that_goes_on(
+            producer = self.producer_state.producer_in_sequence(
                 span.producer_id, span.producer_epoch, span.base_sequence, span.is_transactional
             )
         if producer is None and (span.producer_id >= 0 or len(batches) > 1):

@@ -146,8 +146,8 @@ class VerificationState:
 class StagedProducer:
     """What an append in progress makes of one producer."""
 
-    __slots__ = ("batches", "coordinator_epoch", "entry", "last_timestamp_ms", "origin", "producer_epoch", "started",
-                 "transaction_first_offset", "verification")  # fmt: skip
+    __slots__ = ("batches", "coordinator_epoch", "entry", "has_marker", "has_transactional_data", "last_timestamp_ms",
+                 "origin", "producer_epoch", "started", "transaction_first_offset", "verification")  # fmt: skip
 
     def __init__(self, entry: ProducerEntry, origin: AppendOrigin, verification: VerificationState | None) -> None:
         self.entry = entry
@@ -159,6 +159,8 @@ class StagedProducer:
         self.transaction_first_offset = entry.transaction_first_offset
         self.batches: list[BatchMetadata] = []
         self.started: list[int] = []
+        self.has_marker = False
+        self.has_transactional_data = False
 
     def add_batch(self, batch: ProducerBatch) -> None:
         """Take a batch with records. Raises ApiError where it may not follow."""
@@ -172,6 +174,7 @@ class StagedProducer:
         self.batches.append(BatchMetadata(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp))
         self.last_timestamp_ms = batch.max_timestamp
         if batch.is_transactional:
+            self.has_transactional_data = True
             if self.transaction_first_offset == NO_TRANSACTION:
                 self.transaction_first_offset = batch.base_offset
                 self.started.append(batch.base_offset)
@@ -197,6 +200,7 @@ class StagedProducer:
             self.producer_epoch = batch.producer_epoch
         self.coordinator_epoch = marker.coordinator_epoch
         self.last_timestamp_ms = marker.timestamp_ms
+        self.has_marker = True
         if first_offset == NO_TRANSACTION:
             return None
         return CompletedTransaction(batch.producer_id, first_offset, batch.base_offset, marker.is_abort)

@@ -13,10 +13,10 @@ log owns the `.snapshot` files and gives their bytes to `decode_snapshot`:
     int64 first offset of its open transaction; -1 where there is none
 """
 
-import itertools
 import struct
 from collections.abc import Iterable
 from dataclasses import field
+from itertools import islice, takewhile
 from typing import Final
 
 from kafkapy.dataclass import dataclass
@@ -53,6 +53,10 @@ __all__ = [
 ]
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+VERIFICATION_EXPIRATION_MS: Final = 5 * 60 * 1000
+"""How long a verification may go unused: more than a producer tries to deliver a batch (delivery.timeout.ms, 2 min).
+
+A deviation: Apache Kafka keeps it for producer.id.expiration.ms, a day."""
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_HEADER: Final = struct.Struct(">hI")
 SNAPSHOT_COUNT: Final = struct.Struct(">i")
@@ -79,8 +83,11 @@ class ProducerState:
         self.first_unstable_offset: int | None = None
         """The first offset of the oldest transaction that is open, or whose marker is above the high watermark."""
         self._open: dict[int, int] = {}
+        """Producer id of each open transaction by its first offset, in the order of these offsets."""
         self._unreplicated: dict[int, int] = {}
+        """Offset of the marker by first offset, in the order of the markers."""
         self._verifications: dict[int, VerificationState] = {}
+        """By producer id, in the order in which they began."""
 
     @property
     def is_empty(self) -> bool:
@@ -101,12 +108,12 @@ class ProducerState:
         last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
         return last_ms > 0 and now_ms - last_ms > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
-    def producer_that_goes_on(
+    def producer_in_sequence(
         self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
     ) -> ProducerEntry | None:
-        """Return the producer that a client's batch simply goes on from; None where `prepare` must look."""
+        """Return the producer that a client's batch follows in sequence; None if `prepare` must check the batch."""
         entry = self.producers.get(producer_id)
-        if entry is None or self._verifications:
+        if entry is None or producer_id in self._verifications:
             return None
         return entry if entry.is_followed_by(producer_epoch, base_sequence, is_transactional) else None
 
@@ -169,6 +176,7 @@ class ProducerState:
 
     def commit(self, prepared: PreparedAppend) -> None:
         """Take over an append that was written; `complete` its transactions afterwards, one by one."""
+        started: list[tuple[int, int]] = []
         for producer_id, staged in prepared.staged.items():
             entry = self.producers.setdefault(producer_id, staged.entry)
             entry.move_to_epoch(staged.producer_epoch)
@@ -177,25 +185,34 @@ class ProducerState:
             entry.coordinator_epoch = staged.coordinator_epoch
             entry.last_timestamp_ms = staged.last_timestamp_ms
             entry.transaction_first_offset = staged.transaction_first_offset
-            for first_offset in staged.started:
-                self._open[first_offset] = producer_id
-            if staged.started:
-                self._find_first_unstable()
-        self._use_up_verifications(prepared)
+            started += [(first_offset, producer_id) for first_offset in staged.started]
+        if started:
+            self._note_started(started)
+        if self._verifications:
+            self._end_verifications(prepared)
 
-    def _use_up_verifications(self, prepared: PreparedAppend) -> None:
-        """A transaction that has begun needs no proof any more.
+    def _note_started(self, started: list[tuple[int, int]]) -> None:
+        """Note transactions that one append began, (first offset, producer id), by their offsets: one append may hold
+        several of each producer."""
+        last_offset = next(reversed(self._open), -1)
+        for first_offset, producer_id in sorted(started):
+            assert first_offset > last_offset, f"a transaction begins at {first_offset}, after one at {last_offset}"
+            self._open[first_offset] = producer_id
+            last_offset = first_offset
+        self._find_first_unstable()
 
-        Nor does one that ended, unless its producer has kept its epoch and may be waiting for proof of the next.
+    def _end_verifications(self, prepared: PreparedAppend) -> None:
+        """A transaction that has begun needs no proof any more, nor does one that has ended.
+
+        From KIP-890 on each transaction has an epoch of its own: a marker of the epoch that is being verified ended the
+        transaction before, and the verification of the next one goes on.
         """
-        for producer_id, staged in prepared.staged.items() if self._verifications else ():
+        for producer_id, staged in prepared.staged.items():
             state = self._verifications.get(producer_id)
-            if state is None:
+            if state is None or not (staged.has_transactional_data or staged.has_marker):
                 continue
-            is_next_one = (
-                state.supports_epoch_bump and not staged.batches and state.producer_epoch == staged.producer_epoch
-            )
-            if (staged.started or not staged.batches) and not is_next_one:
+            is_next_one = state.supports_epoch_bump and state.producer_epoch == staged.producer_epoch
+            if staged.has_transactional_data or not is_next_one:
                 del self._verifications[producer_id]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
@@ -216,21 +233,25 @@ class ProducerState:
         """Let go of the transactions whose markers are below it."""
         if not self._unreplicated:
             return
-        passed = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
+        passed = list(takewhile(lambda first: self._unreplicated[first] < high_watermark, self._unreplicated))
         for first_offset in passed:
             del self._unreplicated[first_offset]
-        self._find_first_unstable()
+        if passed:
+            self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
-        self.first_unstable_offset = min((*self._unreplicated, *itertools.islice(self._open, 1)), default=None)
+        self.first_unstable_offset = min((*self._unreplicated, *islice(self._open, 1)), default=None)
 
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard that the first batch of a transaction must bring, None where one is open already.
+        """Return the guard that the first batch of a transaction must bring, None if it is open already.
 
-        Raises INVALID_PRODUCER_EPOCH. The guard of a verification that is under way is given again.
+        supports_epoch_bump: the client is one of KIP-890, each of whose transactions has an epoch of its own. A guard
+        whose verification is under way is returned again. It is valid until its transaction begins or ends here, until
+        `abandon_verification`, and for VERIFICATION_EXPIRATION_MS. Raises INVALID_PRODUCER_EPOCH.
         """
+        self._expire_verifications(now_ms)
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise ApiError(
@@ -249,15 +270,29 @@ class ProducerState:
             state.lowest_sequence = min(state.lowest_sequence, sequence)
         return state.guard
 
+    def abandon_verification(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> None:
+        """End a verification that the coordinator has refused for good: nothing will be appended with its guard.
+
+        Not after an error that the client retries: until it does, later batches must not overtake the one refused.
+        """
+        state = self._verifications.get(producer_id)
+        if state is not None and state.guard is guard and state.producer_epoch == producer_epoch:
+            del self._verifications[producer_id]
+
+    def _expire_verifications(self, now_ms: int) -> None:
+        limit_ms = now_ms - min(VERIFICATION_EXPIRATION_MS, self.producer_id_expiration_ms)
+        while self._verifications:
+            producer_id, state = next(iter(self._verifications.items()))
+            if state.created_ms > limit_ms:
+                return
+            del self._verifications[producer_id]
+
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for producer.id.expiration.ms and have no open transaction."""
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
-        limit_ms = now_ms - self.producer_id_expiration_ms
-        self._verifications = {
-            producer_id: state for producer_id, state in self._verifications.items() if state.created_ms > limit_ms
-        }
+        self._expire_verifications(now_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (

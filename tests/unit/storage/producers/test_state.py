@@ -13,6 +13,7 @@ from kafkapy.storage.errors import (
     CorruptSnapshotError,
 )
 from kafkapy.storage.producers.state import (
+    VERIFICATION_EXPIRATION_MS,
     BatchMetadata,
     ProducerBatch,
     ProducerState,
@@ -282,3 +283,56 @@ def test_any_flipped_bit_of_a_snapshot_is_noticed() -> None:
         damaged[position] ^= 4
         with pytest.raises(CorruptSnapshotError):
             decode_snapshot(bytes(damaged))
+
+
+def test_a_verification_concerns_its_producer_alone() -> None:
+    partition = Partition()
+    partition.write(0, producer_id=7)
+    partition.write(0, producer_id=8)
+    partition.state.start_verification(7, 1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    assert partition.state.producer_in_sequence(7, 0, 1, False) is None
+    assert partition.state.producer_in_sequence(8, 0, 1, False) is partition.state.producers[8]
+
+
+def test_a_verification_that_is_not_used_ends_after_minutes() -> None:
+    partition = Partition()
+    guard = partition.state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    later_ms = NOW_MS + VERIFICATION_EXPIRATION_MS
+    partition.state.start_verification(8, 0, 0, supports_epoch_bump=False, now_ms=later_ms - 1)
+    assert partition.state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=later_ms - 1) is guard
+    partition.state.remove_expired(later_ms)
+    assert partition.state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=later_ms) is not guard
+
+
+def test_an_abandoned_verification_of_an_older_epoch_leaves_the_newer_one() -> None:
+    partition = Partition()
+    guard = partition.state.start_verification(7, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+    assert partition.state.start_verification(7, 0, 1, supports_epoch_bump=True, now_ms=NOW_MS) is guard
+    assert guard is not None
+    partition.state.abandon_verification(7, 0, guard)
+    assert partition.state.start_verification(7, 0, 1, supports_epoch_bump=True, now_ms=NOW_MS) is guard
+    partition.state.abandon_verification(7, 1, guard)
+    assert partition.state.start_verification(7, 0, 1, supports_epoch_bump=True, now_ms=NOW_MS) is not guard
+
+
+@pytest.mark.parametrize(
+    ("supports_epoch_bump", "marker_epoch", "goes_on"),
+    [(True, 1, True), (True, 2, False), (True, 0, False), (False, 1, False)],
+)
+def test_a_marker_ends_a_verification_unless_it_ended_the_transaction_before(
+    supports_epoch_bump: bool, marker_epoch: int, goes_on: bool
+) -> None:
+    """KIP-890: the marker of a transaction at epoch 0 has epoch 1, and so has the producer's next transaction."""
+    partition = Partition()
+    partition.write(0, transactional=True)
+    guard = partition.state.start_verification(7, 0, 1, supports_epoch_bump=supports_epoch_bump, now_ms=NOW_MS)
+    partition.end(epoch=marker_epoch)
+    again = partition.state.start_verification(7, 0, 2, supports_epoch_bump=supports_epoch_bump, now_ms=NOW_MS)
+    assert (again is guard) == goes_on
+
+
+def test_a_producer_that_this_partition_never_saw_begins_at_zero_from_kip_890_on() -> None:
+    partition = Partition()
+    partition.state.is_verification_enabled = True
+    guard = partition.state.start_verification(7, 3, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+    refuses(OUT_OF_ORDER_SEQUENCE_NUMBER, partition.write, 3, transactional=True, verification=guard)
