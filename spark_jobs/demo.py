@@ -1,13 +1,14 @@
 """`make demo`: a broker, a feed of trades, silver and gold on Spark, the bars as a table and as a chart (demo.html).
 
-Every bar is compared with a plain computation over the same trades, digit by digit.
+Every bar that gold wrote is compared with a plain computation over the same trades, digit by digit. Gold writes a bar
+once it is complete; the last ones, which trades could still change, are shown as open, from the plain computation.
 """
 
 import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -21,10 +22,15 @@ from spark_jobs.errors import JobError
 from spark_jobs.events import Trade
 from spark_jobs.generator import Market
 from spark_jobs.oracle import Bar
+from spark_jobs.schemas import WIDTHS_MS
 from spark_jobs.session import spark_session
 
 MARKET = Market(events=20_000)
 SHOWN_BARS = 12
+FEWEST_BARS = 12
+"""A width is wide enough when the recording is so many bars long; nobody learns from a chart of three."""
+WATERMARK_MS = duration_ms("10 seconds")
+"""Gold's: a bar is complete when trades are so far beyond its end."""
 PICTURE = Path("demo.html")
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A JVM that lives for seconds only."""
@@ -33,27 +39,55 @@ QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--trades", type=Path, help="a file in Binance's aggTrades or trades columns: csv, gz, zip")
-    parser.add_argument("--bar", choices=["1s", "1m", "1h"], help="bars to show; 1m, or 1h with --trades")
+    parser.add_argument("--bar", choices=["1s", "1m", "1h"], help="bars to show; else by the length of the recording")
     arguments = parser.parse_args()
     try:
-        run(arguments.trades, arguments.bar or ("1h" if arguments.trades else "1m"))
+        run(arguments.trades, arguments.bar)
     except (JobError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def run(trades_file: Path | None, width: str) -> None:
+def run(trades_file: Path | None, width: str | None) -> None:
+    """Run the demo and print what it does. Raises JobError, OSError."""
     with tempfile.TemporaryDirectory(prefix="kafkapy-demo-") as directory, running_broker(Path(directory)) as bootstrap:
         source = {"source": "csv", "file": trades_file} if trades_file else {"market": MARKET}
         config = feed.FeedConfig(bootstrap_servers=bootstrap, quiet=True, **source)
         with step("feed: {} events on topic trades") as done:
             done(feed.run(config))
-        found = bars_of_topic(bootstrap, Path(directory), width)
-    parsed = [oracle.parse(event.value, event.arrival_ms) for event in feed.events(config)]
-    check(found, [trade for trade in parsed if isinstance(trade, Trade)])
-    show([bar for bar in found if bar.width == width], width)
+        trades = trades_of(config)
+        width = width or fitting_width(trades)
+        complete, still_open = expected_bars(trades)
+        found = bars_of_topic(bootstrap, Path(directory), width, has_chart=any(bar.width == width for bar in complete))
+    check(found, complete)
+    show([bar for bar in found if bar.width == width], [bar for bar in still_open if bar.width == width], width)
     print(f"each of the {len(found)} bars of 1 s, 1 min and 1 h equals a plain computation, to the last digit")
+
+
+def trades_of(config: feed.FeedConfig) -> list[Trade]:
+    """Return the trades that the feed put on the topic. Raises JobError where there are none."""
+    parsed = [oracle.parse(event.value, event.arrival_ms) for event in feed.events(config)]
+    trades = [event for event in parsed if isinstance(event, Trade)]
+    if not trades:
+        raise JobError(f"{config.file or 'the market'} holds no trades")
+    return trades
+
+
+def fitting_width(trades: Sequence[Trade]) -> str:
+    """Return the widest bars of which the recording is at least FEWEST_BARS long; 1s for the shortest ones."""
+    times_ms = [trade.time_ms for trade in trades]
+    length_ms = max(times_ms) - min(times_ms)
+    widest_first = sorted(WIDTHS_MS, key=lambda width: WIDTHS_MS[width], reverse=True)
+    fitting = [width for width in widest_first if length_ms >= FEWEST_BARS * WIDTHS_MS[width]]
+    return (fitting or widest_first[-1:])[0]
+
+
+def expected_bars(trades: Sequence[Trade]) -> tuple[list[Bar], list[Bar]]:
+    """Return the bars that are complete, which gold must have written, and those that are still open."""
+    watermark_ms = max(trade.time_ms for trade in trades) - WATERMARK_MS
+    bars = oracle.bars(oracle.distinct(trades))
+    return [bar for bar in bars if bar.end_ms <= watermark_ms], [bar for bar in bars if bar.end_ms > watermark_ms]
 
 
 @contextmanager
@@ -75,8 +109,8 @@ def running_broker(directory: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def bars_of_topic(bootstrap: str, directory: Path, width: str) -> list[Bar]:
-    """Run silver and gold over what is on the topic, once; draw the bars that gold wrote and return them."""
+def bars_of_topic(bootstrap: str, directory: Path, width: str, *, has_chart: bool) -> list[Bar]:
+    """Run silver and gold over what is on the topic, once; return the bars that gold wrote, drawn if there are any."""
     session = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
     with spark_session(SparkConfig(**session, spark=QUICK_START), "demo") as spark:
         once = {**session, "trigger": "available_now"}
@@ -86,34 +120,37 @@ def bars_of_topic(bootstrap: str, directory: Path, width: str) -> list[Bar]:
             output = f"{directory}/bars"
             checkpoint = f"{directory}/gold"
             gold.run(gold.GoldConfig(**once, topics=["silver_trades"], checkpoint=checkpoint, output=output))
-            rows = spark.read.parquet(output).collect()
+            rows = spark.read.parquet(output).collect() if any(Path(output).rglob("*.parquet")) else []
             done(len(rows))
-        with step(f"chart: {PICTURE}"):
-            chart.run(chart.ChartConfig(bars=output, width=width, picture=PICTURE, shuffle_partitions=2))
+        if has_chart:
+            with step(f"chart: {PICTURE}"):
+                chart.run(chart.ChartConfig(bars=output, width=width, picture=PICTURE, shuffle_partitions=2))
+        else:
+            print(f"chart: none, no bar of {width} is complete yet", flush=True)
     found = [Bar(**{name: row[name] for name in Bar.__annotations__}) for row in rows]
     return sorted(found, key=lambda bar: (bar.width, bar.start_ms, bar.symbol))
 
 
-def check(found: list[Bar], trades: list[Trade]) -> None:
-    """Raise JobError where a bar is not the plain one. The last bars are still open and not written."""
-    end_ms = max(trade.time_ms for trade in trades) - duration_ms("10 seconds")
-    expected = [bar for bar in oracle.bars(oracle.distinct(trades)) if bar.end_ms <= end_ms]
+def check(found: list[Bar], expected: list[Bar]) -> None:
+    """Raise JobError where a bar is not the plain one."""
     if found != expected:
         wrong = len(set(expected).symmetric_difference(found))
         raise JobError(f"Spark gave {len(found)} bars, {len(expected)} were expected, {wrong} differ")
 
 
-def show(bars: list[Bar], width: str) -> None:
-    title = f"{len(bars)} bars of {width}" + (f", the last {SHOWN_BARS}" if len(bars) > SHOWN_BARS else "")
-    table = Table(title=title)
+def show(complete: list[Bar], still_open: list[Bar], width: str) -> None:
+    """Print the last bars as a table."""
+    bars = [(bar, "") for bar in complete] + [(bar, "open") for bar in still_open]
+    counted = f"{len(complete)} bars of {width}" + (f" and {len(still_open)} still open" if still_open else "")
+    table = Table(title=counted + (f", the last {SHOWN_BARS}" if len(bars) > SHOWN_BARS else ""))
     for column in ("start (UTC)", "symbol"):
         table.add_column(column)
-    for column in ("open", "high", "low", "close", "volume", "VWAP", "imbalance", "trades"):
+    for column in ("open", "high", "low", "close", "volume", "VWAP", "imbalance", "trades", ""):
         table.add_column(column, justify="right")
-    for bar in bars[-SHOWN_BARS:]:
+    for bar, state in bars[-SHOWN_BARS:]:
         start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(bar.start_ms / 1000))
         numbers = (bar.open, bar.high, bar.low, bar.close, bar.volume, bar.vwap, bar.imbalance)
-        table.add_row(start, bar.symbol, *(f"{number.normalize():f}" for number in numbers), str(bar.trades))
+        table.add_row(start, bar.symbol, *(f"{number.normalize():f}" for number in numbers), str(bar.trades), state)
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
