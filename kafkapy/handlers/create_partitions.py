@@ -23,13 +23,15 @@ async def handle(
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
+    if not accepted.topics:
+        return CreatePartitionsResponse(results=refused)
     try:
         response = await services.follower.change(
             lambda controller, _: controller.topics.decide_create_partitions(accepted), timeout_ms=request.timeout_ms
         )
     except ApiError as error:
-        response = CreatePartitionsResponse(
-            results=[_result(topic.name, int(error.code), error.message) for topic in accepted.topics]
+        return CreatePartitionsResponse(
+            results=[_result(topic.name, int(error.code), error.message) for topic in request.topics]
         )
     response.results = [*refused, *response.results]
     return response

@@ -2,6 +2,8 @@
 
 v4: -1 for the broker's default count and factor (KIP-464). v5: answers the count, the factor and all configs that the
 topic has (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599; no quota exists here yet). v7: answers the topic id.
+
+A failure of the whole, as a time-out or an operation that is too large, is told of every topic, refused ones too.
 """
 
 from collections import Counter
@@ -10,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.metadata.topics import prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kafkapy.types import METADATA_PARTITION
 
 
 async def handle(services: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -30,14 +32,15 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-
+    if not accepted.topics:
+        return CreateTopicsResponse(topics=refused)
     try:
         response = await services.follower.change(
             lambda controller, _: controller.topics.decide_create(accepted, describable.allows),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:
-        response = CreateTopicsResponse(topics=_failed((topic.name for topic in accepted.topics), error))
+        return CreateTopicsResponse(topics=_failed((topic.name for topic in request.topics), error))
     response.topics += refused
     return response
 
@@ -60,9 +63,7 @@ def _refused(
 def _refusal(name: str, count: int) -> ApiError | None:
     if count > 1:
         return ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    if name == METADATA_PARTITION.topic:
-        return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    return None
+    return prohibited_name_error(name)
 
 
 def _describable(services: Services, context: RequestContext, counts: Mapping[str, int]) -> TopicAccess:

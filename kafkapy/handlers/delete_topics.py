@@ -35,6 +35,8 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
         return _all_failed(request, _deletion_disabled(context.api_version))
     results: list[DeletableTopicResult] = []
     asked = _asked(request, results)
+    if not asked.names and not asked.ids:
+        return DeleteTopicsResponse(responses=results)
     rights = None if may_delete_all else _Rights(services, context)
 
     def decide(controller: Controller, now_ms: int) -> Decision[object, dict[Uuid, ApiError | None]]:

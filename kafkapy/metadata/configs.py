@@ -19,6 +19,7 @@ from kafkapy.metadata.image import (
     ConfigResource,
     MetadataImage,
 )
+from kafkapy.metadata.limits import check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.clear_elr_record import ClearElrRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
@@ -114,29 +115,37 @@ class ConfigControl:
     def decide_incremental_alter(
         self, changes: Mapping[ConfigResource, Sequence[ConfigOperation]], *, validate_only: bool = False
     ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
-        """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success."""
-        records: dict[ConfigResource, list[ConfigRecord]] = {}
+        """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success.
+
+        Raises ApiError POLICY_VIOLATION if that takes too many records.
+        """
+        records: list[ConfigRecord] = []
         results: dict[ConfigResource, ApiError | None] = {}
         for resource, operations in changes.items():
             try:
-                records[resource] = self._incremental_records(resource, operations)
+                records += self._incremental_records(resource, operations)
                 results[resource] = None
             except ApiError as error:
                 results[resource] = error
+            check_operation_size(len(records))
         return self._decision(records, results, validate_only)
 
     def decide_legacy_alter(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
-        """Decide AlterConfigs: the given configs replace all that a resource has; None is success."""
-        records: dict[ConfigResource, list[ConfigRecord]] = {}
+        """Decide AlterConfigs: the given configs replace all that a resource has; None is success.
+
+        Raises ApiError POLICY_VIOLATION if that takes too many records.
+        """
+        records: list[ConfigRecord] = []
         results: dict[ConfigResource, ApiError | None] = {}
         for resource, configs in changes.items():
             try:
-                records[resource] = self._legacy_records(resource, configs)
+                records += self._legacy_records(resource, configs)
                 results[resource] = None
             except ApiError as error:
                 results[resource] = error
+            check_operation_size(len(records))
         return self._decision(records, results, validate_only)
 
     def records_for_new_topic(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:
@@ -168,14 +177,13 @@ class ConfigControl:
 
     def _decision(
         self,
-        records: Mapping[ConfigResource, list[ConfigRecord]],
+        configs: Sequence[ConfigRecord],
         results: dict[ConfigResource, ApiError | None],
         validate_only: bool,
     ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
-        if validate_only:
-            return Decision(results)
-        configs = [record for of_resource in records.values() for record in of_resource]
-        return Decision(results, [*configs, *self._clear_elr_records(configs)], is_atomic=True)
+        records = [*configs, *self._clear_elr_records(configs)]
+        check_operation_size(len(records))
+        return Decision(results) if validate_only else Decision(results, records, is_atomic=True)
 
     def _clear_elr_records(self, records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
         """A new min.insync.replicas makes what is known of eligible leaders worthless."""

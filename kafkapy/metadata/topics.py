@@ -16,6 +16,7 @@ from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, check_operation_size
 from kafkapy.metadata.placement import place_replicas
 from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -33,11 +34,9 @@ from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.seams import Random
-from kafkapy.types import Uuid
+from kafkapy.types import METADATA_PARTITION, Uuid
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
-MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Kafka's bound on one request, since its records are one batch."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -101,29 +100,38 @@ class TopicControl:
             else:
                 records += topic_records
                 results.append(result)
+                check_operation_size(len(records))
         response = CreateTopicsResponse(topics=results)
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
     def decide_delete(self, topic_ids: Collection[Uuid]) -> Decision[Any, dict[Uuid, ApiError | None]]:
-        """Decide which topics go; None is success. Unknown ids get UNKNOWN_TOPIC_ID."""
+        """Decide which topics go; None is success. Unknown ids get UNKNOWN_TOPIC_ID.
+
+        Deviation: topics beyond what one operation may have get POLICY_VIOLATION, in Apache Kafka UNKNOWN_SERVER_ERROR.
+        """
         results: dict[Uuid, ApiError | None] = {}
-        records = []
+        records: list[RemoveTopicRecord] = []
         for topic_id in topic_ids:
-            if topic_id in self.by_id:
+            try:
+                records.append(self._removal(topic_id, len(records)))
                 results[topic_id] = None
-                records.append(RemoveTopicRecord(topic_id=topic_id))
-            else:
-                results[topic_id] = ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            except ApiError as error:
+                results[topic_id] = error
         return Decision(results, records, is_atomic=True)
 
     def decide_create_partitions(self, request: CreatePartitionsRequest) -> Decision[Any, CreatePartitionsResponse]:
-        """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself."""
+        """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself.
+
+        Deviation: topics for which the operation has no room are refused with POLICY_VIOLATION and do not grow. Apache
+        Kafka answers UNKNOWN_SERVER_ERROR for them and all that follow, and creates the partitions that had room.
+        """
+        check_operation_size(len(request.topics))
         records: list[Any] = []
         results = []
         for topic in request.topics:
             result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
             try:
-                records += self._grow(topic)
+                records += self._grow(topic, len(records))
             except ApiError as error:
                 result.error_code, result.error_message = int(error.code), error.message
             results.append(result)
@@ -190,6 +198,9 @@ class TopicControl:
         reason = invalid_topic_name_reason(name)
         if reason is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        prohibited = prohibited_name_error(name)
+        if prohibited is not None:
+            raise prohibited
         if name in self.by_name:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         colliding = self._colliding.get(_unified(name)) if _has_collision_characters(name) else None
@@ -321,21 +332,30 @@ class TopicControl:
             for config in effective
         ]
 
-    # -- growing --------------------------------------------------------------------------------------------------
+    # -- deleting, growing ----------------------------------------------------------------------------------------
 
-    def _grow(self, request: CreatePartitionsTopic) -> list[PartitionRecord]:
+    def _removal(self, topic_id: Uuid, record_count: int) -> RemoveTopicRecord:
+        if topic_id not in self.by_id:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        check_operation_size(record_count + 1)
+        return RemoveTopicRecord(topic_id=topic_id)
+
+    def _grow(self, request: CreatePartitionsTopic, record_count: int) -> list[PartitionRecord]:
+        """Return the records of the new partitions. The operation has `record_count` already. Raises ApiError."""
         topic = self.by_name.get(request.name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         current = len(topic.partitions)
-        if request.count == current:
+        added = request.count - current
+        if added == 0:
             raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
-        if request.count < current:
+        if added < 0:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The topic {topic.name} currently has {current} partition(s); "
                 f"{request.count} would not be an increase.",
             )
+        check_operation_size(record_count + added)
         partitions = self._added_partitions(topic, request)
         return [partition.to_record(topic.topic_id, partition_id) for partition_id, partition in partitions.items()]
 
@@ -344,8 +364,6 @@ class TopicControl:
         added = request.count - current
         factor = len(topic.partitions[0].replicas)
         if request.assignments is None:
-            if added > MAX_PARTITIONS_PER_REQUEST:
-                raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
             return self._placed_partitions(first=current, count=added, replication_factor=factor)
         if len(request.assignments) != added:
             raise _bad_assignment(
@@ -384,6 +402,13 @@ def invalid_topic_name_reason(name: str) -> str | None:
     return None
 
 
+def prohibited_name_error(name: str) -> ApiError | None:
+    """Return the refusal of the metadata log's own name: a topic of that name would share its directory."""
+    if name != METADATA_PARTITION.topic:
+        return None
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+
+
 def _check_partition_total(request: CreateTopicsRequest, default_partition_count: int) -> None:
     total = 0
     for topic in request.topics:
@@ -393,7 +418,7 @@ def _check_partition_total(request: CreateTopicsRequest, default_partition_count
             total += default_partition_count
         else:
             total += max(topic.num_partitions, 0)
-    if total > MAX_PARTITIONS_PER_REQUEST:
+    if total > MAX_RECORDS_PER_OPERATION:
         raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 

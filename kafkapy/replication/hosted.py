@@ -17,7 +17,7 @@ from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC,
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.partition import Partition, Role
-from kafkapy.types import TopicPartition, Uuid
+from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import LocalPartition, MetadataDelta
@@ -101,9 +101,9 @@ class HostedPartitions:
             changes = delta.topics_changed.local_changes(self._node_id)
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
-            for topic_partition, local in changes.leaders.items():
+            for topic_partition, local in _hostable(changes.leaders):
                 yield self._lead(topic_partition, local, now_ms)
-            for topic_partition, local in changes.followers.items():
+            for topic_partition, local in _hostable(changes.followers):
                 yield self._follow(topic_partition, local, now_ms)
         for topic in self._with_changed_config(delta):
             for _ in self._update_config(topic):
@@ -214,3 +214,15 @@ class HostedPartitions:
                 if log is not None and log.config != config:
                     log.update_config(config)
             yield
+
+
+def _hostable(changes: Mapping[TopicPartition, LocalPartition]) -> Iterator[tuple[TopicPartition, LocalPartition]]:
+    """Leave out a topic that has the metadata log's name: that directory is the quorum's.
+
+    The controller creates no such topic, but a version that did may have written the directory.
+    """
+    for topic_partition, local in changes.items():
+        if topic_partition.topic == METADATA_PARTITION.topic:
+            logger.error("Not opening a log for topic %s: the name is the metadata log's; delete it", topic_partition)
+            continue
+        yield topic_partition, local

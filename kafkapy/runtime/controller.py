@@ -21,6 +21,7 @@ from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import MetadataImage, Provenance
+from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices
@@ -38,10 +39,10 @@ R = TypeVar("R")
 ImageListener = Callable[[MetadataDelta, MetadataImage], None]
 """Called with each committed image and what it changed, in order, on the loop's thread."""
 
-MAX_RECORDS_PER_BATCH: Final = 10_000
-"""Kafka's bound on a batch of the metadata log; what is atomic must fit into one."""
 MAX_BATCH_BYTES: Final = 4 << 20
 """Below the quorum's 8 MiB: a decision that need not be atomic is split into batches of at most this."""
+MIN_COMMIT_WAIT_MS: Final = 1000
+"""How long a request with a time-out waits at least for what was decided and appended: it will most likely come."""
 FENCE_CHECKS_PER_SESSION: Final = 8
 """How often within a session time-out is looked for brokers whose session has run out (as Apache Kafka)."""
 
@@ -104,17 +105,23 @@ class ControllerRuntime:
         """Call `listener` with each image from now on. One that comes late looks at `image` first."""
         self._listeners.append(listener)
 
-    async def write(self, decide: Callable[[Controller, int], Decision[Any, R]]) -> R:
+    async def write(self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int | None = None) -> R:
         """Decide on the controller's tables (given them and the monotonic time in ms), answer once committed.
 
         The image has the change when this returns. A decision without records is answered once all that it could have
         seen is committed. Raises what `decide` raises, and ApiError NOT_CONTROLLER where this node is not, or is no
         longer, the active controller: then it is unknown whether the change will come.
+
+        timeout_ms: how long a client wants to wait. With 0 or less, nothing is decided. Raises ApiError
+        REQUEST_TIMED_OUT; if that was waiting for the commit (MIN_COMMIT_WAIT_MS at least; a deviation: Apache Kafka
+        waits for as long as it may forward the request), the change may still come.
         """
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active()
         decision = decide(controller, self._clock.monotonic_ms())
         self._append(controller, decision)
-        await self._committed(controller.next_offset - 1)
+        await self._committed(controller.next_offset - 1, timeout_ms)
         return decision.response
 
     def write_soon(
@@ -300,7 +307,7 @@ class ControllerRuntime:
         size_bytes = 0
         for record in decision.records:
             value = encode_record(record, record_version(record, metadata_version))
-            is_full = len(values) == MAX_RECORDS_PER_BATCH or size_bytes + len(value) > MAX_BATCH_BYTES
+            is_full = len(values) == MAX_RECORDS_PER_OPERATION or size_bytes + len(value) > MAX_BATCH_BYTES
             if values and is_full and not decision.is_atomic:
                 yield records, values
                 records, values, size_bytes = [], [], 0
@@ -309,13 +316,21 @@ class ControllerRuntime:
             size_bytes += len(value)
         yield records, values
 
-    async def _committed(self, offset: int) -> None:
-        """Wait until `offset` is committed and in the image."""
+    async def _committed(self, offset: int, timeout_ms: int | None) -> None:
+        """Wait until `offset` is committed and in the image. Raises ApiError REQUEST_TIMED_OUT."""
         if offset <= self._committed_offset:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._pending.append((offset, future))
-        await future
+        if timeout_ms is None:
+            await future
+            return
+        timer = loop.call_later(max(timeout_ms, MIN_COMMIT_WAIT_MS) / 1000, _time_out, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
 
     # -- by itself ------------------------------------------------------------------------------------------------
 
@@ -365,3 +380,8 @@ class ControllerRuntime:
         provenance = image.provenance
         snapshot_id = OffsetAndEpoch(provenance.last_offset + 1, provenance.leader_epoch)
         return snapshot_id, provenance.timestamp_ms, encoded_slices(image)
+
+
+def _time_out(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_exception(ApiError(ErrorCode.REQUEST_TIMED_OUT))

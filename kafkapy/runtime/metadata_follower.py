@@ -81,8 +81,9 @@ class MetadataFollower:
     ) -> R:
         """Have the controller decide, as its `write` does; return once this broker has followed what it decided.
 
-        timeout_ms: how long the client waits. After half of that it is answered what was decided, as it is by Apache
-        Kafka at once: were the answer late, the client would ask again, and be told that its topic exists already.
+        timeout_ms: how long the client waits, for the controller as said there. Half of that after the change was
+        committed the client is answered what was decided, as it is by Apache Kafka at once: were the answer late, the
+        client would ask again, and be told that its topic exists already.
         """
         has_records = False
 
@@ -92,9 +93,9 @@ class MetadataFollower:
             has_records = bool(decision.records)
             return decision
 
-        response = await self._controller.write(noting)
+        response = await self._controller.write(noting, timeout_ms=timeout_ms)
         if has_records:
-            await self.caught_up(max(timeout_ms, 0) // 2)
+            await self.caught_up(timeout_ms // 2)
         return response
 
     async def caught_up(self, timeout_ms: int | None = None) -> bool:

@@ -34,14 +34,14 @@ class InstantController:
     def image(self) -> MetadataImage:
         return self._cluster.image
 
-    async def write(self, decide: Callable[[Any, int], Any]) -> Any:
+    async def write(self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None) -> Any:
         if self.error is not None:
             raise self.error
         return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
 
-    async def change(self, decide: Callable[[Any, int], Any], *, timeout_ms: int = 0) -> Any:
+    async def change(self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None) -> Any:
         """As MetadataFollower does."""
-        return await self.write(decide)
+        return await self.write(decide, timeout_ms=timeout_ms)
 
     def write_soon(self, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
         response = self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.create_topics_request import CreatableTopic, Crea
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
-from kafkapy.runtime.controller import ControllerRuntime
+from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
@@ -74,9 +74,11 @@ class Node:
         await lifecycle.unfence()
         return lifecycle
 
-    async def create(self, name: str) -> Any:
+    async def create(self, name: str, timeout_ms: int | None = None) -> Any:
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-        response = await self.controller.write(lambda controller, _: controller.topics.decide_create(request))
+        response = await self.controller.write(
+            lambda controller, _: controller.topics.decide_create(request), timeout_ms=timeout_ms
+        )
         return response.topics[0]
 
 
@@ -137,6 +139,49 @@ def test_write_answers_once_committed_and_the_image_has_it() -> None:
         delta, image = node.images[-1]
         assert image is node.controller.image
         assert [change.name for change in delta.topics.changed.values()] == ["orders"]
+
+    on_node(scenario)
+
+
+def test_a_write_that_is_not_committed_in_time_is_answered_timed_out_and_may_still_come() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.quorum.commit_delay_ms = 3_000
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        with pytest.raises(ApiError) as refused:
+            await node.create("late", timeout_ms=2_000)
+
+        assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+        assert loop.time() - started == pytest.approx(2)
+        await asyncio.sleep(2)
+        assert "late" in node.controller.image.topics.by_name
+
+    on_node(scenario)
+
+
+def test_a_short_time_out_leaves_time_for_a_commit() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        node.quorum.commit_delay_ms = MIN_COMMIT_WAIT_MS // 2
+
+        assert (await node.create("orders", timeout_ms=1)).error_code == 0
+
+    on_node(scenario)
+
+
+def test_a_write_without_time_is_not_decided() -> None:
+    async def scenario(node: Node) -> None:
+        await node.started()
+        count = len(kinds(node))
+
+        with pytest.raises(ApiError) as refused:
+            await node.create("orders", timeout_ms=0)
+        await asyncio.sleep(1)
+
+        assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
+        assert len(kinds(node)) == count
 
     on_node(scenario)
 

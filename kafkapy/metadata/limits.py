@@ -1,0 +1,15 @@
+"""How many records one operation of a client may have in the metadata log."""
+
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+
+MAX_RECORDS_PER_OPERATION: Final = 10_000
+"""Kafka's bound, and that of a batch of the metadata log: the records of an operation are one batch."""
+
+
+def check_operation_size(count: int) -> None:
+    """Raise ApiError POLICY_VIOLATION if an operation has more records (or results) than it may."""
+    if count > MAX_RECORDS_PER_OPERATION:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
