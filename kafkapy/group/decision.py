@@ -5,7 +5,7 @@ Nothing of it leaves before the records (and all before them) are committed.
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
@@ -39,6 +39,8 @@ class GroupDecision:
     on_failed: Callable[[int], list[Reply]] | None = None
     made: Any = None
     is_atomic: bool = True
+    effects: ClassVar[tuple[()]] = ()
+    """Groups have none."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.controller import ControllerRuntime
-    from kafkapy.runtime.coordinator import GroupCoordinator
+    from kafkapy.runtime.group_coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
     from kafkapy.runtime.log_flusher import LogFlusher
     from kafkapy.runtime.metadata_follower import MetadataFollower

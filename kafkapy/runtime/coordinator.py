@@ -1,89 +1,116 @@
-"""The group coordinator: which shard a group belongs to, which shards live here, loading and unloading them.
+"""The runtime of coordinators: which shard a key belongs to, which shards live here, loading and unloading them.
 
-A group belongs to partition abs(hash of its id) % (partitions of `__consumer_offsets`); whoever leads that partition
-coordinates the group. A partition that comes to be led here is replayed into a new shard, in slices, one partition
-after another; requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. One that is lost takes its shard along.
+A key (a group's id, a transactional id) belongs to partition abs(hash of the key) % (partitions of the coordinator's
+topic); the leader of that partition coordinates it. A partition that comes to be led here is replayed into a new
+shard, in slices, one partition after another; requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. A partition
+that is lost takes its shard along.
+
+Subclasses are the kinds: group_coordinator.py, transaction_coordinator.py. They do not know each other.
 """
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkapy.errors import ApiError
-from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.pool import run_in_pool
-from kafkapy.seams import Clock, IoPool, Random
+from kafkapy.seams import Clock, IoPool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.timer.wheel import TimingWheel
 
-if TYPE_CHECKING:  # a shard's modules, sixty, are imported with the first one: many a node never has groups
-    from kafkapy.group.shard import GroupShard
+if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the first one: many a node never has any
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage, TopicImage
-    from kafkapy.runtime.shard_host import Decide, ShardHost
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.shard_host import ShardHost
 
-logger = logging.getLogger("kafkapy.group")
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 RECORDS_PER_SLICE: Final = 200
 """Records replayed before others get their turn: one to two milliseconds."""
 
 T = TypeVar("T")
+HostT = TypeVar("HostT", bound="ShardHost[Any]")
+ShardT = TypeVar("ShardT")
 
 
-class GroupCoordinator:
-    """See the module's text."""
+class Coordinator(ABC, Generic[HostT, ShardT]):
+    """The shards of one kind of coordinator on this node."""
 
-    def __init__(
-        self,
-        *,
-        replica_manager: ReplicaManager,
-        settings: GroupSettings,
-        clock: Clock,
-        random: Random,
-        wheel: TimingWheel,
-        io_pool: IoPool,
-    ) -> None:
-        self.settings = settings
+    topic: str
+    """The topic that holds the records of the kind."""
+    logger: logging.Logger
+
+    def __init__(self, *, replica_manager: ReplicaManager, clock: Clock, wheel: TimingWheel, io_pool: IoPool) -> None:
         self._replica_manager = replica_manager
         self._clock = clock
-        self._random = random
         self._wheel = wheel
         self._io_pool = io_pool
-        self._hosts: dict[int, ShardHost] = {}
-        self._topic: TopicImage | None = None
-        self._to_load: deque[ShardHost] = deque()
+        self._hosts: dict[int, HostT] = {}
+        self._topic_image: TopicImage | None = None
+        self._to_load: deque[HostT] = deque()
         self._loader: asyncio.Task[None] | None = None
-        self._expirer: asyncio.Task[None] | None = None
         self._is_closed = False
         self._replayed_count = 0
 
-    # -- requests -------------------------------------------------------------------------------------------------
+    # -- what a kind adds -----------------------------------------------------------------------------------------
 
-    async def call(self, group_id: str, decide: "Decide") -> Any:
-        """Have the group's shard decide; return the response once all it rests on is committed.
+    @abstractmethod
+    def _new_host(self, partition: "HostedPartition") -> HostT:
+        """Return a host that is still to be loaded."""
 
-        `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. Raises
-        what it raises, and ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+    @property
+    @abstractmethod
+    def default_partition_count(self) -> int:
+        """How many partitions the topic will have that does not exist yet."""
+
+    def _forget_topic(self, topic: "TopicImage") -> None:
+        """A topic was deleted."""
+
+    # -- placement ------------------------------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int:
+        """Return the partition of the coordinator's topic that the key belongs to."""
+        count = len(self._topic_image.partitions) if self._topic_image is not None else 0
+        return java_hash(key) % (count or self.default_partition_count)
+
+    def is_hosted(self, key: str) -> bool:
+        """Whether the key's shard lives here, or is being loaded."""
+        host = self._hosts.get(self.partition_of(key))
+        return host is not None and host.is_led_here
+
+    def host_of(self, key: str) -> HostT:
+        """Return the host of the key's shard. Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+        self._check_open()
+        host = self._hosts.get(self.partition_of(key))
+        if host is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return host
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def read(self, key: str, query: Callable[[ShardT], T]) -> T:
+        """Return what the query finds in the key's shard, once that is committed.
+
+        Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
-        return await self._host_of(group_id).call(group_id, decide)
-
-    async def read(self, group_id: str, query: "Callable[[GroupShard], T]") -> T:
-        """Return what the query finds in the group's shard, once that is committed. Raises ApiError as `call`."""
-        host = self._host_of(group_id)
+        host = self.host_of(key)
         host.check_active()
         result = query(host.shard)
         await host.committed()
         return result
 
-    async def read_all(self, query: "Callable[[GroupShard], Iterable[T]]") -> list[T]:
+    async def read_all(self, query: Callable[[ShardT], Iterable[T]]) -> list[T]:
         """Return what the query finds in all shards that live here. Raises COORDINATOR_LOAD_IN_PROGRESS."""
         self._check_open()
         found: list[T] = []
@@ -93,36 +120,15 @@ class GroupCoordinator:
             await host.committed()
         return found
 
-    def partition_of(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` that the group belongs to."""
-        count = len(self._topic.partitions) if self._topic is not None else 0
-        return java_hash(group_id) % (count or self.settings.config.offsets_topic_num_partitions)
-
-    def is_hosted(self, group_id: str) -> bool:
-        """Whether the group's shard lives here, or is being loaded."""
-        host = self._hosts.get(self.partition_of(group_id))
-        return host is not None and host.is_led_here
-
-    def _host_of(self, group_id: str) -> "ShardHost":
-        self._check_open()
-        host = self._hosts.get(self.partition_of(group_id))
-        if host is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
-        return host
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
     # -- following the metadata -----------------------------------------------------------------------------------
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Load and unload shards as the partitions are led now; in steps, after the replica manager's own."""
         if self._is_closed:
             return
-        topic = image.topics.by_name.get(OFFSETS_TOPIC)
-        if topic is not self._topic:
-            self._topic = topic
+        topic = image.topics.by_name.get(self.topic)
+        if topic is not self._topic_image:
+            self._topic_image = topic
             self._follow(range(len(topic.partitions)) if topic is not None else ())
         if delta.topics_changed is not None:
             for deleted in delta.topics_changed.deleted.values():
@@ -132,7 +138,7 @@ class GroupCoordinator:
     def _follow(self, partition_ids: Iterable[int]) -> None:
         lost = dict(self._hosts)
         for partition_id in partition_ids:
-            partition = self._replica_manager.partitions.find(OFFSETS_TOPIC, partition_id)
+            partition = self._replica_manager.partitions.find(self.topic, partition_id)
             if partition is None or not partition.is_leader:
                 continue
             host = lost.get(partition_id)
@@ -144,22 +150,9 @@ class GroupCoordinator:
             host.close()
             if self._hosts[partition_id] is host:
                 del self._hosts[partition_id]
-                logger.info("Unloaded the groups of %s", host.partition.topic_partition)
+                self.logger.info("Unloaded the shard of %s", host.partition.topic_partition)
 
-    def _new_host(self, partition: Any) -> "ShardHost":
-        from kafkapy.group.shard import GroupShard
-        from kafkapy.runtime.shard_host import ShardHost
-
-        shard = GroupShard(
-            self.settings,
-            metadata=lambda: self._replica_manager.image,
-            random=self._random,
-            wall_ms=self._clock.wall_ms,
-            now_ms=self._clock.monotonic_ms,
-        )
-        return ShardHost(partition, shard, replica_manager=self._replica_manager, clock=self._clock, wheel=self._wheel)
-
-    def _begin(self, partition_id: int, host: "ShardHost") -> None:
+    def _begin(self, partition_id: int, host: HostT) -> None:
         self._hosts[partition_id] = host
         if host.log.is_empty:
             host.replayed_offset = host.log.log_end_offset
@@ -168,13 +161,6 @@ class GroupCoordinator:
         self._to_load.append(host)
         if self._loader is None:
             self._loader = asyncio.get_running_loop().create_task(self._load_all())
-
-    def _forget_topic(self, topic: "TopicImage") -> None:
-        for host in self._hosts.values():
-            try:
-                host.carry_out(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
-            except ApiError as error:
-                logger.warning("The offsets of deleted topic %s stay until they expire: %s", topic.name, error)
 
     # -- loading --------------------------------------------------------------------------------------------------
 
@@ -187,24 +173,24 @@ class GroupCoordinator:
                     await self._load(host)
                 except Exception:
                     host.fail()
-                    logger.exception("Could not load the groups of %s", host.partition.topic_partition)
+                    self.logger.exception("Could not load the shard of %s", host.partition.topic_partition)
         finally:
             self._loader = None
 
-    async def _load(self, host: "ShardHost") -> None:
+    async def _load(self, host: HostT) -> None:
         started_ms = self._clock.monotonic_ms()
         await self._replay_log(host)
         if host.is_loading():
             host.activate()
-            logger.info(
-                "Loaded %d groups of %s up to offset %d in %d ms",
-                len(host.shard.groups),
+            self.logger.info(
+                "Loaded %s up to offset %d in %d ms: %s",
                 host.partition.topic_partition,
                 host.replayed_offset,
                 self._clock.monotonic_ms() - started_ms,
+                host.describe_load(),
             )
 
-    async def _replay_log(self, host: "ShardHost") -> None:
+    async def _replay_log(self, host: HostT) -> None:
         """Replay the log into the shard, up to its end: nobody but the shard appends to it."""
         unknown_count = 0
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
@@ -215,17 +201,17 @@ class GroupCoordinator:
                 if not host.is_loading():
                     return
         if unknown_count:
-            logger.warning(
+            self.logger.warning(
                 "Passed over %d records of %s of types that only later versions know",
                 unknown_count,
                 host.partition.topic_partition,
             )
 
-    async def _read(self, host: "ShardHost") -> bytes:
-        load_buffer_size = self.settings.config.offsets_load_buffer_size
+    async def _read(self, host: HostT) -> bytes:
+        load_buffer_bytes = host.coordinator_log.load_buffer_bytes()
         while True:
             try:
-                read = host.log.read(host.replayed_offset, load_buffer_size, isolation=FetchIsolation.LOG_END)
+                read = host.log.read(host.replayed_offset, load_buffer_bytes, isolation=FetchIsolation.LOG_END)
             except NeedsWarming as cold:
                 await run_in_pool(self._io_pool, cold.warm)
                 continue
@@ -235,17 +221,17 @@ class GroupCoordinator:
             finally:
                 read.region.release()
 
-    async def _replay_batch(self, host: "ShardHost", batch: RecordBatch) -> int:
+    async def _replay_batch(self, host: HostT, batch: RecordBatch) -> int:
         """Replay a batch; return how many of its records are of unknown types."""
-        from kafkapy.group.records import decode_record
         from kafkapy.record.control import end_txn_marker_of
 
         if batch.is_control:
             for record in batch.records():
-                host.shard.replay_marker(batch.producer_id, is_commit=end_txn_marker_of(record).is_commit)
+                host.replay_marker(batch.producer_id, is_commit=end_txn_marker_of(record).is_commit)
             return 0
         unknown_count = 0
         producer_id = batch.producer_id if batch.is_transactional else -1
+        decode_record = host.coordinator_log.codec.decode_record
         for record in batch.records():
             if record.offset < host.replayed_offset:
                 continue
@@ -259,42 +245,26 @@ class GroupCoordinator:
                 await asyncio.sleep(0)
         return unknown_count
 
-    # -- by itself ------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Begin to look for expired offsets, every offsets.retention.check.interval.ms."""
-        self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
+    # -- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Answer what waits with COORDINATOR_NOT_AVAILABLE; end what runs."""
         self._is_closed = True
         for host in self._hosts.values():
             host.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        tasks = [task for task in (self._loader, self._expirer) if task is not None]
+        tasks = [task for task in (self._loader, *self._own_tasks()) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _expire_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.config.offsets_retention_check_interval_ms / 1000)
-            try:
-                await self.expire_offsets()
-            except Exception:
-                logger.exception("Expired offsets stay until they are looked for again")
-
-    async def expire_offsets(self) -> None:
-        """Remove the offsets and groups that have expired in all shards that live here."""
-        for host in list(self._hosts.values()):
-            try:
-                await host.expire_offsets()
-            except ApiError as error:
-                logger.warning("Expired offsets of %s stay: %s", host.partition.topic_partition, error)
+    def _own_tasks(self) -> Iterable["asyncio.Task[None] | None"]:
+        """Return the tasks of the kind, which end with it."""
+        return ()
 
 
 @lru_cache(maxsize=16384)
 def java_hash(text: str) -> int:
-    """Return abs(String.hashCode()) of Java: what places a group. The one int that has no abs becomes 0."""
+    """Return abs(String.hashCode()) of Java: what places a key. The one int that has no abs becomes 0."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):

@@ -1,27 +1,28 @@
 """Runs one coordinator shard on its partition: decide -> append -> replay -> answer once committed.
 
-Append and replay are plain calls with nothing awaited between, so the shard equals its log at all times. An answer
-leaves when the high watermark has passed all that the shard had replayed when it was given, so that no failover takes
-back what a client was told; with nobody else in the ISR that is at once, and the request never suspends. Where the
-partition moves away or its log fails, what waits is told to look for another coordinator.
+Append and replay are plain calls with nothing awaited between, so the shard equals its log at all times. A response
+leaves when the high watermark has passed all that the shard had replayed when the response was made, so that no
+failover takes back what a client was told; with nobody else in the ISR that is at once, and the request never suspends.
+Effects that a decision names are carried out at the same moment. If the partition moves away or its log fails, waiting
+requests are told to look for another coordinator.
 
-One timer in the wheel wakes the groups that are due. Longer work (expiry, loading) is done in slices.
+The host knows no kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
+`Decision`, and `CoordinatorLog` says how the kind's records are written.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.group.decision import GroupDecision, Reply
-from kafkapy.group.records import CoordinatorRecord, encode_record
-from kafkapy.group.shard import GroupShard
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.builder import NewRecord, build_batch
+from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
@@ -32,16 +33,12 @@ from kafkapy.timer.wheel import TimerEntry, TimingWheel
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.storage.log.log import Log
-
-logger = logging.getLogger("kafkapy.group")
-
-Decide: TypeAlias = Callable[[GroupShard, int, int], GroupDecision]
-"""Given the shard, the request's token and the monotonic time in ms."""
+    from kafkapy.storage.producers.state import VerificationGuard
 
 RECORD_OVERHEAD_BYTES: Final = 40
 """What a record has beside key and value, at most, and its share of the batch's header: for cutting batches."""
-GROUPS_PER_SLICE: Final = 100
-"""Groups whose offsets are looked at for expiry before others get their turn: about a millisecond."""
+FIRST_SEQUENCE: Final = 0
+"""The sequence number of a coordinator's transactional batch, as in Kafka; no log checks it."""
 
 _TRANSLATED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -63,17 +60,76 @@ class HostState(Enum):
     CLOSED = "has lost its partition"
 
 
-class ShardHost(TimerEntry):
-    """See the module's text. Made when the partition becomes led here; `activate` once its log is replayed."""
+class RecordCodec(Protocol):
+    """A kind's records, to and from the log; a module with these functions is one."""
+
+    def encode_record(self, record: Any, timestamp_ms: int, /) -> NewRecord: ...
+
+    def decode_record(self, key: bytes | None, value: bytes | None, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorLog:
+    """How a kind of coordinator writes its topic and reads it again; the callables give the keys as they are now."""
+
+    codec: RecordCodec
+    compression: Callable[[], int]
+    commit_timeout_ms: Callable[[], int]
+    load_buffer_bytes: Callable[[], int]
+
+
+class Decision(Protocol):
+    """What a shard returns. `response` None: the request is answered by a later reply under its token.
+
+    effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
+    appended; returns the replies to send then.
+    """
+
+    @property
+    def response(self) -> Any: ...
+    @property
+    def records(self) -> Sequence[Any]: ...
+    @property
+    def replies(self) -> Sequence[Any]: ...
+    @property
+    def effects(self) -> Sequence[Any]: ...
+    @property
+    def on_failed(self) -> Callable[[int], Iterable[Any]] | None: ...
+    @property
+    def is_atomic(self) -> bool: ...
+
+
+class Shard(Protocol):
+    """The state machine of one partition, as the host sees it."""
+
+    def replay(self, record: Any, record_offset: int, producer_id: int = ..., /) -> None: ...
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalWrite:
+    """The producer in whose transaction a decision's records are written, with the proof of its verification."""
+
+    producer_id: int
+    producer_epoch: int
+    verification: "VerificationGuard | None" = None
+
+
+class ShardHost(TimerEntry, Generic[ShardT]):
+    """Runs a shard on its partition. Made when the partition becomes led here; `activate` once its log is replayed."""
 
     def __init__(
         self,
         partition: "HostedPartition",
-        shard: GroupShard,
+        shard: ShardT,
+        coordinator_log: CoordinatorLog,
         *,
         replica_manager: ReplicaManager,
         clock: Clock,
         wheel: TimingWheel,
+        logger: logging.Logger,
     ) -> None:
         super().__init__()
         self.partition = partition
@@ -82,9 +138,11 @@ class ShardHost(TimerEntry):
         self.state = HostState.LOADING
         self.replayed_offset = self.log.log_start_offset
         """All before it is in the shard."""
+        self.coordinator_log = coordinator_log
         self._replica_manager = replica_manager
         self._clock = clock
         self._wheel = wheel
+        self._logger = logger
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
@@ -100,6 +158,10 @@ class ShardHost(TimerEntry):
         """Whether the partition is still the one that the shard was loaded from."""
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
+    @property
+    def is_active(self) -> bool:
+        return self.state is HostState.ACTIVE and self.is_led_here
+
     def is_loading(self) -> bool:
         return self.state is HostState.LOADING and self.is_led_here
 
@@ -107,22 +169,47 @@ class ShardHost(TimerEntry):
     def has_failed(self) -> bool:
         return self.state is HostState.FAILED
 
+    # -- what a kind adds -----------------------------------------------------------------------------------------
+
+    def on_active(self) -> None:
+        """The log has been replayed, and requests begin."""
+
+    def on_decided(self, key: str) -> None:
+        """A decision for this key was carried out; its deadlines may have changed."""
+
+    def carry_out_effect(self, effect: Any) -> None:
+        """Carry out one effect of a decision whose records are committed."""
+        raise AssertionError(f"nobody carries out {effect}")
+
+    def describe_load(self) -> str:
+        """Return what the shard has, for the log."""
+        return "done"
+
+    def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
+        """The log says how a transaction ended that has records here."""
+        raise AssertionError(f"a transaction marker in {self.partition.topic_partition}")
+
     # -- requests -------------------------------------------------------------------------------------------------
 
-    async def call(self, group_id: str, decide: Decide) -> Any:
-        """Decide, append, replay; return the response once committed. Raises ApiError."""
+    async def call(
+        self, key: str, decide: Callable[[ShardT, int, int], Decision], write: TransactionalWrite | None = None
+    ) -> Any:
+        """Decide, append (in a transaction, with `write`), replay; return the response once committed.
+
+        `decide(shard, token, now_ms)`. Raises ApiError.
+        """
         self.check_active()
         token = self._next_token
         self._next_token += 1
         decision = decide(self.shard, token, self._clock.monotonic_ms())
         if decision.response is None:
-            return await self._answered_later(group_id, decision, token)
-        self._carry_out(decision)
-        self._note_deadline(group_id)
+            return await self._answered_later(key, decision, token)
+        self._carry_out(decision, write)
+        self.on_decided(key)
         await self.committed()
         return decision.response
 
-    async def _answered_later(self, group_id: str, decision: GroupDecision, token: int) -> Any:
+    async def _answered_later(self, key: str, decision: Decision, token: int) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
@@ -131,7 +218,7 @@ class ShardHost(TimerEntry):
             if decision.on_failed is None:
                 _settle(future, error)
         try:
-            self._note_deadline(group_id)
+            self.on_decided(key)
             return await future
         finally:
             self._waiting.pop(token, None)
@@ -148,8 +235,13 @@ class ShardHost(TimerEntry):
         """Raise COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard can be asked."""
         if self.is_loading():
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.state is not HostState.ACTIVE or not self.is_led_here:
+        if not self.is_active:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
+
+    def carry_out(self, decide: Callable[[ShardT], Decision]) -> None:
+        """Carry out what nobody waits for. Raises ApiError where it cannot be appended."""
+        if self.is_active:
+            self._carry_out(decide(self.shard))
 
     # -- the shard's life -----------------------------------------------------------------------------------------
 
@@ -157,8 +249,7 @@ class ShardHost(TimerEntry):
         """The log has been replayed: begin to serve."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
-        self.shard.on_loaded(self._clock.monotonic_ms())
-        self._arm()
+        self.on_active()
 
     def fail(self) -> None:
         """The log could not be read."""
@@ -172,101 +263,101 @@ class ShardHost(TimerEntry):
         for future in waiting.values():
             _settle(future, ApiError(code))
 
-    def on_timeout(self, now_ms: int) -> None:
-        """Wake the groups whose time has come."""
-        if self.state is not HostState.ACTIVE or not self.is_led_here:
-            return
-        for group_id in self.shard.due_groups(now_ms):
-            try:
-                self._carry_out(self.shard.on_time(group_id, now_ms))
-            except ApiError as error:
-                logger.warning("Group %s: what the time demands was not written: %s", group_id, error)
-            self.shard.note_deadline(group_id)
-        self._arm()
-
-    async def expire_offsets(self) -> None:
-        """Remove what has expired, in slices."""
-        for index, group_id in enumerate(list(self.shard.groups)):
-            if self.state is not HostState.ACTIVE or not self.is_led_here:
-                return
-            self._carry_out(self.shard.expire(group_id))
-            if index % GROUPS_PER_SLICE == GROUPS_PER_SLICE - 1:
-                await asyncio.sleep(0)
-
-    def carry_out(self, decide: Callable[[GroupShard], GroupDecision]) -> None:
-        """Carry out what nobody waits for. Raises ApiError where it cannot be appended."""
-        if self.state is HostState.ACTIVE and self.is_led_here:
-            self._carry_out(decide(self.shard))
-
-    def _note_deadline(self, group_id: str) -> None:
-        self.shard.note_deadline(group_id)
-        deadline_ms = self.shard.deadline_ms()
-        if deadline_ms is not None and (not self.is_scheduled or deadline_ms < self.deadline_ms):
-            self._arm()
-
-    def _arm(self) -> None:
-        deadline_ms = self.shard.deadline_ms()
-        self.cancel()
-        if deadline_ms is not None and self.state is HostState.ACTIVE:
-            self._wheel.add(self, deadline_ms)
-
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
-    def _carry_out(self, decision: GroupDecision) -> None:
+    def _carry_out(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
         """Append and replay a decision's records, see to its replies. Raises ApiError where they are not appended."""
         if decision.records:
             try:
-                self._write(decision)
+                self._write(decision, write)
             except ApiError as error:
                 self._settle_failed(decision, error)
                 raise
         if decision.replies:
             self._settle_when_committed(self._take_waiting(decision.replies))
+        if decision.effects:
+            self._carry_out_when_committed(decision.effects)
 
-    def _settle_failed(self, decision: GroupDecision, error: ApiError) -> None:
+    def _settle_failed(self, decision: Decision, error: ApiError) -> None:
         if decision.on_failed is not None:
-            replies = decision.on_failed(error.code)
+            answers = self._take_waiting(decision.on_failed(error.code))
         else:
-            replies = [Reply(reply.token, error) for reply in decision.replies]
-        for future, response in self._take_waiting(replies):
+            answers = [(future, error) for future, _ in self._take_waiting(decision.replies)]
+        for future, response in answers:
             _settle(future, response)
 
-    def _write(self, decision: GroupDecision) -> None:
+    def _write(self, decision: Decision, write: TransactionalWrite | None) -> None:
         timestamp_ms = self._clock.wall_ms()
+        encode_record = self.coordinator_log.codec.encode_record
         try:
             encoded = [encode_record(record, timestamp_ms) for record in decision.records]
         except EncodeError as error:
-            logger.error("A record of the group coordinator cannot be written: %s", error)
+            self._logger.error("A record of %s cannot be written: %s", self.partition.topic_partition, error)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         if decision.is_atomic:
-            self._append_and_replay(encoded, decision.records)
+            self._append_and_replay(encoded, decision.records, write)
             return
         for start, end in self._cuts(encoded):
-            self._append_and_replay(encoded[start:end], decision.records[start:end])
+            self._append_and_replay(encoded[start:end], decision.records[start:end], write)
 
-    def _append_and_replay(self, encoded: Sequence[NewRecord], records: Sequence[CoordinatorRecord]) -> None:
-        compression = self.shard.settings.config.offsets_topic_compression_codec
-        batch = bytearray(build_batch(encoded, compression=compression))
-        base_offset = self._append(batch)
+    def _append_and_replay(
+        self, encoded: Sequence[NewRecord], records: Sequence[Any], write: TransactionalWrite | None
+    ) -> None:
+        compression = self.coordinator_log.compression()
+        if write is None:
+            base_offset = self._append(bytearray(build_batch(encoded, compression=compression)))
+            producer_id = -1
+        else:
+            batch = build_batch(
+                encoded,
+                compression=compression,
+                producer_id=write.producer_id,
+                producer_epoch=write.producer_epoch,
+                base_sequence=FIRST_SEQUENCE,
+                is_transactional=True,
+            )
+            base_offset = self._append(bytearray(batch), write.verification)
+            producer_id = write.producer_id
         try:
             for offset, record in enumerate(records, base_offset):
-                self.shard.replay(record, offset)
+                self.shard.replay(record, offset, producer_id)
         except Exception:
-            logger.critical("%s: a record was appended but not replayed", self.partition.topic_partition)
+            self._logger.critical("%s: a record was appended but not replayed", self.partition.topic_partition)
             self.fail()
             raise
         self.replayed_offset = base_offset + len(records)
 
-    def _append(self, batch: bytearray) -> int:
+    def _append(self, batch: bytearray, verification: "VerificationGuard | None" = None) -> int:
         """Append one batch and return its base offset. Raises ApiError with a code of the coordinator's own."""
         response = PartitionProduceResponse()
-        append = PartitionAppend(self.partition, batch, response)
+        append = PartitionAppend(self.partition, batch, response, verification=verification)
         self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
         if response.base_offset < 0:
             code = ErrorCode(response.error_code)
-            logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
+            self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
             raise ApiError(_TRANSLATED.get(code, code))
         return response.base_offset
+
+    def append_marker(
+        self, marker: EndTxnMarker, *, producer_id: int, producer_epoch: int, transaction_version: int
+    ) -> PartitionAppend:
+        """End a transaction in this partition: append its marker and replay it.
+
+        The response of what is returned says how that went; it is to be waited for as any append. Raises ApiError as
+        `check_active` does.
+        """
+        self.check_active()
+        batch = build_end_txn_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=self._clock.wall_ms()
+        )
+        append = PartitionAppend(
+            self.partition, bytearray(batch), PartitionProduceResponse(), transaction_version=transaction_version
+        )
+        self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+        if append.response.base_offset >= 0:
+            self.replay_marker(producer_id, is_commit=marker.is_commit)
+            self.replayed_offset = append.response.base_offset + 1
+        return append
 
     def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
         """Yield ranges of records that fit a batch each."""
@@ -280,9 +371,9 @@ class ShardHost(TimerEntry):
             size_bytes += record_bytes
         yield start, len(encoded)
 
-    # -- answers --------------------------------------------------------------------------------------------------
+    # -- once committed -------------------------------------------------------------------------------------------
 
-    def _take_waiting(self, replies: Iterable[Reply]) -> list[tuple[asyncio.Future[Any], Any]]:
+    def _take_waiting(self, replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
         """Return the futures that the replies are for; of those that have given up, nothing."""
         taken = ((self._waiting.pop(reply.token, None), reply.response) for reply in replies)
         return [(future, response) for future, response in taken if future is not None]
@@ -292,9 +383,23 @@ class ShardHost(TimerEntry):
             for future, response in answers:
                 _settle(future, response)
             return
-        self._replica_manager.wait_for_commit(
-            CommitWait(self, answers), self.partition, timeout_ms=self.shard.settings.config.offsets_commit_timeout_ms
-        )
+        self._watch(CommitWait(self, answers))
+
+    def _carry_out_when_committed(self, effects: Sequence[Any]) -> None:
+        if self.log.high_watermark >= self.replayed_offset:
+            for effect in effects:
+                self.carry_out_effect(effect)
+            return
+        self._watch(EffectWait(self, effects, self.replayed_offset))
+
+    def watch_effects(self, effects: Sequence[Any], required_offset: int) -> None:
+        """Go on waiting until the records of these effects are committed: they are decided, however long it takes."""
+        if self.is_active:
+            self._watch(EffectWait(self, effects, required_offset))
+
+    def _watch(self, operation: DelayedOperation) -> None:
+        timeout_ms = self.coordinator_log.commit_timeout_ms()
+        self._replica_manager.wait_for_commit(operation, self.partition, timeout_ms=timeout_ms)
 
 
 class CommitWait(DelayedOperation):
@@ -302,7 +407,7 @@ class CommitWait(DelayedOperation):
 
     __slots__ = ("_answers", "_error", "_host", "_required_offset")
 
-    def __init__(self, host: ShardHost, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    def __init__(self, host: ShardHost[Any], answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
         super().__init__()
         self._host = host
         self._answers = answers
@@ -322,6 +427,34 @@ class CommitWait(DelayedOperation):
     def on_complete(self) -> None:
         for future, response in self._answers:
             _settle(future, self._error or response)
+
+
+class EffectWait(DelayedOperation):
+    """Effects that are carried out once the records up to an offset are committed. Without the partition: never."""
+
+    __slots__ = ("_effects", "_host", "_is_expired", "_required_offset")
+
+    def __init__(self, host: ShardHost[Any], effects: Sequence[Any], required_offset: int) -> None:
+        super().__init__()
+        self._host = host
+        self._effects = effects
+        self._required_offset = required_offset
+        self._is_expired = False
+
+    def try_complete(self) -> bool:
+        if self._host.is_led_here and self._host.log.high_watermark < self._required_offset:
+            return False
+        return self.complete()
+
+    def on_expiration(self) -> None:
+        self._is_expired = True
+
+    def on_complete(self) -> None:
+        if self._is_expired:
+            self._host.watch_effects(self._effects, self._required_offset)
+        elif self._host.is_active:
+            for effect in self._effects:
+                self._host.carry_out_effect(effect)
 
 
 def _settle(future: asyncio.Future[Any], response: Any) -> None:

@@ -36,9 +36,9 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.controller import ControllerRuntime
-from kafkapy.runtime.coordinator import GroupCoordinator
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
+from kafkapy.runtime.group_coordinator import GroupCoordinator
 from kafkapy.runtime.log_closing import close_logs
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher

@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.runtime.coordinator import OFFSETS_TOPIC
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.metadata_follower import TURN_MS
 from kafkapy.types import TopicPartition
 from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic

@@ -8,7 +8,7 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest
 from kafkapy.protocol.messages.offset_commit_response import OffsetCommitResponse
 from kafkapy.protocol.messages.offset_fetch_request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from kafkapy.runtime.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from tests.support.chance import SeededRandom
 from tests.support.hosting import Hosting
 

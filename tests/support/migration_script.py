@@ -28,7 +28,8 @@ from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkapy.protocol.primitives import MessageStruct
 from kafkapy.record.batch import batches
-from kafkapy.runtime.coordinator import OFFSETS_TOPIC, java_hash
+from kafkapy.runtime.coordinator import java_hash
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from tests.support.asking import create_topic, fetch_request, metadata
 from tests.support.membership import describe_group, join_request, leave
 from tests.support.offsets import commit, fetch_group, find_coordinator

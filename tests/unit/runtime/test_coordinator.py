@@ -15,7 +15,8 @@ from kafkapy.record.batch import batches
 from kafkapy.record.builder import build_batch
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
-from kafkapy.runtime.coordinator import OFFSETS_TOPIC, java_hash
+from kafkapy.runtime.coordinator import java_hash
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.shard_host import HostState
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting

@@ -1,0 +1,128 @@
+"""The group coordinator: the shards of groups whose partitions of `__consumer_offsets` are led here."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.group.settings import GroupSettings
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.coordinator import Coordinator
+from kafkapy.seams import Clock, IoPool, Random
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkapy.group.decision import GroupDecision
+    from kafkapy.group.shard import GroupShard
+    from kafkapy.metadata.image import TopicImage
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.group_host import GroupHost
+    from kafkapy.runtime.shard_host import CoordinatorLog
+
+logger = logging.getLogger("kafkapy.group")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
+    """All groups that this node coordinates."""
+
+    topic = OFFSETS_TOPIC
+    logger = logger
+
+    def __init__(
+        self,
+        *,
+        replica_manager: ReplicaManager,
+        settings: GroupSettings,
+        clock: Clock,
+        random: Random,
+        wheel: TimingWheel,
+        io_pool: IoPool,
+    ) -> None:
+        super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
+        self.settings = settings
+        self._random = random
+        self._log: CoordinatorLog | None = None
+        self._expirer: asyncio.Task[None] | None = None
+
+    async def call(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
+        """Have the group's shard decide; return the response once all it rests on is committed.
+
+        `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. Raises
+        what it raises, and ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        """
+        return await self.host_of(group_id).call(group_id, decide)
+
+    @property
+    def default_partition_count(self) -> int:
+        return self.settings.config.offsets_topic_num_partitions
+
+    def _new_host(self, partition: "HostedPartition") -> "GroupHost":
+        from kafkapy.group.shard import GroupShard
+        from kafkapy.runtime.group_host import GroupHost
+
+        shard = GroupShard(
+            self.settings,
+            metadata=lambda: self._replica_manager.image,
+            random=self._random,
+            wall_ms=self._clock.wall_ms,
+            now_ms=self._clock.monotonic_ms,
+        )
+        return GroupHost(
+            partition,
+            shard,
+            self._coordinator_log(),
+            replica_manager=self._replica_manager,
+            clock=self._clock,
+            wheel=self._wheel,
+            logger=logger,
+        )
+
+    def _coordinator_log(self) -> "CoordinatorLog":
+        if self._log is None:
+            from kafkapy.group import records
+            from kafkapy.runtime.shard_host import CoordinatorLog
+
+            self._log = CoordinatorLog(
+                codec=records,
+                compression=lambda: self.settings.config.offsets_topic_compression_codec,
+                commit_timeout_ms=lambda: self.settings.config.offsets_commit_timeout_ms,
+                load_buffer_bytes=lambda: self.settings.config.offsets_load_buffer_size,
+            )
+        return self._log
+
+    def _forget_topic(self, topic: "TopicImage") -> None:
+        for host in self._hosts.values():
+            try:
+                host.carry_out(lambda shard: shard.forget_topic(topic.name, topic.topic_id))
+            except ApiError as error:
+                logger.warning("The offsets of deleted topic %s stay until they expire: %s", topic.name, error)
+
+    # -- by itself ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for expired offsets, every offsets.retention.check.interval.ms."""
+        self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
+
+    def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
+        return (self._expirer,)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.config.offsets_retention_check_interval_ms / 1000)
+            try:
+                await self.expire_offsets()
+            except Exception:
+                logger.exception("Expired offsets stay until they are looked for again")
+
+    async def expire_offsets(self) -> None:
+        """Remove the offsets and groups that have expired in all shards that live here."""
+        for host in list(self._hosts.values()):
+            try:
+                await host.expire_offsets()
+            except ApiError as error:
+                logger.warning("Expired offsets of %s stay: %s", host.partition.topic_partition, error)
