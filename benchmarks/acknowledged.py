@@ -52,6 +52,11 @@ class AcknowledgedLoad:
         return {"p50_ms": cuts[49], "p99_ms": cuts[98]}
 
 
+def _set_at_a_line(is_over: threading.Event) -> None:
+    sys.stdin.readline()
+    is_over.set()
+
+
 def _produce(bootstrap: str, topic: str, rate: int) -> None:
     from confluent_kafka import KafkaError, Message, Producer
 
@@ -64,7 +69,7 @@ def _produce(bootstrap: str, topic: str, rate: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "log_level": 4})
     producer.list_topics(topic, timeout=30)
     is_over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), is_over.set()), daemon=True).start()
+    threading.Thread(target=_set_at_a_line, args=(is_over,), daemon=True).start()
     print("ready", flush=True)
     value = b"x" * RECORD_BYTES
     start = time.monotonic()

@@ -74,12 +74,12 @@ def _consume(bootstrap: str, topic: str, count: int) -> None:
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     consumer.poll(1.0)
     print("ready", flush=True)
-    waited_ns = []
+    waited_ns: list[int] = []
     while len(waited_ns) < count:
         message = consumer.poll(10.0)
         assert message is not None, "the records do not come"
         assert message.error() is None, message.error()
-        waited_ns.append(time.monotonic_ns() - _DUE_NS.unpack_from(message.value())[0])
+        waited_ns.append(time.monotonic_ns() - _DUE_NS.unpack_from(message.value() or b"")[0])
     consumer.close()
     print(json.dumps(_percentiles(waited_ns[-int(count * COUNTED) :])))
 

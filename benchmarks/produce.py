@@ -1,6 +1,7 @@
 """Producing: Apache Kafka's ProducerPerformance as fast as it goes, and many small requests."""
 
 from functools import partial
+from typing import Any
 
 from benchmarks.java_clients import produce
 from benchmarks.topics import create_topic, delete_topic
@@ -8,13 +9,14 @@ from benchmarks.wire import Pipe, end_offsets, new_batch, produce_frame, run_pip
 from benchmarks.workload import Cost, Figures, Workload
 from harness.servers import Server
 
-LARGE_BATCHES = {"batch_size": "65536", "linger_ms": "10"}
+NO_SETTINGS: dict[str, Any] = {}
+LARGE_BATCHES: dict[str, Any] = {"batch_size": "65536", "linger_ms": "10"}
 DEPTH = 5
 """Requests under way on a connection, as with Java's producer."""
 
 
 def produce_with_java(
-    server: Server, topic: str, scale: float, *, record_bytes: int, partitions: int, acks: str, **settings: str
+    server: Server, topic: str, scale: float, *, record_bytes: int, partitions: int, acks: str, **settings: Any
 ) -> Figures:
     records = int(min(4_000_000, 1_500_000_000 // record_bytes) * scale)
     create_topic(server, topic, partitions)
@@ -27,7 +29,7 @@ def _java_workloads() -> list[Workload]:
     """All combinations; the quick ones are the commonest, with small and large records, and that with large batches."""
     workloads = []
     for record_bytes, size in ((100, "100 B"), (1024, "1 KiB")):
-        for settings, batches in (({}, "16 KiB batches"), (LARGE_BATCHES, "64 KiB batches")):
+        for settings, batches in ((NO_SETTINGS, "16 KiB batches"), (LARGE_BATCHES, "64 KiB batches")):
             for acks, said in (("all", "acks=all idempotent"), ("1", "acks=1")):
                 for partitions in (1, 16):
                     is_quick = acks == "all" and partitions == 1 and (record_bytes, bool(settings)) != (1024, True)

@@ -99,9 +99,13 @@ def stream_to_parquet(server: Server, topic: str, scale: float) -> Figures:
 
     records = _filled[server.name, topic]
     with tempfile.TemporaryDirectory(prefix="kafkapy-bench-spark-") as directory:
-        places = {"checkpoint": f"{directory}/checkpoint", "output": f"{directory}/archive"}
         config = BronzeConfig(
-            bootstrap_servers=server.bootstrap, topics=[topic], trigger="available_now", shuffle_partitions=2, **places
+            bootstrap_servers=server.bootstrap,
+            topics=[topic],
+            trigger="available_now",
+            shuffle_partitions=2,
+            checkpoint=f"{directory}/checkpoint",
+            output=f"{directory}/archive",
         )
         with Cost(server) as cost:
             query = archive_writer(_session(), config).start()
@@ -216,7 +220,7 @@ def _ages(server: Server, bars: str, sent: dict[tuple[str, int], float], seconds
             message = consumer.poll(0.2)
             if message is None or message.error() is not None:
                 continue
-            bar = json.loads(message.value())
+            bar = json.loads(message.value() or b"{}")
             if bar["width"] == "1s":
                 ages.append(time.time() - sent[bar["symbol"], bar["close_trade_id"]])
     finally:

@@ -114,7 +114,7 @@ class Pipe:
             self.connection.sendall(frame)
             answer = receive(self.connection)
             _, position = read_response_header(answer, ProduceRequest.API_KEY, PRODUCE_VERSION)
-            produced = response_type(ProduceRequest.API_KEY).decode(answer[position:], PRODUCE_VERSION)
+            produced: Any = response_type(ProduceRequest.API_KEY).decode(answer[position:], PRODUCE_VERSION)
             if not produced.responses[0].partition_responses[0].error_code:
                 return len(answer) + 4
             assert time.monotonic() < until, f"the broker refuses: {produced}"

@@ -67,7 +67,7 @@ class BackfillConfig(StreamConfig):
 
 class SilverBackfill(BackfillConfig, SilverConfig):
     output_topic: str | None = Field(default=None, description="topic of the trades; none when not given")
-    dead_letter_topic: str | None = Field(
+    dead_letter_topic: str | None = Field(  # type: ignore[assignment]  # a backfill may leave topics alone
         default=None, description="topic of bad and late records; none when not given"
     )
 
@@ -198,7 +198,7 @@ def late_watermark_ms(lateness: Lateness, topic: str, partition: int, offset: in
 
 
 def _late_watermark(lateness: Lateness) -> Column:
-    @F.pandas_udf("long")
+    @F.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator]
     def watermark(topic: pd.Series, partition: pd.Series, offset: pd.Series) -> pd.Series:
         places = zip(topic, partition, offset, strict=True)
         return pd.Series([late_watermark_ms(lateness, *place) for place in places], dtype="Int64")

@@ -41,13 +41,13 @@ def select(spark: SparkSession, config: ChartConfig) -> tuple[str, list[picture.
     bars = spark.read.parquet(config.bars)
     if not set(BAR.names()) <= set(bars.columns):
         raise JobError(f"{config.bars} holds no bars: name the output of a gold job")
-    bars = bars.where(F.col("width") == config.width)
+    bars = bars.where(F.col("width") == F.lit(config.width))
     for moment, is_start in ((config.start, True), (config.end, False)):
         if moment is not None:
             moment_ms = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
             bars = bars.where(F.col("start_ms") >= moment_ms if is_start else F.col("start_ms") < moment_ms)
     symbol = config.symbol or _busiest(bars)
-    rows = bars.where(F.col("symbol") == symbol).orderBy(F.col("start_ms").desc()).limit(config.most).collect()
+    rows = bars.where(F.col("symbol") == F.lit(symbol)).orderBy(F.col("start_ms").desc()).limit(config.most).collect()
     if not rows:
         raise JobError(f"{config.bars} holds no bar of {symbol or 'any symbol'} of width {config.width} in that range")
     return str(symbol), [row.asDict() for row in reversed(rows)]

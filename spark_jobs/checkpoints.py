@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -113,13 +114,13 @@ def _initial_offsets(checkpoint: "Directory") -> dict[str, dict[str, int]]:
 class Directory:
     """A directory of any file system that Hadoop knows."""
 
-    def __init__(self, path: str, jvm_path: object, file_system: object, jvm: object) -> None:
+    def __init__(self, path: str, jvm_path: Any, file_system: Any, jvm: Any) -> None:
         self.path = path
         self._path, self._fs, self._jvm = jvm_path, file_system, jvm
 
     @classmethod
     def at(cls, spark: SparkSession, path: str) -> "Directory":
-        jvm = spark._jvm
+        jvm: Any = spark._jvm
         found = jvm.org.apache.hadoop.fs.Path(path)
         return cls(path, found, found.getFileSystem(spark._jsc.hadoopConfiguration()), jvm)
 
@@ -153,5 +154,5 @@ class Directory:
     def remove(self) -> None:
         self._fs.delete(self._path, True)
 
-    def _child(self, name: str) -> object:
+    def _child(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -52,7 +53,7 @@ def main() -> int:
 def run(trades_file: Path | None, width: str | None) -> None:
     """Run the demo and print what it does. Raises JobError, OSError."""
     with tempfile.TemporaryDirectory(prefix="kafkapy-demo-") as directory, running_broker(Path(directory)) as bootstrap:
-        source = {"source": "csv", "file": trades_file} if trades_file else {"market": MARKET}
+        source: dict[str, Any] = {"source": "csv", "file": trades_file} if trades_file else {"market": MARKET}
         config = feed.FeedConfig(bootstrap_servers=bootstrap, quiet=True, **source)
         with step("feed: {} events on topic trades") as done:
             done(feed.run(config))
@@ -111,7 +112,7 @@ def running_broker(directory: Path) -> Iterator[str]:
 
 def bars_of_topic(bootstrap: str, directory: Path, width: str, *, has_chart: bool) -> list[Bar]:
     """Run silver and gold over what is on the topic, once; return the bars that gold wrote, drawn if there are any."""
-    session = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
+    session: dict[str, Any] = {"bootstrap_servers": bootstrap, "shuffle_partitions": 2}
     with spark_session(SparkConfig(**session, spark=QUICK_START), "demo") as spark:
         once = {**session, "trigger": "available_now"}
         with step("silver: trades checked, typed and seen once"):

@@ -155,7 +155,7 @@ def units(text: str) -> int:
     fraction = fraction.rstrip("0")
     if len(fraction) > PLACES or len(whole) > 30:
         raise BadDepth(f"{text[:40]!r} does not fit DECIMAL(18,8)")
-    number = int(whole) * UNITS + int(fraction.ljust(PLACES, "0"))
+    number: int = int(whole) * UNITS + int(fraction.ljust(PLACES, "0"))
     if number > LARGEST:
         raise BadDepth(f"{text[:40]!r} does not fit DECIMAL(18,8)")
     return number

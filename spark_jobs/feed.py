@@ -195,9 +195,10 @@ class Feed:
             if message is None:
                 raise JobError(f"{self.config.bootstrap_servers} does not answer a fetch within {TIMEOUT_S:.0f} s")
             key = (str(message.topic()), int(message.partition() or 0))
-            if message.error() is not None:
-                if message.error().code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(message.error())
+            error = message.error()
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
                 ends.pop(key, None)
                 continue
             number = self._number(message)
@@ -208,9 +209,11 @@ class Feed:
         return done
 
     def _number(self, message: Message) -> int | None:
-        for name, value in message.headers() or ():
-            if name == "feed" and value is not None:
-                found, _, number = bytes(value).decode("ascii", "replace").partition(":")
+        headers = message.headers()
+        assert not isinstance(headers, dict)  # a consumer gives pairs, a producer may be given either
+        for name, value in headers or ():
+            if name == "feed" and isinstance(value, bytes):
+                found, _, number = value.decode("ascii", "replace").partition(":")
                 return int(number) if found == self.id and number.isdigit() else None
         return None
 
@@ -228,7 +231,10 @@ class Feed:
 
     def _produce(self, producer: Producer, number: int, event: Event) -> None:
         topic = self.config.topic(event.kind)
-        headers = [("schema", SCHEMA_HEADERS[event.kind]), ("feed", f"{self.id}:{number}")]
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("schema", SCHEMA_HEADERS[event.kind]),
+            ("feed", f"{self.id}:{number}"),
+        ]
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:

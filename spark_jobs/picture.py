@@ -53,7 +53,7 @@ def still(bars: Sequence[Bar], title: str) -> Figure:
     price.legend()
     price.set(title=title, ylabel="price")
     volume.set(ylabel="volume", xlabel="UTC")
-    volume.xaxis.set_major_formatter(ConciseDateFormatter(volume.xaxis.get_major_locator()))
+    volume.xaxis.set_major_formatter(ConciseDateFormatter(volume.xaxis.get_major_locator()))  # type: ignore[no-untyped-call]
     for axes in (price, volume):
         axes.grid(alpha=0.3)
     return picture

@@ -10,14 +10,14 @@ behind the records that it holds. A target that would change timestamps or delet
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from pydantic import Field
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.admin import Offsets, create_missing_topics, open_admin
@@ -73,7 +73,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> int:
 
 def select(archive: DataFrame, config: ReplayConfig) -> DataFrame:
     """Return the archived records that the configuration asks for."""
-    conditions = {
+    conditions: dict[str, Callable[[Any], Column]] = {
         "start": lambda value: F.col("timestamp_ms") >= _ms(value),
         "end": lambda value: F.col("timestamp_ms") < _ms(value),
         "start_offset": lambda value: F.col("offset") >= value,

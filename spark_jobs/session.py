@@ -84,7 +84,7 @@ def run_query(start: Callable[[], StreamingQuery], config: StreamConfig) -> Stre
     with stop_on_signals() as stop:
         query = start()
         try:
-            while not query.awaitTermination(POLL_S):
+            while not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes fractions, too
                 if stop.is_set():
                     stop_after_batch(query, config.stop_timeout_s)
         finally:

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def record_topic(client: WireClient, topic: str, configs: dict[str, str], dice: random.Random) -> dict[str, Any]:
-    create_topic(client, topic, **{key.replace(".", "_"): value for key, value in configs.items()})
+    create_topic(client, topic, 1, **{key.replace(".", "_"): value for key, value in configs.items()})
     producer_id = dice.randrange(1000, 1 << 40)
     appends = []
     for batch in batches_to_send(dice, producer_id):
