@@ -7,7 +7,8 @@ SPARK35 := .venv-spark35
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak check generate bench lock clean
+.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak coverage format check generate golden \
+  counts bench lock clean
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -34,8 +35,8 @@ run: setup       ## a broker on 127.0.0.1:9092, data in ./data
 demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn to demo.html; TRADES=file for your own, BAR=1s, 1m or 1h
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
 
-test: setup tools spark-jars   ## every test
-	$(BIN)/python -m pytest -q
+test: setup tools spark-jars   ## every test; T=expression for those that match (pytest -k)
+	$(BIN)/python -m pytest -q $(if $(T),-k "$(T)")
 
 test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q -m "not compat and not spark"
@@ -53,17 +54,37 @@ $(SPARK35)/.ready: $(VENV)/.ready
 	$(BIN)/python -c "$(SITE)" >"$$($(SPARK35)/bin/python -c "$(SITE)")/base.pth"
 	@touch $@
 
+coverage: setup  ## which lines the fast tests reach, to htmlcov/; T=expression as for test
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "coverage>=7.4,<8"
+	$(BIN)/python -m coverage run --branch --source kafkapy -m pytest -q -m "not compat and not spark" $(if $(T),-k "$(T)")
+	$(BIN)/python -m coverage html --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort cover | tail -n 40
+
+format: setup    ## format, and fix what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
 check: setup     ## format, lint, types, layers, generated code, the wheel
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m kafkapy.protocol.codegen --check
+	$(BIN)/python -m tools.deviations --check
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m zipfile --list dist/kafkapy_broker-*.whl | grep -q kafkapy/py.typed
 
-generate: setup  ## write the codec from protocol_specs/
+generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen
+	$(BIN)/python -m tools.deviations
+
+golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/golden, as CONTRIBUTING.md tells
+	$(BIN)/python -m tools.record_appends
+	$(BIN)/python -m tools.record_assignments
+	$(BIN)/python -m tools.record_migrations
+
+counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_counts.json)
+	$(BIN)/python -m tests.simulator.hot_paths --update
 
 bench: setup tools   ## kafkapy beside Apache Kafka 4.3.1, same client, same run; QUICK=1 for a short one, ONLY=produce,latency for some
 	$(BIN)/python -m benchmarks.run $(if $(QUICK),--quick) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
@@ -73,4 +94,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  htmlcov .coverage
