@@ -2,8 +2,9 @@
 
 A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants held here:
 
-* A frame's buffer grows with what has arrived, never to what its size claims. Each frame is handed out over a bytearray
-  of its own that is never reused, so that whoever is given it may keep it or patch it.
+* A frame's buffer grows with what has arrived, never to what its size claims, nor ahead of it but by the eighth that a
+  bytearray takes in reserve. Each frame is handed out over a bytearray of its own that is never reused, so that whoever
+  is given it may keep it or patch it.
 * Answers leave in the order of the requests, whatever order they come in. A request without an answer (acks=0) holds
   its place and sends nothing.
 * No request starts while the connection is muted, has `max_in_flight` requests unanswered, or has `max_output_bytes`
@@ -33,11 +34,8 @@ _pack_size = _SIZE.pack
 COALESCED_BYTES = 16 * 1024
 """An answer up to this size is copied behind its neighbours (a larger one costs more to copy than to send apart)."""
 
-DIRECT_BYTES = 16 * 1024
-"""From this many missing bytes on, a frame is received straight into its own buffer."""
-
-GROWTH_BYTES = 1024 * 1024
-"""A frame's buffer is at most this much ahead of what has arrived, and at most four times it (or 64 KiB more)."""
+LARGE_REST_BYTES = 16 * 1024
+"""From this many missing bytes on, the rest of a frame is received without what follows it."""
 
 GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
@@ -45,9 +43,6 @@ GATHERED_BUFFERS = 64
 
 MAX_GATHERED_FRAME_BYTES = 16 * 1024
 """Larger Produce requests have more to do than what serving them together saves, and batch lengths of three bytes."""
-
-_ZEROS = memoryview(bytes(GROWTH_BYTES))
-_MIN_GROWTH_BYTES = 64 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,7 +115,6 @@ class Connection:
 
     __slots__ = (
         "_answered_count",
-        "_arrived",
         "_frame",
         "_frame_bytes",
         "_last_sequence",
@@ -148,7 +142,6 @@ class Connection:
         self._position = 0
         self._frame: bytearray | None = None
         self._frame_bytes = 0
-        self._arrived = 0
         self._ready: dict[int, Writer | None] = {}
         self._tail: bytearray | None = None
         self._answered_count = 0
@@ -188,7 +181,12 @@ class Connection:
     @property
     def is_mid_frame(self) -> bool:
         """True while a frame has begun to arrive and is not whole (a split size prefix is too little to count)."""
-        return self._frame is not None and self._arrived < self._frame_bytes
+        return self._frame is not None and len(self._frame) < self._frame_bytes
+
+    @property
+    def begun_frame_bytes(self) -> int:
+        """The size of the frame that has begun to arrive and is not whole, 0 where there is none."""
+        return self._frame_bytes if self.is_mid_frame else 0
 
     def feed(self, data: bytes) -> None:
         """Take bytes that have arrived. Only after next_frame has returned None for want of bytes."""
@@ -199,25 +197,32 @@ class Connection:
             self.input = rest + data if rest else data
             self._position = 0
             return
-        missing = self._frame_bytes - self._arrived
-        part = data if len(data) <= missing else data[:missing]
-        frame[self._arrived :] = part  # cuts what receive_view had added in vain
-        self._arrived += len(part)
-        self.input, self._position = (data, missing) if len(data) > missing else (b"", 0)
+        missing = self._frame_bytes - len(frame)
+        if len(data) > missing:
+            frame += data[:missing]
+            self.input, self._position = data, missing
+        else:
+            frame += data
+            self.input, self._position = b"", 0
 
-    def receive_view(self) -> memoryview | None:
-        """Return where the next bytes of a large frame go (then call `received`), or None: receive, then `feed`."""
+    @property
+    def large_rest_bytes(self) -> int:
+        """How many bytes a large frame lacks: receive no more than those, then `feed_frame`. 0: receive, then `feed`.
+
+        What is received into a small buffer that stays in the processor's cache and copied to the frame's end costs no
+        more than zeroing the frame's memory beforehand, which receiving straight into it would take.
+        """
         frame = self._frame
-        if frame is None or self._frame_bytes - self._arrived < DIRECT_BYTES:
-            return None
-        if len(frame) == self._arrived:
-            growth = min(max(self._arrived * 3, _MIN_GROWTH_BYTES), GROWTH_BYTES, self._frame_bytes - self._arrived)
-            frame += _ZEROS[:growth]
-        return memoryview(frame)[self._arrived :]
+        if frame is None:
+            return 0
+        missing = self._frame_bytes - len(frame)
+        return missing if missing >= LARGE_REST_BYTES else 0
 
-    def received(self, count: int) -> None:
-        """Say how many bytes came into receive_view's buffer, whose view the caller has released."""
-        self._arrived += count
+    def feed_frame(self, part: ReadableBuffer) -> None:
+        """Take bytes of the large frame that is under way. They are copied."""
+        assert self._frame is not None
+        self._frame += part
+        assert len(self._frame) <= self._frame_bytes, "more than the frame lacks"
 
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame (without its size) that may start now, or None.
@@ -283,8 +288,7 @@ class Connection:
         self._append(served.answers)
 
     def _begin_frame(self, size: int, start: int) -> None:
-        self._frame = bytearray(self.input[start:])
-        self._arrived = len(self._frame)
+        self._frame = bytearray(memoryview(self.input)[start:])
         self._frame_bytes = size
         self.input = b""
         self._position = 0
@@ -292,9 +296,8 @@ class Connection:
     def _take_grown_frame(self) -> memoryview | None:
         frame = self._frame
         assert frame is not None
-        if self._arrived < self._frame_bytes:
+        if len(frame) < self._frame_bytes:
             return None
-        assert len(frame) == self._frame_bytes
         self._frame = None
         self.started_count += 1
         return memoryview(frame)

@@ -20,6 +20,12 @@ BYTES_PER_TURN = 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 """What one receive asks for where no large frame is under way."""
 
+FRAME_RECEIVE_BYTES = 128 * 1024
+"""What one receive asks for of a large frame: a socket seldom has more at once, and it stays in a core's cache."""
+
+PEEK_BYTES = 4 * 1024
+"""What one receive asks for between two frames while the received bytes are close to their bound."""
+
 SENDFILE_FROM_BYTES = 64 * 1024
 """From this region size on sendfile beats one pread and one send (measured, loopback: 32 KiB 7.1 and 7.1 us of CPU
 without asking for cold pages, 64 KiB 10.6 and 10.3, 128 KiB 19.8 and 15.5, 1 MiB 111 and 91)."""
@@ -59,9 +65,18 @@ ACCEPT_PAUSE_MS = 500
 HALF_CLOSED_LINGER_MS = 5_000
 """How long a peer that has ended its side is still answered. Kafka closes at once and loses those answers."""
 
+STALL_LOOK_MS = 500
+"""How often begun frames are looked at while others wait for the room that they hold."""
+
 STALLED_FRAME_MS = 20_000
-"""With the queued bytes at their bound and others waiting, a begun frame that is not whole after so long (up to half as
-long again) costs its connection. A named deviation: Kafka waits for connections.max.idle.ms, and so does everybody."""
+"""With others waiting for room, a begun frame that is not whole after so long costs its connection. A named deviation:
+Kafka waits for connections.max.idle.ms, and so does everybody."""
+
+CROWDED_FRAME_MS = 1_000
+"""The same where even the smallest request finds no room, which takes hundreds of connections with begun frames."""
+
+LEASE_BYTES_PER_LOOK = 64 * 1024
+"""Who holds the lease of a full account and receives less between two looks loses it to the next that waits."""
 
 
 @dataclass(frozen=True, slots=True)

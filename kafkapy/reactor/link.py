@@ -17,7 +17,6 @@ from kafkapy.reactor.limits import (
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
     PROBED_BYTES,
-    RECEIVE_BYTES,
     SENDFILE_BYTES,
 )
 from kafkapy.reactor.regions import read_small
@@ -94,8 +93,13 @@ class Link:
         return self._machine.is_mid_frame
 
     @property
+    def begun_frame_bytes(self) -> int:
+        """Return the size of the partially received frame, 0 where there is none."""
+        return self._machine.begun_frame_bytes
+
+    @property
     def begun_frame(self) -> int | None:
-        """Return which frame of the connection has begun to arrive and is not whole, None where none has."""
+        """Return the sequence number of the partially received frame, or None."""
         return self._machine.started_count if self._machine.is_mid_frame else None
 
     @property
@@ -190,14 +194,15 @@ class Link:
     def _receive(self) -> tuple[int, bool]:
         """Receive once; return the count and whether the channel has no more for now."""
         machine = self._machine
-        view = machine.receive_view()
-        if view is not None:
-            wanted = len(view)
-            with view:
-                count = self._channel.receive_into(view)
-            machine.received(count or 0)
+        rest_bytes = machine.large_rest_bytes
+        if rest_bytes:
+            buffer = self._processor.receive_buffer
+            wanted = min(rest_bytes, len(buffer))
+            count = self._channel.receive_into(buffer[:wanted])
+            if count:
+                machine.feed_frame(buffer[:count])
         else:
-            wanted = RECEIVE_BYTES
+            wanted = self._backlog.receive_bytes
             data = self._channel.receive(wanted)
             count = None if data is None else len(data)
             if data:

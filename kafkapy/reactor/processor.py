@@ -42,6 +42,7 @@ class Processor:
         io_pool: IoPool,
         backlog: Backlog,
         read_ahead: ReadAhead,
+        receive_buffer: memoryview,
         on_closed: Callable[[ConnectionInfo], None],
     ) -> None:
         self.loop = loop
@@ -51,6 +52,8 @@ class Processor:
         self.io_pool = io_pool
         self.backlog = backlog
         self.read_ahead = read_ahead
+        self.receive_buffer = receive_buffer
+        """Where parts of large frames arrive; used within one call only, so that all connections share it."""
         self.suspended: set[Suspended] = set()
         self.links: set[Link] = set()
         self._on_closed = on_closed

@@ -8,12 +8,12 @@ from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_no
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
-from kafkapy.reactor.limits import STALLED_FRAME_MS, ReactorLimits
+from kafkapy.reactor.limits import FRAME_RECEIVE_BYTES, ReactorLimits
 from kafkapy.reactor.link import Link
 from kafkapy.reactor.processor import Processor
 from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.socket_channel import listen
-from kafkapy.runtime.after_reads import AfterReads
+from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.seams import Channel, IoPool, Listener
 
 logger = logging.getLogger(__name__)
@@ -40,11 +40,15 @@ class Reactor:
         self._listen = listen
         self._quotas = ConnectionQuotas(limits)
         self.backlog = Backlog(
-            max_bytes=limits.queued_bytes, max_requests=limits.queued_max_requests, on_wait=self._watch_stalls
+            max_bytes=limits.queued_bytes,
+            max_requests=limits.queued_max_requests,
+            max_frame_bytes=limits.connection.max_frame_bytes,
+            on_wait=lambda: self._stall_watch.begin(),
         )
-        self._stall_watch: AfterReads | None = None
+        self._stall_watch = StallWatch(loop, self.backlog, self._links)
         self.acceptors: list[Acceptor] = []
         read_ahead = ReadAhead(io_pool)
+        receive_buffer = memoryview(bytearray(FRAME_RECEIVE_BYTES))
         self.processors = [
             Processor(
                 loop=loop,
@@ -54,6 +58,7 @@ class Reactor:
                 io_pool=io_pool,
                 backlog=self.backlog,
                 read_ahead=read_ahead,
+                receive_buffer=receive_buffer,
                 on_closed=self._on_closed,
             )
             for _ in range(limits.num_network_threads)
@@ -123,8 +128,7 @@ class Reactor:
     def close(self) -> None:
         """Close everything now; handlers that wait are cancelled."""
         self.stop_accepting()
-        if self._stall_watch is not None:
-            self._stall_watch.cancel()
+        self._stall_watch.stop()
         for processor in self.processors:
             processor.close()
 
@@ -144,32 +148,6 @@ class Reactor:
             longest_idle = min(links, key=lambda link: link.last_active)
             logger.info("Closing connection %s: max.connections is exceeded", longest_idle.info.connection_id)
             longest_idle.close()
-
-    # ---- a full backlog
-
-    def _watch_stalls(self) -> None:
-        """Somebody waits: see to it that frames which do not arrive do not keep the backlog full."""
-        if self._stall_watch is None:
-            self._look_again([])
-
-    def _look_again(self, looks: list[dict[Link, int]]) -> None:
-        self._stall_watch = AfterReads(self._loop, STALLED_FRAME_MS / 2 / 1000, self._close_stalled, looks)
-
-    def _close_stalled(self, looks: list[dict[Link, int]]) -> None:
-        """Compare the begun frames with those of two looks ago; close the largest that has not moved on.
-
-        Nothing is noted for this while the backlog has room, so that a request costs nothing for it.
-        """
-        self._stall_watch = None
-        if not self.backlog.is_full or not self.backlog.waiting:
-            return
-        begun = {link: frame for link in self._links() if (frame := link.begun_frame) is not None}
-        stalled = [link for link, frame in begun.items() if len(looks) == 2 and looks[0].get(link) == frame]
-        if stalled:
-            worst = max(stalled, key=lambda link: link.unstarted_bytes)
-            logger.warning("Closing connection %s: its frame stalls while others wait", worst.info.connection_id)
-            worst.close()
-        self._look_again([*looks[-1:], begun])
 
     def _links(self) -> Iterator[Link]:
         for processor in self.processors:

@@ -121,7 +121,7 @@ def test_a_begun_frame_that_stalls_a_full_broker_is_closed(caplog: pytest.LogCap
         await hostile.send(frame(bytes(1_000_000))[:150_000])
         await asyncio.sleep(0.01)
         other = world.connect()
-        assert 20_000 < await world.round_trip_ms(other) <= 30_001
+        assert 1000 <= await world.round_trip_ms(other) <= 1501
         await hostile.wait_end()
 
     run(main)

@@ -1,0 +1,87 @@
+"""Begun frames that do not arrive while others wait for the room that they hold: their connections are closed.
+
+A frame has STALLED_FRAME_MS to become whole, CROWDED_FRAME_MS where even the smallest request finds no room; however
+its bytes trickle in, the time counts from when it was first seen. All that have had their time are closed at once. A
+frame of which little has arrived has twice the time: it may have waited itself for those that stall. No time counts
+while requests at work hold half of the account or more: then no peer is to blame.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kafkapy.reactor.backlog import Backlog, Reader
+from kafkapy.reactor.limits import CROWDED_FRAME_MS, LEASE_BYTES_PER_LOOK, STALL_LOOK_MS, STALLED_FRAME_MS
+from kafkapy.reactor.link import Link
+from kafkapy.runtime.after_reads import AfterReads
+
+LITTLE_SHARE: Final = 64
+"""Less than one part in so many of the account is little for a frame to hold: 4 MiB of the default 256."""
+
+logger = logging.getLogger(__name__)
+
+
+class StallWatch:
+    """Looks at the begun frames every STALL_LOOK_MS while somebody waits. A request costs nothing for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, links: Callable[[], Iterable[Link]]) -> None:
+        self._loop = loop
+        self._backlog = backlog
+        self._links = links
+        self._timer: AfterReads | None = None
+        self._seen: dict[Link, tuple[int, float]] = {}
+        """For each link with a begun frame: which frame it is, and since when it has been seen here."""
+        self._lease: tuple[Reader | None, int] = (None, 0)
+        """Who held the lease at the last look, and how many bytes it had then."""
+
+    def begin(self) -> None:
+        """Somebody waits."""
+        if self._timer is None:
+            self._timer = AfterReads(self._loop, STALL_LOOK_MS / 1000, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        backlog = self._backlog
+        if not backlog.waiting:
+            self._seen = {}
+            return
+        now = self._loop.time()
+        begun = {link: frame for link in self._links() if (frame := link.begun_frame) is not None}
+        bytes_at_work = backlog.bytes - sum(link.unstarted_bytes for link in begun)
+        if backlog.waits_for_turns or 2 * bytes_at_work >= backlog.max_bytes:
+            self._seen = {}
+        else:
+            self._seen = {link: self._since(link, frame, now) for link, frame in begun.items()}
+            self._close_stalled(now)
+        self._judge_lease()
+        self.begin()
+
+    def _since(self, link: Link, frame: int, now: float) -> tuple[int, float]:
+        seen = self._seen.get(link)
+        return seen if seen is not None and seen[0] == frame else (frame, now)
+
+    def _close_stalled(self, now: float) -> None:
+        is_full = self._backlog.is_full
+        for link, (_, since) in self._seen.items():
+            most_ms = CROWDED_FRAME_MS if is_full else self._time_ms(link)
+            if now - since >= most_ms / 1000:
+                logger.warning("Closing connection %s: its frame stalls while others wait", link.info.connection_id)
+                link.close()
+
+    def _time_ms(self, link: Link) -> int:
+        holds_little = LITTLE_SHARE * link.unstarted_bytes < self._backlog.max_bytes
+        return 2 * STALLED_FRAME_MS if holds_little else STALLED_FRAME_MS
+
+    def _judge_lease(self) -> None:
+        holder = self._backlog.lease_holder
+        byte_count = holder.unstarted_bytes if isinstance(holder, Link) else 0
+        before, bytes_before = self._lease
+        self._lease = (holder, byte_count)
+        if holder is not None and holder is before and byte_count - bytes_before < LEASE_BYTES_PER_LOOK:
+            self._backlog.pass_lease_on()
