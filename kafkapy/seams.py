@@ -250,6 +250,19 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+class Connector(Protocol):
+    """Where outbound channels come from: the sockets of this machine, or a simulated network."""
+
+    def connect(
+        self, host: str, port: int, on_done: Callable[[Channel | None, OSError | None], None]
+    ) -> Callable[[], None]:
+        """Begin to connect; `on_done` is called once, later, on the loop's thread, with a channel or an error.
+
+        Names are resolved off the loop. Return what calls the attempt off: then `on_done` is not called any more.
+        """
+        ...
+
+
 _failpoint_hook: Callable[[str], None] | None = None
 
 

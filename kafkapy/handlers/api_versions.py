@@ -8,7 +8,7 @@ is 0 are listed, which v3 clients cannot read (KIP-1022).
 
 import re
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
 from kafkapy.protocol.error_code import ErrorCode
@@ -24,14 +24,16 @@ API_VERSIONS_KEY = 18
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+async def handle(
+    services: Services | ControllerServices, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     if context.api_version >= 3:
         if not _is_valid_client(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = request.client_software_name
         context.connection.software_version = request.client_software_version
-    response = ApiVersionsResponse(api_keys=[_row(served) for served in BROKER_APIS.values()])
-    if services.config.node.kafkapy_legacy_clients_enable:
+    response = ApiVersionsResponse(api_keys=[_row(served) for served in services.apis.values()])
+    if services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable:
         for row in response.api_keys:
             if row.api_key in LEGACY_APIS:
                 row.min_version = 0
@@ -55,7 +57,9 @@ def _row(served: ServedApi) -> ApiVersion:
     return ApiVersion(api_key=served.api_key, min_version=served.listed_min, max_version=served.max_version)
 
 
-def _add_features(services: Services, response: ApiVersionsResponse, *, with_zero_minimum: bool) -> None:
+def _add_features(
+    services: Services | ControllerServices, response: ApiVersionsResponse, *, with_zero_minimum: bool
+) -> None:
     image = services.metadata.image
     features = shown_features(image, services.quorum.finalized_kraft_version)
     response.supported_features = [

@@ -1,11 +1,13 @@
 """What a handler is given: the services of the broker, and the request's own context."""
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_answers import EncodedAnswers
+from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.security.authorizer import Authorizer
 
@@ -90,6 +92,19 @@ class MetadataView(Protocol):
     def image(self) -> "MetadataImage": ...
 
 
+@dataclass(slots=True, kw_only=True)
+class ControllerServices:
+    """The parts of a controller that handlers of its own listener call: a node without a broker has no more."""
+
+    cluster_id: str
+    node_id: int
+    config: "BrokerConfig"
+    authorizer: Authorizer
+    metadata: MetadataView
+    quorum: "Quorum"
+    apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
+
+
 @dataclass(slots=True)
 class Services:
     """The parts of a running broker that handlers call; built once by server/broker.py."""
@@ -115,3 +130,4 @@ class Services:
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
+    apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.handlers.context import Connection, RequestContext, Services
+from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
@@ -21,17 +21,18 @@ from kafkapy.protocol.primitives import Writer
 if TYPE_CHECKING:
     from kafkapy.handlers.small_produces import SmallProduces
 
-Handler = Callable[[Services, RequestContext, Any], Awaitable[Any]]
+Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
 API_VERSIONS = 18
 
 
 class Router:
     """Serves the APIs of a table. Handlers, and with them their messages, are imported when first asked for."""
 
-    def __init__(self, services: Services, apis: dict[int, ServedApi] = BROKER_APIS) -> None:
-        self._services = services
-        self._apis = apis
-        self._legacy = LEGACY_APIS if services.config.node.kafkapy_legacy_clients_enable else frozenset()
+    def __init__(self, services: Services | ControllerServices) -> None:
+        self._services: Any = services
+        self._apis = services.apis
+        serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
+        self._legacy = LEGACY_APIS if serves_legacy else frozenset()
         self._routes: dict[int, tuple[Any, Handler]] = {}
         self._small_produces: SmallProduces | None = None
 

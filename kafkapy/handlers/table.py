@@ -94,5 +94,22 @@ BROKER_APIS: dict[int, ServedApi] = {
 }
 """By API key, ascending: the order in which ApiVersions lists them."""
 
+CONTROLLER_APIS: dict[int, ServedApi] = {
+    row.api_key: row
+    for row in (
+        # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
+        _row(1, "raft_requests"),
+        _row(18, "api_versions", max_elements=FEW),
+        _row(52, "raft_requests", max_elements=FEW),
+        _row(53, "raft_requests", max_elements=FEW),
+        _row(54, "raft_requests", max_elements=FEW),
+        _row(59, "raft_requests", max_elements=FEW),
+        _row(80, "raft_requests", max_elements=FEW),
+        _row(81, "raft_requests", max_elements=FEW),
+        _row(82, "raft_requests", max_elements=FEW),
+    )
+}
+"""What the controllers' listener serves."""
+
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
 """Served from version 0 on, by handlers.legacy, where kafkapy.legacy.clients.enable says so: clients from 0.9."""

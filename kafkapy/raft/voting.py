@@ -7,6 +7,7 @@ from kafkapy.raft.messages import (
     INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
+    UNSUPPORTED_VERSION,
     BeginEpochRequest,
     BeginEpochResponse,
     EndEpochRequest,
@@ -128,6 +129,10 @@ class VoteHandling(RaftState):
         if not self._learn_from_response(response, now_ms):
             return
         role = self.role
+        if response.error == UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(role, Prospective):
+            # A voter without pre-votes (before Apache Kafka 3.9) can only be asked for a real vote. KIP-996.
+            self._become_candidate(now_ms)
+            return
         if response.error != NONE:
             self._back_off(node_id, now_ms)
             return

@@ -159,6 +159,11 @@ class SimChannel:
         self._out.reset()
         self.close()
 
+    def break_off(self) -> None:
+        """Let both ends find that the connection was reset; each closes its own."""
+        self._out.reset()
+        self._in.reset()
+
     @property
     def _can_read(self) -> bool:
         return bool(self._in.arrived or self._in.is_ended or self._in.is_reset)
@@ -225,6 +230,8 @@ class SimNetwork:
         self.rules = rules or LinkRules()
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._next_port = 40_000
+        self._channels: list[SimChannel] = []
+        """Clients' ends that were open when it was last looked."""
 
     def listen(self, host: str, port: int) -> SimListener:
         listener = SimListener(self.loop, (host, port))
@@ -243,7 +250,49 @@ class SimNetwork:
         to_server, to_client = (_Pipe(self.loop, rules or self.rules) for _ in range(2))
         listener.backlog.append(SimChannel(self.loop, to_server, to_client, local=address, peer=client))
         listener.poll()
-        return SimChannel(self.loop, to_client, to_server, local=client, peer=address)
+        channel = SimChannel(self.loop, to_client, to_server, local=client, peer=address)
+        self._channels = [each for each in self._channels if not each.is_closed]
+        self._channels.append(channel)
+        return channel
+
+    def reset_connections(self, between: Callable[[str, str], bool]) -> None:
+        """Reset both ends of each connection between two hosts for which `between` holds."""
+        for channel in self._channels:
+            if not channel.is_closed and between(channel.local[0], channel.peer[0]):
+                channel.break_off()
+
+
+class SimConnector:
+    """seams.Connector from one host of a SimNetwork; `is_reachable` says which addresses answer at all."""
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        from_host: str,
+        is_reachable: Callable[[tuple[str, int]], bool] = lambda _address: True,
+    ) -> None:
+        self._network = network
+        self._from_host = from_host
+        self._is_reachable = is_reachable
+        self.attempts: list[tuple[str, int]] = []
+
+    def connect(
+        self, host: str, port: int, on_done: Callable[[SimChannel | None, OSError | None], None]
+    ) -> Callable[[], None]:
+        self.attempts.append((host, port))
+        rules = self._network.rules
+        delay_ms = self._network.loop.rng.uniform(rules.min_delay_ms, rules.max_delay_ms)
+        return self._network.loop.call_later(delay_ms / 1000, self._arrive, (host, port), on_done).cancel
+
+    def _arrive(self, address: tuple[str, int], on_done: Callable[[SimChannel | None, OSError | None], None]) -> None:
+        if not self._is_reachable(address):
+            return  # its packets are lost: nobody answers
+        try:
+            channel = self._network.connect(address, from_host=self._from_host)
+        except ConnectionRefusedError as error:
+            on_done(None, error)
+            return
+        on_done(channel, None)
 
 
 class SimClient:

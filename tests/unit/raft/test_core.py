@@ -238,6 +238,17 @@ def test_lost_pre_votes_lead_back_to_the_leader() -> None:
     assert core.leader_id == 2
 
 
+def test_a_voter_without_pre_votes_is_asked_for_a_real_vote() -> None:
+    core = a_follower()
+    core.step(TimePassed(), 5000)
+    unsupported = m.VoteResponse(error=m.UNSUPPORTED_VERSION, leader_epoch=3, leader_id=-1)
+    effects = core.step(ResponseReceived(3, core.connections[3].request_id, unsupported), 5001)
+    assert isinstance(core.role, Candidate)
+    assert core.leader_epoch == 4
+    requests = [effect.request for effect in of(effects, SendRequest)]
+    assert [request.is_pre_vote for request in requests if isinstance(request, m.VoteRequest)] == [False, False]
+
+
 def test_a_follower_fetches_on_only_once_what_it_has_is_durable() -> None:
     core = a_follower()
     effects = answer_fetch(core, high_watermark=10, batches=(m.LogBatch(10, 14, 3),))

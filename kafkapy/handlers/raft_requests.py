@@ -1,0 +1,44 @@
+"""What the controllers' listener serves for the metadata quorum: one handler, as the quorum's core answers all of it.
+
+Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1, Fetch 12-18 of `__cluster_metadata`, FetchSnapshot 0-1, AddRaftVoter
+0-1, RemoveRaftVoter 0, UpdateRaftVoter 0. What each version changed is told in kafkapy.raft.wire. Another cluster's
+id: INCONSISTENT_CLUSTER_ID; a request about anything but `__cluster_metadata-0`: INVALID_REQUEST. Replicas need
+CLUSTER_ACTION; who adds or removes a voter needs ALTER.
+"""
+
+import asyncio
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices, RequestContext
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.primitives import Message
+from kafkapy.raft.messages import Response
+from kafkapy.raft.wire import PeerError, WirePeer, message_to_request, refusal, response_to_message
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+ADD_RAFT_VOTER: Final = 80
+REMOVE_RAFT_VOTER: Final = 81
+
+
+async def handle(services: ControllerServices, context: RequestContext, request: Message) -> Message:
+    operation = _operation(context.api_key)
+    if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wire = WirePeer(services.cluster_id, context.listener_name)
+    try:
+        asked = message_to_request(request, context.api_version, wire)
+    except PeerError as error:
+        return refusal(error, request)
+    answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def reply(response: Response) -> None:
+        if not answered.done():  # its connection may be closed by now
+            answered.set_result(response)
+
+    services.quorum.receive(asked, reply)
+    return response_to_message(await answered, request, context.api_version, wire)
+
+
+def _operation(api_key: int) -> AclOperation:
+    return AclOperation.ALTER if api_key in (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER) else AclOperation.CLUSTER_ACTION

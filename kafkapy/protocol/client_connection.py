@@ -1,0 +1,207 @@
+"""An outbound connection as a pure machine: requests in -> bytes out, bytes in -> responses in the order of requests.
+
+The first request is ApiVersions. Everything else waits for its response, because the version of each request is the
+highest that both sides speak (KIP-35). A peer that does not know our version of ApiVersions answers with
+UNSUPPORTED_VERSION in the format of version 0 and is asked again with the highest version that it names (KIP-511).
+
+The driver writes what `take_output` returns, passes on what arrives, and calls `is_expired` at `deadline_ms`. A request
+that is not answered in time costs the connection, as in Apache Kafka's NetworkClient: its response could come at any
+time and would have to be waited for.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api import API_VERSIONS, APIS, response_type
+from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
+from kafkapy.protocol.primitives import Message, Writer
+
+UNSUPPORTED_VERSION: Final = 35
+API_VERSIONS_VERSION: Final = 4
+"""The ApiVersions that we begin with: the newest of Apache Kafka 4.3.1."""
+
+
+@dataclass(slots=True, eq=False)
+class ClientRequest:
+    """A request for a peer. `build` makes the message once its version is known, in min_version..max_version."""
+
+    api_key: int
+    build: Callable[[int], Message]
+    on_response: Callable[[Message, int], None]
+    """Called once with the response and its version, unless on_failure is."""
+    on_failure: Callable[[bool], None]
+    """Called once if no response will come; True if the peer speaks none of our versions, False if it cannot be
+    reached, does not answer in time or closes the connection."""
+    timeout_ms: int
+    min_version: int
+    max_version: int
+    deadline_ms: int = 0
+    """Set when it is submitted."""
+    version: int = -1
+    """Set when it is written."""
+
+
+class ClientConnection:
+    """The machine of one connection; a new connection gets a new one."""
+
+    __slots__ = (
+        "_client_id",
+        "_in_flight",
+        "_input",
+        "_max_response_bytes",
+        "_output",
+        "_queue",
+        "_sent",
+        "_software_version",
+        "_versions",
+    )
+
+    def __init__(self, client_id: str, *, software_version: str, max_response_bytes: int) -> None:
+        """max_response_bytes: a longer response is a ProtocolError before any of it is buffered."""
+        self._client_id = client_id
+        self._software_version = software_version
+        self._max_response_bytes = max_response_bytes
+        self._versions: dict[int, tuple[int, int]] | None = None
+        self._queue: deque[ClientRequest] = deque()
+        self._in_flight: deque[ClientRequest] = deque()
+        self._output = bytearray()
+        self._input = bytearray()
+        self._sent = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the peer's versions are known."""
+        return self._versions is not None
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of requests without a response, ApiVersions included."""
+        return len(self._in_flight) + len(self._queue)
+
+    def start(self, now_ms: int, timeout_ms: int) -> None:
+        """Ask for the peer's versions. Called once, first."""
+        self._ask_versions(API_VERSIONS_VERSION, now_ms + timeout_ms)
+
+    def submit(self, request: ClientRequest) -> None:
+        """Send a request whose deadline is set, or let it wait until versions are known."""
+        if self._versions is None:
+            self._queue.append(request)
+        else:
+            self._send(request, self._versions)
+
+    def take_output(self) -> bytes:
+        """Return the bytes to write, and forget them."""
+        data = bytes(self._output)
+        self._output.clear()
+        return data
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes that arrived; call back for each response that is whole. Raises ProtocolError: close then."""
+        self._input += data
+        position = 0
+        while len(self._input) - position >= 4:
+            size = int.from_bytes(self._input[position : position + 4], "big", signed=True)
+            if not 0 <= size <= self._max_response_bytes:
+                raise ProtocolError(f"response of {size} bytes, where {self._max_response_bytes} are allowed")
+            if len(self._input) - position - 4 < size:
+                break
+            frame = bytes(memoryview(self._input)[position + 4 : position + 4 + size])
+            position += 4 + size
+            self._take_response(frame)
+        del self._input[:position]
+
+    def deadline_ms(self) -> int | None:
+        """Return when `is_expired` may become true; None while nothing is waited for."""
+        return min((request.deadline_ms for request in (*self._in_flight, *self._queue)), default=None)
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether a request in flight was not answered in time."""
+        deadline_ms = self.deadline_ms()
+        return deadline_ms is not None and now_ms >= deadline_ms
+
+    def close(self) -> list[ClientRequest]:
+        """Return the requests that will not be answered, oldest first; the driver fails them."""
+        unanswered = [request for request in (*self._in_flight, *self._queue) if request.api_key != API_VERSIONS]
+        self._in_flight.clear()
+        self._queue.clear()
+        return unanswered
+
+    def _send(self, request: ClientRequest, versions: dict[int, tuple[int, int]]) -> None:
+        lowest, highest = versions.get(request.api_key, (0, -1))
+        version = min(highest, request.max_version)
+        if version < max(lowest, request.min_version):
+            request.on_failure(True)
+            return
+        self._write(request, version)
+
+    def _write(self, request: ClientRequest, version: int) -> None:
+        request.version = version
+        out = Writer()
+        write_request_header(
+            out,
+            api_key=request.api_key,
+            api_version=version,
+            correlation_id=self._sent,
+            client_id=self._client_id,
+        )
+        self._sent = (self._sent + 1) & 0x7FFFFFFF
+        body = request.build(version).encode(version)
+        self._output += (len(out) + len(body)).to_bytes(4, "big")
+        self._output += out
+        self._output += body
+        self._in_flight.append(request)
+
+    def _take_response(self, frame: bytes) -> None:
+        if not self._in_flight:
+            raise ProtocolError("a response to nothing that was asked")
+        request = self._in_flight[0]
+        expected = (self._sent - len(self._in_flight)) & 0x7FFFFFFF
+        correlation_id, position = read_response_header(frame, request.api_key, request.version)
+        if correlation_id != expected:
+            raise ProtocolError(f"a response to request {correlation_id}, where that to {expected} comes next")
+        body = memoryview(frame)[position:]
+        version = request.version
+        if request.api_key == API_VERSIONS and body[:2] == UNSUPPORTED_VERSION.to_bytes(2, "big"):
+            version = 0
+        response = response_type(request.api_key).decode(body, version)
+        self._in_flight.popleft()
+        request.on_response(response, version)
+
+    # ---- the peer's versions
+
+    def _ask_versions(self, version: int, deadline_ms: int) -> None:
+        def build(_version: int) -> Message:
+            return ApiVersionsRequest(client_software_name="kafkapy", client_software_version=self._software_version)
+
+        def on_response(response: Message, answered_version: int) -> None:
+            self._learn_versions(response, version, answered_version, deadline_ms)
+
+        request = ClientRequest(API_VERSIONS, build, on_response, _ignore_failure, 0, 0, version, deadline_ms)
+        self._write(request, version)
+
+    def _learn_versions(self, response: Message, asked: int, answered: int, deadline_ms: int) -> None:
+        assert isinstance(response, ApiVersionsResponse)
+        versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        if response.error_code == UNSUPPORTED_VERSION and answered < asked:
+            self._ask_versions(min(versions.get(API_VERSIONS, (0, 0))[1], asked - 1), deadline_ms)
+            return
+        if response.error_code:
+            raise ProtocolError(f"ApiVersions was answered with error {response.error_code}")
+        self._versions = versions
+        queue, self._queue = self._queue, deque()
+        for request in queue:
+            self._send(request, versions)
+
+
+def _ignore_failure(_is_unsupported: bool) -> None:
+    """ApiVersions is the machine's own: those that wait for it are told."""
+
+
+def newest_version(api_key: int) -> int:
+    """Return the newest stable version of an API that our codec speaks."""
+    return APIS[api_key].max_stable_version

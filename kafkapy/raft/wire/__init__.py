@@ -1,0 +1,108 @@
+"""What replicas say to each other, as Apache Kafka's requests and responses: the core's messages <-> the wire's.
+
+`request_to_message` and `message_to_response` are the side that asks, `message_to_request` and `response_to_message`
+the side that answers. Every request is about `__cluster_metadata-0` alone; one that is about anything else, or comes
+from another cluster, is refused before the core sees it. Sources: KIP-595, KIP-630, KIP-853, KIP-996.
+"""
+
+from typing import Final
+
+from kafkapy.protocol.primitives import Message
+from kafkapy.raft.messages import (
+    AddVoterRequest,
+    BeginEpochRequest,
+    EndEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from kafkapy.raft.wire import election, membership, replication
+from kafkapy.raft.wire.peer import PeerError, WirePeer
+
+__all__ = [
+    "API_KEYS",
+    "PeerError",
+    "WirePeer",
+    "lowest_version",
+    "message_to_request",
+    "message_to_response",
+    "refusal",
+    "request_to_message",
+    "response_to_message",
+]
+
+FETCH: Final = 1
+VOTE: Final = 52
+BEGIN_QUORUM_EPOCH: Final = 53
+END_QUORUM_EPOCH: Final = 54
+FETCH_SNAPSHOT: Final = 59
+ADD_RAFT_VOTER: Final = 80
+REMOVE_RAFT_VOTER: Final = 81
+UPDATE_RAFT_VOTER: Final = 82
+
+API_KEYS: Final[dict[type[Request], int]] = {
+    VoteRequest: VOTE,
+    BeginEpochRequest: BEGIN_QUORUM_EPOCH,
+    EndEpochRequest: END_QUORUM_EPOCH,
+    FetchRequest: FETCH,
+    FetchSnapshotRequest: FETCH_SNAPSHOT,
+    AddVoterRequest: ADD_RAFT_VOTER,
+    RemoveVoterRequest: REMOVE_RAFT_VOTER,
+    UpdateVoterRequest: UPDATE_RAFT_VOTER,
+}
+
+_PARTS = {
+    VOTE: election.VOTE,
+    BEGIN_QUORUM_EPOCH: election.BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH: election.END_QUORUM_EPOCH,
+    FETCH: replication.FETCH,
+    FETCH_SNAPSHOT: replication.FETCH_SNAPSHOT,
+    ADD_RAFT_VOTER: membership.ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER: membership.REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER: membership.UPDATE_RAFT_VOTER,
+}
+
+
+def lowest_version(request: Request) -> int:
+    """Return the lowest version that can carry the request."""
+    if isinstance(request, VoteRequest) and request.is_pre_vote:
+        return election.PRE_VOTE_SINCE
+    if isinstance(request, FetchRequest):
+        return replication.LAST_FETCHED_EPOCH_SINCE
+    if isinstance(request, AddVoterRequest) and not request.acknowledges_when_committed:
+        return membership.ACK_WHEN_COMMITTED_SINCE
+    return 0
+
+
+def request_to_message(request: Request, version: int, peer: WirePeer) -> Message:
+    """Return the request that says this at `version`."""
+    return _PARTS[API_KEYS[type(request)]].to_request(request, version, peer)
+
+
+def message_to_response(message: Message, request: Request, version: int, peer: WirePeer) -> Response:
+    """Return what a response says. Raises PeerError for an error of the whole response, RecordsError, ProtocolError."""
+    response: Response = _PARTS[API_KEYS[type(request)]].from_response(message, version, peer)
+    return response
+
+
+def message_to_request(message: Message, version: int, peer: WirePeer) -> Request:
+    """Return what a request asks. Raises PeerError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST; answer `refusal` then."""
+    assert message.API_KEY is not None
+    request: Request = _PARTS[message.API_KEY].from_request(message, version, peer)
+    return request
+
+
+def response_to_message(response: Response, request: Message, version: int, peer: WirePeer) -> Message:
+    """Return the response that says this at `version`."""
+    assert request.API_KEY is not None
+    return _PARTS[request.API_KEY].to_response(response, version, peer)
+
+
+def refusal(error: PeerError, request: Message) -> Message:
+    """Return the response that refuses a request as a whole."""
+    assert request.API_KEY is not None
+    return _PARTS[request.API_KEY].refusal(error)

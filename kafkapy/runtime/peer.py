@@ -1,0 +1,249 @@
+"""A connection to another node: made when it is first needed, made anew after a failure, with Apache Kafka's back-off.
+
+A peer is one address and one purpose: what must not wait behind other requests (a heartbeat behind a large fetch) has a
+Peer of its own. Requests are sent in the order in which they are submitted and may be pipelined.
+
+The back-off doubles from reconnect_backoff_ms to reconnect_backoff_max_ms, with a fifth of jitter, and starts over once
+the peer's versions are known. While it runs, requests wait; when an attempt to connect fails, those that wait fail.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.client_connection import ClientConnection, ClientRequest
+from kafkapy.runtime.after_reads import AfterReads
+from kafkapy.seams import Channel, Clock, Connector, Random
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BYTES = 256 * 1024
+"""What is taken from the socket in one turn of the loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLimits:
+    """Time-outs and bounds of a connection to another node; the defaults are those of Apache Kafka's own channels."""
+
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1000
+    connection_setup_timeout_ms: int = 10_000
+    """socket.connection.setup.timeout.ms."""
+    max_response_bytes: int = 104_857_600
+    """socket.request.max.bytes of the other side bounds what it may be asked to answer."""
+
+
+class Peer:
+    """An address and, at most, one connection to it. Not thread-safe; everything happens on the loop."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        connector: Connector,
+        clock: Clock,
+        random: Random,
+        client_id: str,
+        software_version: str,
+        limits: PeerLimits | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._connector = connector
+        self._clock = clock
+        self._random = random
+        self._client_id = client_id
+        self._software_version = software_version
+        self._limits = limits or PeerLimits()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[ClientRequest] = deque()
+        """Submitted while there is no connection."""
+        self._cancel_attempt: Callable[[], None] | None = None
+        self._setup_deadline_ms = 0
+        self._channel: Channel | None = None
+        self._connection: ClientConnection | None = None
+        self._unsent = b""
+        self._failures = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._timer: AfterReads | None = None
+        self._is_closed = False
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection stands and the peer's versions are known."""
+        return self._connection is not None and self._connection.is_ready
+
+    def send(self, request: ClientRequest) -> None:
+        """Submit a request: one of its callbacks is called, never before this returns."""
+        if self._is_closed:
+            self._loop.call_soon(request.on_failure, False)
+            return
+        request.deadline_ms = self._clock.monotonic_ms() + request.timeout_ms
+        if self._connection is None:
+            self._waiting.append(request)
+            self._maybe_connect()
+            self._arm_timer()
+        else:
+            self._loop.call_soon(self._submit, self._connection, request)
+
+    def close(self) -> None:
+        """Close the connection; what was not answered fails."""
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._cancel_attempt is not None:
+            self._cancel_attempt()
+            self._cancel_attempt = None
+        self._drop_connection()
+        self._arm_timer()
+
+    # ---- connecting
+
+    def _maybe_connect(self) -> None:
+        if self._cancel_attempt is not None or self._retry is not None or self._channel is not None:
+            return
+        self._cancel_attempt = self._connector.connect(self.host, self.port, self._on_connected)
+        self._setup_deadline_ms = self._clock.monotonic_ms() + self._limits.connection_setup_timeout_ms
+
+    def _on_connected(self, channel: Channel | None, error: OSError | None) -> None:
+        self._cancel_attempt = None
+        if channel is None:
+            logger.debug("Connection to %s failed: %s", self, error)
+            self._begin_backoff()
+            self._fail_waiting()
+            self._arm_timer()
+            return
+        self._channel = channel
+        connection = self._connection = ClientConnection(
+            self._client_id,
+            software_version=self._software_version,
+            max_response_bytes=self._limits.max_response_bytes,
+        )
+        connection.start(self._clock.monotonic_ms(), self._limits.connection_setup_timeout_ms)
+        channel.on_readable(self._on_readable)
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            connection.submit(request)
+        self._write()
+        self._arm_timer()
+
+    def _begin_backoff(self) -> None:
+        """Let no attempt start for a while; then start one if requests wait."""
+        limits = self._limits
+        base_ms = min(limits.reconnect_backoff_ms << min(self._failures, 16), limits.reconnect_backoff_max_ms)
+        self._failures += 1
+        delay_ms = base_ms * (80 + self._random.randrange(0, 41)) / 100
+        self._retry = self._loop.call_later(delay_ms / 1000, self._end_backoff)
+
+    def _end_backoff(self) -> None:
+        self._retry = None
+        if self._waiting and not self._is_closed:
+            self._maybe_connect()
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._loop.call_soon(request.on_failure, False)
+
+    # ---- a connection at work
+
+    def _submit(self, connection: ClientConnection, request: ClientRequest) -> None:
+        if connection is not self._connection:
+            request.on_failure(False)
+            return
+        connection.submit(request)
+        self._write()
+        self._arm_timer()
+
+    def _on_readable(self) -> None:
+        channel, connection = self._channel, self._connection
+        assert channel is not None
+        assert connection is not None
+        try:
+            data = channel.receive(RECEIVE_BYTES)
+            if data is None:
+                return
+            if not data:
+                self._lose(f"{self} closed the connection")
+                return
+            connection.receive(data)
+        except (OSError, ProtocolError) as error:
+            self._lose(f"{self}: {error}")
+            return
+        if connection.is_ready:
+            self._failures = 0
+        if connection is self._connection:
+            self._write()
+            self._arm_timer()
+
+    def _write(self) -> None:
+        channel, connection = self._channel, self._connection
+        if channel is None or connection is None:
+            return
+        self._unsent += connection.take_output()
+        if not self._unsent:
+            return
+        try:
+            count = channel.send([self._unsent], False)
+        except OSError as error:
+            self._lose(f"{self}: {error}")
+            return
+        self._unsent = self._unsent[count:]
+        channel.on_writable(self._write if self._unsent else None)
+
+    def _lose(self, reason: str) -> None:
+        logger.debug("Connection lost: %s", reason)
+        self._drop_connection()
+        if not self._is_closed:
+            self._begin_backoff()
+        self._arm_timer()
+
+    def _drop_connection(self) -> None:
+        """Close the channel and fail all that was submitted; later, as a callback may submit again."""
+        channel, connection = self._channel, self._connection
+        self._channel = self._connection = None
+        self._unsent = b""
+        if channel is not None:
+            channel.close()
+        if connection is not None:
+            for request in connection.close():
+                self._loop.call_soon(request.on_failure, False)
+        self._fail_waiting()
+
+    # ---- time
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadlines = [request.deadline_ms for request in self._waiting]
+        if self._connection is not None and (deadline_ms := self._connection.deadline_ms()) is not None:
+            deadlines.append(deadline_ms)
+        if self._cancel_attempt is not None:
+            deadlines.append(self._setup_deadline_ms)
+        if deadlines and not self._is_closed:
+            delay_ms = max(min(deadlines) - self._clock.monotonic_ms(), 0)
+            self._timer = AfterReads(self._loop, delay_ms / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        if self._connection is not None and self._connection.is_expired(now_ms):
+            self._lose(f"{self} did not answer in time")
+            return
+        if self._cancel_attempt is not None and now_ms >= self._setup_deadline_ms:
+            self._cancel_attempt()
+            self._on_connected(None, TimeoutError(f"no connection to {self} within the set-up time-out"))
+            return
+        expired = [request for request in self._waiting if now_ms >= request.deadline_ms]
+        for request in expired:
+            self._waiting.remove(request)
+            self._loop.call_soon(request.on_failure, False)
+        self._arm_timer()

@@ -1,0 +1,116 @@
+"""How the quorum reaches its peers: a connection to each voter's controller listener and to each bootstrap server.
+
+A request goes to the address that the quorum knows for a node, by the name of the controller listener. When a node
+moves to another address its old connection is closed. A response that is not understood, or refuses the request as a
+whole, counts as no response: the core backs off and asks again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.client_connection import ClientRequest, newest_version
+from kafkapy.protocol.primitives import Message
+from kafkapy.raft.messages import UNSUPPORTED_VERSION, Request, Response, VoteRequest, VoteResponse
+from kafkapy.raft.voters import Endpoint
+from kafkapy.raft.wire import API_KEYS, PeerError, WirePeer, lowest_version, message_to_response, request_to_message
+from kafkapy.record.errors import RecordsError
+from kafkapy.runtime.peer import Peer
+
+logger = logging.getLogger(__name__)
+
+RESPONSE_SLACK_MS = 500
+"""The core counts its own time-out; the connection waits this much longer, so that the core decides."""
+
+
+class NetworkRaftTransport:
+    """quorum_peers.RaftTransport over connections to other nodes."""
+
+    def __init__(
+        self,
+        *,
+        wire: WirePeer,
+        new_peer: Callable[[str, int], Peer],
+        request_timeout_ms: int,
+        bootstrap_servers: Mapping[int, tuple[str, int]],
+    ) -> None:
+        """`bootstrap_servers`: host and port by the (negative) id under which the core knows each."""
+        self._wire = wire
+        self._new_peer = new_peer
+        self._timeout_ms = request_timeout_ms + RESPONSE_SLACK_MS
+        self._bootstrap_servers = bootstrap_servers
+        self._peers: dict[int, Peer] = {}
+
+    def send(
+        self,
+        node_id: int,
+        endpoints: tuple[Endpoint, ...],
+        request: Request,
+        on_response: Callable[[Response | None], None],
+    ) -> None:
+        address = self._address_of(node_id, endpoints)
+        if address is None:
+            logger.debug("No address of listener %s is known for node %d", self._wire.listener_name, node_id)
+            asyncio.get_running_loop().call_soon(on_response, None)  # never while the core still steps
+            return
+        api_key = API_KEYS[type(request)]
+        self._peer(node_id, address).send(
+            ClientRequest(
+                api_key=api_key,
+                build=lambda version: request_to_message(request, version, self._wire),
+                on_response=lambda message, version: self._on_message(node_id, request, message, version, on_response),
+                on_failure=lambda is_unsupported: on_response(_failure(request, is_unsupported)),
+                timeout_ms=self._timeout_ms,
+                min_version=lowest_version(request),
+                max_version=newest_version(api_key),
+            )
+        )
+
+    def close(self) -> None:
+        """Close all connections; what waits for a response fails."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+    def _address_of(self, node_id: int, endpoints: tuple[Endpoint, ...]) -> tuple[str, int] | None:
+        if node_id < 0:
+            return self._bootstrap_servers.get(node_id)
+        for endpoint in endpoints:
+            if endpoint.name == self._wire.listener_name:
+                return endpoint.host, endpoint.port
+        return None
+
+    def _peer(self, node_id: int, address: tuple[str, int]) -> Peer:
+        peer = self._peers.get(node_id)
+        if peer is not None and (peer.host, peer.port) != address:
+            peer.close()
+            peer = None
+        if peer is None:
+            peer = self._peers[node_id] = self._new_peer(*address)
+        return peer
+
+    def _on_message(
+        self,
+        node_id: int,
+        request: Request,
+        message: Message,
+        version: int,
+        on_response: Callable[[Response | None], None],
+    ) -> None:
+        try:
+            response = message_to_response(message, request, version, self._wire)
+        except PeerError as error:
+            logger.warning("Node %d refuses %s with error %d", node_id, type(request).__name__, error.code)
+            response = None
+        except (RecordsError, ProtocolError) as error:
+            logger.warning("Node %d answered %s with what cannot be read: %s", node_id, type(request).__name__, error)
+            response = None
+        on_response(response)
+
+
+def _failure(request: Request, is_unsupported: bool) -> Response | None:
+    """Return what the core is told when a request could not be sent: a peer without pre-votes is told of, KIP-996."""
+    if is_unsupported and isinstance(request, VoteRequest) and request.is_pre_vote:
+        return VoteResponse(error=UNSUPPORTED_VERSION, leader_epoch=request.leader_epoch, leader_id=-1)
+    return None

@@ -1,0 +1,126 @@
+"""Three controllers whose messages are Apache Kafka's requests over a network: elections, snapshots, voters."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kafkapy.config.quorum import QuorumConfig
+from kafkapy.raft.messages import AddVoterRequest, RemoveVoterRequest, Response
+from kafkapy.raft.voters import VoterSet
+from kafkapy.runtime.quorum import Quorum
+from kafkapy.types import ReplicaKey
+from tests.simulator.disk import SimDisk
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.wired_quorum import WiredCluster, WiredNode, voter_of
+
+SMALL = QuorumConfig(
+    internal_metadata_log_segment_bytes=600,
+    metadata_log_max_record_bytes_between_snapshots=500,
+    metadata_max_retention_bytes=1500,
+    internal_metadata_delete_delay_millis=0,
+    controller_quorum_fetch_snapshot_max_bytes=300,
+)
+
+
+def wired(
+    *node_ids: int, config: QuorumConfig | None = None
+) -> Callable[[Callable[[WiredCluster], Awaitable[None]]], Callable[[], None]]:
+    """Make a test of a coroutine over a started cluster."""
+
+    def decorate(test: Callable[[WiredCluster], Awaitable[None]]) -> Callable[[], None]:
+        def run_test() -> None:
+            async def main(loop: SimLoop) -> None:
+                cluster = WiredCluster(loop, *node_ids, config=config)
+                await cluster.start()
+                await test(cluster)
+                await cluster.stop()
+                assert not cluster.fatal
+
+            run(main)
+
+        return run_test
+
+    return decorate
+
+
+async def append(quorum: Quorum, *values: bytes) -> None:
+    offset = quorum.append(list(values), quorum.leader_epoch)
+    await quorum.wait_until(lambda: quorum.high_watermark > offset)
+
+
+async def ask(quorum: Quorum, request: AddVoterRequest | RemoveVoterRequest) -> Response:
+    answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    quorum.receive(request, answered.set_result)
+    return await answered
+
+
+@wired(1, 2, 3)
+async def test_three_voters_elect_a_leader_and_hold_the_same_log(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    values = [b"%d" % number for number in range(20)]
+    for value in values:
+        await append(leader, value)
+    await cluster.all_have(values)
+
+
+@wired(1, 2, 3)
+async def test_another_voter_takes_over_when_the_leader_stops(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"before")
+    await cluster.stop(leader.node_id)
+    follower = await cluster.leader()
+    assert follower.leader_epoch > leader.leader_epoch
+    await append(follower, b"after")
+    await cluster.start(leader.node_id)
+    await cluster.all_have([b"before", b"after"])
+
+
+@wired(1, 2, 3)
+async def test_a_leader_that_is_cut_off_steps_down_and_takes_back_what_it_appended(cluster: WiredCluster) -> None:
+    former = await cluster.leader()
+    others = [node_id for node_id in cluster.nodes if node_id != former.node_id]
+    cluster.isolate(former.node_id)
+    former.append([b"lost"], former.leader_epoch)
+    while (leader := await cluster.leader()) is former:
+        await asyncio.sleep(0.1)
+    assert leader.node_id in others
+    await append(leader, b"kept")
+    cluster.heal()
+    await cluster.all_have([b"kept"])
+
+
+@wired(1, 2, 3, config=SMALL)
+async def test_a_voter_that_was_away_catches_up_by_a_snapshot_in_parts(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    away = next(node_id for node_id in cluster.nodes if node_id != leader.node_id)
+    await cluster.stop(away)
+    values = [b"%d" % number * 20 for number in range(100, 200)]
+    for value in values:
+        await append(leader, value)
+    while leader.log_start_offset == 0:
+        await append(leader, b"more")
+        values.append(b"more")
+        await asyncio.sleep(60)
+    await cluster.start(away)
+    await cluster.all_have(values)
+    assert cluster.nodes[away].listener.loaded
+
+
+@wired(1, 2, 3)
+async def test_a_voter_is_removed_and_another_added(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"a")
+    gone = next(node_id for node_id in cluster.nodes if node_id != leader.node_id)
+    key = ReplicaKey(gone, bytes([gone]) * 16)
+    assert (await ask(leader, RemoveVoterRequest(voter=key, timeout_ms=1000))).error == 0
+    await cluster.stop(gone)
+    cluster.disks[4] = SimDisk()
+    cluster.nodes[4] = newcomer = WiredNode(cluster, 4, cluster.disks[4])
+    await newcomer.start()
+    await cluster.all_have([b"a"])
+    while (response := await ask(leader, AddVoterRequest(voter=voter_of(4), timeout_ms=1000))).error:
+        assert response.error == 7  # not caught up yet
+        await asyncio.sleep(0.1)
+    await append(leader, b"b")
+    await cluster.all_have([b"a", b"b"])
+    expected = VoterSet([voter_of(node_id) for node_id in cluster.nodes])
+    assert all(node.quorum.voters == expected for node in cluster.nodes.values())
