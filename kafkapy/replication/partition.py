@@ -64,7 +64,10 @@ class ReplicaLog(Protocol):
     def log_end_offset(self) -> int: ...
     @property
     def high_watermark(self) -> int: ...
+    @property
+    def flush_required_to(self) -> int: ...
     def update_high_watermark(self, offset: int) -> object: ...
+    def is_committed(self, end_offset: int) -> bool: ...
 
 
 LogT = TypeVar("LogT", bound=ReplicaLog)
@@ -244,7 +247,9 @@ class Partition(Generic[LogT]):
         log = self.log
         if log is None or self.role is not Role.LEADER:
             return True, self.check_leader() or NOT_LEADER_OR_FOLLOWER
-        if log.high_watermark < required_offset:
+        if log.high_watermark < required_offset or (
+            required_offset <= log.flush_required_to and not log.is_committed(required_offset)
+        ):
             return False, NONE
         return True, NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_under_min_isr else NONE
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
     from kafkapy.storage.producers.entry import VerificationGuard
 
@@ -70,14 +71,19 @@ class ReplicaManager:
         clock: Clock,
         wheel: TimingWheel,
         log_config: Callable[[Mapping[str, str]], LogConfig],
+        request_flush: Callable[["Log", Callable[[], None]], None],
     ) -> None:
-        """`log_config(overrides)` gives the configuration of a topic with these overrides."""
+        """`log_config(overrides)` gives the configuration of a topic with these overrides.
+
+        `request_flush(log, on_done)` begins to make a log durable and calls on_done() later, in any case.
+        """
         self.node_id = node_id
         self.partitions = HostedPartitions(node_id, log_manager, log_config)
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
         self._clock = clock
+        self._request_flush = request_flush
         self._produces = Purgatory(wheel)
         self._fetches = Purgatory(wheel)
         self._deletions = Purgatory(wheel)
@@ -246,10 +252,23 @@ class ReplicaManager:
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
         append.required_offset = end_offset = result.last_offset + 1
-        if end_offset - log.recovery_point >= log.flush_messages and origin is AppendOrigin.CLIENT:
-            self.owed_flushes.append(append)
+        if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
+            self._owe_flush(append, origin)
         self.tell_of_append(partition)
         return False
+
+    def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
+        """An append has reached flush.messages: its answer waits for a flush.
+
+        A client's request awaits it. A coordinator's answers wait for the commit, which `Log.is_committed` says; they
+        look again after the flush.
+        """
+        if origin is AppendOrigin.CLIENT:
+            self.owed_flushes.append(append)
+            return
+        partition = append.partition
+        assert partition.log is not None, "what was appended has a log"
+        self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
     def begin_gathering(self, partition: HostedPartition, required_acks: int) -> GatheredAppend | None:
         """Return what takes plain batches for a partition that is led here; None where each is to be appended alone.
@@ -261,7 +280,7 @@ class ReplicaManager:
             return None
         if self.partitions.is_behind and self.partitions.is_deleted(partition):
             return None
-        if not GatheredAppend.is_possible(log, partition.leader_epoch):
+        if not GatheredAppend.is_possible(log):
             return None
         return GatheredAppend(log, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms())
 

@@ -1,4 +1,4 @@
-"""Flushes that somebody waits for: flush.messages makes a producer's answer wait until its records are durable.
+"""Flushes that somebody waits for: flush.messages makes an append's answer wait until its records are durable.
 
 One flush of a log runs at a time. What is appended meanwhile is made durable by the next one, for all who wait then.
 A deviation from Apache Kafka, which holds the log and its readers up for as long: here consumers may read a record
@@ -6,6 +6,8 @@ before its producer has been answered.
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError, StorageError
@@ -15,6 +17,8 @@ from kafkapy.storage.log.flush import Flush, prepare_flush
 if TYPE_CHECKING:
     from kafkapy.seams import Clock, IoPool
     from kafkapy.storage.log.log import Log
+
+logger = logging.getLogger("kafkapy.storage")
 
 
 class LogFlusher:
@@ -28,12 +32,26 @@ class LogFlusher:
 
     async def flush(self, log: "Log") -> None:
         """Return once all that is in the log now is durable. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        await self._begin(log)
+
+    def request(self, log: "Log", on_done: Callable[[], None]) -> None:
+        """Call on_done() once all that is in the log now is durable, or could not be made so."""
+
+        def settled(future: asyncio.Future[None]) -> None:
+            error = future.exception()
+            if error is not None:
+                logger.warning("%s is not flushed: %s", log.topic_partition, error)
+            on_done()
+
+        self._begin(log).add_done_callback(settled)
+
+    def _begin(self, log: "Log") -> "asyncio.Future[None]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.setdefault(log, []).append(future)
         if log not in self._tasks:
             self._tasks[log] = loop.create_task(self._work(log))
-        await future
+        return future
 
     async def close(self) -> None:
         """Wait for the flushes that were asked for."""

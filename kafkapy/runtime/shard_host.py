@@ -225,7 +225,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
     async def committed(self) -> None:
         """Wait until all that the shard has replayed so far is committed. Raises ApiError."""
-        if self.log.high_watermark >= self.replayed_offset:
+        if self.log.is_committed(self.replayed_offset):
             return
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._settle_when_committed([(future, None)])
@@ -379,7 +379,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         return [(future, response) for future, response in taken if future is not None]
 
     def _settle_when_committed(self, answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        if self.log.high_watermark >= self.replayed_offset:
+        if self.log.is_committed(self.replayed_offset):
             for future, response in answers:
                 _settle(future, response)
             return
@@ -417,7 +417,7 @@ class CommitWait(DelayedOperation):
     def try_complete(self) -> bool:
         if not self._host.is_led_here:
             self._error = ApiError(ErrorCode.NOT_COORDINATOR)
-        elif self._host.log.high_watermark < self._required_offset:
+        elif not self._host.log.is_committed(self._required_offset):
             return False
         return self.complete()
 

@@ -225,11 +225,11 @@ class BrokerServer:
         await self._load_logs()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._check_not_failed()
+        self._flusher = LogFlusher(self._io_pool, self._clock)
         self._replica_manager = self._new_replica_manager()
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
         undo.push_async_callback(self._groups.close)
-        self._flusher = LogFlusher(self._io_pool, self._clock)
         undo.push_async_callback(self._flusher.close)
         self._mover = self._new_mover()
         undo.push_async_callback(self._mover.stop)
@@ -379,6 +379,7 @@ class BrokerServer:
             log_config=self._dynamic_config.log_config,
             clock=self._clock,
             wheel=wheel,
+            request_flush=self._flusher.request,
         )
 
     def _new_group_coordinator(self) -> GroupCoordinator:

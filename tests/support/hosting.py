@@ -65,6 +65,7 @@ class Hosting:
         self.clock = SimClock(loop, start_wall_ms=now_ms)
         self.cluster = Cluster(broker_count)
         self.io_pool = SimIoPool(loop)
+        self.log_flusher = LogFlusher(self.io_pool, self.clock)
         self._load()
 
     def _load(self) -> None:
@@ -85,6 +86,7 @@ class Hosting:
             self.clock,
             self.wheel,
             log_config=lambda overrides: log_config(overrides, self.config),
+            request_flush=self.log_flusher.request,
         )
         self.expirer.start()
         self.sessions = FetchSessionCache(10, new_session_id=_counter())
@@ -171,7 +173,7 @@ class Hosting:
             random=SeededRandom(),
             io_pool=self.io_pool,
             heavy_work=HeavyWork(self.io_pool),
-            log_flusher=LogFlusher(self.io_pool, self.clock),
+            log_flusher=self.log_flusher,
             authorizer=authorizer or Deny(),
             metadata=self.cluster,
             log_manager=self.log_manager,

@@ -191,7 +191,7 @@ class CleanerManager:
                 first_dirty_offset,
                 log.clean_to,
             )
-        log.clean_to = first_dirty_offset
+        log.note_cleaned(first_dirty_offset)
 
     def choose(self, assessed: Sequence[tuple[Log, LogToClean]], worker_id: int = 0) -> tuple[Log, LogToClean] | None:
         """Return the dirtiest of the logs that are dirty enough."""
@@ -264,7 +264,7 @@ class CleanerManager:
 
     def finish(self, cleaning: Cleaning, facts: dict[str, Any], duration_ms: int) -> CleaningReport:
         """Take note of a pass that was done to its end; its checkpoint is the caller's to write."""
-        cleaning.log.clean_to = facts["clean_to"]
+        cleaning.log.note_cleaned(facts["clean_to"])
         self._troubles.pop(cleaning.log.topic_partition, None)
         self.reports.pop(cleaning.worker_id, None)
         self.reports[cleaning.worker_id] = report = CleaningReport(

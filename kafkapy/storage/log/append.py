@@ -5,7 +5,7 @@ looks at that state last, when it has noted the leader epoch and rolled the segm
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
@@ -23,6 +23,7 @@ from kafkapy.storage.producers.state import (
     BatchMetadata,
     PreparedAppend,
     ProducerBatch,
+    ProducerEntry,
     ProducerState,
     VerificationGuard,
 )
@@ -46,6 +47,31 @@ class AppendResult:
     log_start_offset: int
     size_bytes: int
     is_duplicate: bool = False
+
+
+class AppendedBatch(Protocol):
+    """What of a batch counts when it is written: BatchSpan, and what gathered appends make do with."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+class Sequel(NamedTuple):
+    """A batch of a producer that is in sequence, to be noted once it is written."""
+
+    producer: ProducerEntry
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
 
 
 def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> ValidationRules:

@@ -46,7 +46,7 @@ class Flush:
         except OSError:
             self._release()
             raise
-        log.flush_under_way = self
+        log.note_flush_begun(self)
 
     def run(self) -> None:
         """Sync the files, then make the other calls. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
@@ -90,12 +90,11 @@ class Flush:
         if not self.is_done:
             log.log_dir.go_offline(f"flush of {log.topic_partition}{self.failure or ' failed'}")
             return
-        log.last_flush_ms = now_ms
-        if self.truncation_count == log.truncation_count:
-            log.recovery_point = max(log.recovery_point, self.end_offset)
+        is_current = self.truncation_count == log.truncation_count
+        log.note_flushed(self.end_offset if is_current else log.recovery_point, now_ms)
 
     def _release(self) -> None:
-        self.log.flush_under_way = None
+        self.log.note_flush_ended()
         for handle in self._handles:
             handle.unpin(self)
         for call in self.on_complete:

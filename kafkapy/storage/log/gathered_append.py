@@ -12,7 +12,7 @@ from kafkapy.record.append_rules import MAX_INT64
 from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32
 from kafkapy.record.leader_batch import PLACE
 from kafkapy.record.small_batch import check_plain, takes_plain
-from kafkapy.seams import ReadableBuffer
+from kafkapy.storage.log.append import Sequel
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 
@@ -23,21 +23,13 @@ _pack_place = PLACE.pack_into
 
 
 class _Batch(NamedTuple):
-    """See segment.BatchInfo."""
+    """An AppendedBatch."""
 
     size_bytes: int
+    base_offset: int
     last_offset: int
     max_timestamp: int
-
-
-class _Sequel(NamedTuple):
-    """A producer's batch, to be noted once it is written."""
-
-    producer: ProducerEntry
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
+    leader_epoch: int
 
 
 class GatheredAppend:
@@ -70,19 +62,18 @@ class GatheredAppend:
         self._interval_bytes = log.segments.active.index_interval_bytes
         self._data = bytearray()
         self._batches: list[_Batch] = []
-        self._sequels: list[_Sequel] = []
+        self._sequels: list[Sequel] = []
         self._max_timestamp = -1
         self.base_offsets: list[int] = []
         self.end_offset = log.log_end_offset
 
     @staticmethod
-    def is_possible(log: Log, leader_epoch: int) -> bool:
+    def is_possible(log: Log) -> bool:
         """Return whether plain batches may be gathered for this log now."""
         return (
             takes_plain(log.client_rules)
             and not log.log_dir.is_full
             and not log.log_dir.is_offline
-            and log.leader_epochs.latest_epoch == leader_epoch
             and log.flush_messages >= MIN_FLUSH_MESSAGES
             and log.segments.active.size > 0
             and not log.segments.active.is_index_nearly_full
@@ -107,10 +98,10 @@ class GatheredAppend:
             last_sequence = base_sequence + delta
             if producer is None or last_sequence > MAX_INT32:
                 return False
-            self._sequels.append(_Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
+            self._sequels.append(Sequel(producer, last_sequence, last_offset, delta, max_timestamp))
         written += data[start:end]
         _pack_place(written, position, base_offset, end - start - LOG_OVERHEAD_BYTES, self._epoch)
-        self._batches.append(_Batch(end - start, last_offset, max_timestamp))
+        self._batches.append(_Batch(end - start, base_offset, last_offset, max_timestamp, self._epoch))
         self.base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
         if max_timestamp > self._max_timestamp:
@@ -142,15 +133,5 @@ class GatheredAppend:
             roll_ms=log.roll_ms,
         ):
             return False
-        log.now_ms = self._now_ms
-        data: list[ReadableBuffer] = [self._data]
-        try:
-            segment.append(data, len(self._data), self._batches)
-        except OSError as error:
-            raise log.log_dir.failure(error, f"appending to {log.topic_partition}") from error
-        log.log_end_offset = end_offset
-        log.local_log.reader.known.note(end_offset, segment, segment.size)
-        for producer, last_sequence, last_offset, offset_delta, timestamp_ms in self._sequels:
-            producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
-        log.producer_state.map_end_offset = end_offset
+        log.commit_append(segment, [self._data], len(self._data), self._batches, self._now_ms, self._sequels)
         return True

@@ -16,7 +16,7 @@ upkeep (retention, what the cleaner made), lookup (offsets by time).
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
@@ -32,7 +32,9 @@ from kafkapy.storage.errors import (
 )
 from kafkapy.storage.log.append import (
     NO_TIMESTAMP,
+    AppendedBatch,
     AppendResult,
+    Sequel,
     check_apart,
     duplicate_result,
     prepare_producers,
@@ -71,6 +73,7 @@ class Log:
         self.log_dir = log_dir
         self.config = config
         self.topic_id: Uuid | None = None
+        """As partition.metadata says."""
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
@@ -94,7 +97,10 @@ class Log:
         self.roll_ms = 0
         self.flush_messages = 0
         """How many records may lie behind the recovery point before somebody has to wait for a flush."""
+        self.flush_required_to = 0
+        """Answers for records below this wait until the recovery point has passed them: flush.messages was reached."""
         self.update_config(config)
+        self._check_offsets()
 
     def __repr__(self) -> str:
         offsets = f"[{self.log_start_offset}, {self.log_end_offset})"
@@ -139,6 +145,10 @@ class Log:
         self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+
+    def read_topic_id(self) -> None:
+        """Take the topic id of partition.metadata, if the file is there. Raises OSError."""
+        self.topic_id = self.local_log.read_topic_id()
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write partition.metadata, unless it is there. Raises ApiError INCONSISTENT_TOPIC_ID where it has another id.
@@ -187,7 +197,6 @@ class Log:
         Raises NeedsWorker for a CLIENT's batch that takes long to check; then comes append_checked.
         """
         self.log_dir.check_online()
-        self.now_ms = now_ms
         is_from_client = origin is AppendOrigin.CLIENT
         rules = self.client_rules if is_from_client else self._rules[origin]
         try:
@@ -213,7 +222,6 @@ class Log:
     ) -> AppendResult:
         """Append what NeedsWorker.check returned, as append_as_leader does."""
         self.log_dir.check_online()
-        self.now_ms = now_ms
         validated = place(checked, next_offset=self.log_end_offset, leader_epoch=leader_epoch)
         return self._append(validated, AppendOrigin.CLIENT, now_ms, verification, 0)
 
@@ -224,7 +232,6 @@ class Log:
         CorruptRecordError, InvalidRecordsError (offsets that do not rise from the log end offset on).
         """
         self.log_dir.check_online()
-        self.now_ms = now_ms
         rules = self._rules[AppendOrigin.REPLICATION]
         validated = validate_and_assign(
             records, rules, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
@@ -260,6 +267,9 @@ class Log:
             prepared = prepare_producers(self.producer_state, validated, origin, verification, transaction_version)
             if prepared is not None and prepared.duplicate is not None:
                 return duplicate_result(prepared.duplicate, self.log_start_offset)
+        sequels: Sequence[Sequel] = ()
+        if producer is not None:
+            sequels = (Sequel(producer, span.last_sequence, last_offset, last_offset - first_offset, max_timestamp),)
         segment = self.segments.active
         if segment.should_roll(
             config,
@@ -270,21 +280,51 @@ class Log:
             roll_ms=self.roll_ms,
         ):
             segment = self.roll(now_ms, at_offset=first_offset)
+        self.commit_append(segment, data, size_bytes, batches, now_ms, sequels, prepared)
+        return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
+
+    def commit_append(
+        self,
+        segment: Segment,
+        data: list[ReadableBuffer],
+        size_bytes: int,
+        batches: Sequence[AppendedBatch],
+        now_ms: int,
+        sequels: Sequence[Sequel] = (),
+        prepared: PreparedAppend | None = None,
+    ) -> None:
+        """Write batches that were checked and placed at the log's end, and take over what follows from each append.
+
+        Each append, of a leader or a follower, alone or gathered, ends here. sequels: batches of producers that are in
+        sequence; prepared: what ProducerState.prepare made of the others. Raises ApiError (no room), StorageError; the
+        log is then as it was.
+        """
+        last = batches[-1]
+        end_offset = last.last_offset + 1
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset < end_offset, (
+            f"{self} to {end_offset}"
+        )
         try:
             segment.append(data, size_bytes, batches)
         except OSError as error:
             raise self.log_dir.failure(error, f"appending to {self.topic_partition}") from error
-        self.log_end_offset = end_offset = last_offset + 1
+        self.now_ms = now_ms
+        self.log_end_offset = end_offset
         self._reader.known.note(end_offset, segment, segment.size)
-        for batch in batches:
-            if batch.leader_epoch != self.leader_epochs.latest_epoch and batch.leader_epoch >= 0:
-                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-        if producer is not None:
-            producer.add_batch(span.last_sequence, last_offset, last_offset - first_offset, max_timestamp)
-        elif prepared is not None:
+        if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never fall along a log
+            self._note_leader_epochs(batches)
+        for producer, last_sequence, last_offset, offset_delta, timestamp_ms in sequels:
+            producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
+        if prepared is not None:
             self._commit_producers(prepared, segment)
         self.producer_state.map_end_offset = end_offset
-        return AppendResult(first_offset, last_offset, max_timestamp, append_time_ms, self.log_start_offset, size_bytes)
+        if end_offset - self.recovery_point >= self.flush_messages:
+            self.flush_required_to = end_offset
+
+    def _note_leader_epochs(self, batches: Sequence[AppendedBatch]) -> None:
+        for batch in batches:
+            if batch.leader_epoch >= 0:
+                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
 
     def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
         """Take over the producers of an append that was written, and the transactions that it ended."""
@@ -396,14 +436,71 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self._check_offsets()
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_high_watermark(offset)
         logger.info("Incremented log start offset of %s to %d", self.topic_partition, offset)
         return True
 
+    def is_committed(self, end_offset: int) -> bool:
+        """Return whether all records below are committed, and durable if flush.messages asked for that."""
+        return self.high_watermark >= end_offset and not self.recovery_point < end_offset <= self.flush_required_to
+
     def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch | None:
         """Return the largest epoch at or below `leader_epoch` and its end offset; None where that is not known."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # Changes that the functions beside this class report
+
+    def note_time(self, now_ms: int) -> None:
+        """Remember the time, for what later happens to the log without being told one."""
+        self.now_ms = now_ms
+
+    def note_flush_begun(self, flush: Flush) -> None:
+        self.flush_under_way = flush
+
+    def note_flush_ended(self) -> None:
+        self.flush_under_way = None
+
+    def note_flushed(self, end_offset: int, now_ms: int) -> None:
+        """All below end_offset is durable."""
+        assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
+        self.last_flush_ms = now_ms
+        self.recovery_point = max(self.recovery_point, end_offset)
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """The log is about to be cut at `offset`: nothing at or above it counts as durable any more."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def note_truncation_begun(self, offset: int) -> None:
+        """Records at and above `offset` are about to go. What was read of them before counts no more."""
+        self.truncation_count += 1
+        self.lower_recovery_point(offset)
+        self.flush_required_to = min(self.flush_required_to, offset)
+        if self.clean_to is not None:
+            self.clean_to = min(self.clean_to, offset)
+
+    def note_truncated(self, end_offset: int, log_start_offset: int) -> None:
+        """The log ends at end_offset, and begins at log_start_offset."""
+        self.log_end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(log_start_offset, min(self.high_watermark, end_offset))
+        self._check_offsets()
+
+    def note_cleaned(self, offset: int) -> None:
+        """The cleaner has compacted all below `offset`, or is to begin there."""
+        assert offset >= 0, f"{self} is clean up to {offset}"
+        self.clean_to = offset
+
+    def note_doomed(self) -> None:
+        """The log is out of service for good: deleted, or replaced by its copy in another directory."""
+        self.is_doomed = True
+
+    def _check_offsets(self) -> None:
+        """Assert the invariants of the module's docstring."""
+        stable, high = self.last_stable_offset, self.high_watermark
+        assert self.log_start_offset <= stable <= high <= self.log_end_offset, f"{self}: {stable=} {high=}"
+        assert self.recovery_point <= self.log_end_offset, f"{self}: durable up to {self.recovery_point}"
 
     # The end
 
@@ -433,3 +530,4 @@ class Log:
         if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
             self.leader_epochs.assign(*latest)  # an epoch in which nothing was written yet
         self.clean_to = other.clean_to
+        self._check_offsets()

@@ -55,7 +55,7 @@ def open_log(
         )
         loaded = loader.load()
         log = Log(loaded, files, directory, topic_partition, config, log_dir, now_ms=now_ms, jitter=jitter)
-        log.topic_id = log.local_log.read_topic_id()
+        log.read_topic_id()
         if topic_id is not None:
             log.assign_topic_id(topic_id)
     except OSError as error:

@@ -45,32 +45,22 @@ def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int |
 
 
 def _cut(log: "Log", offset: int) -> None:
-    _begin(log, offset)
+    log.note_truncation_begun(offset)
     log.local_log.cut(offset, log.now_ms)
-    log.log_end_offset = offset
+    log.note_truncated(offset, min(log.log_start_offset, offset))
     log.leader_epochs.truncate_to(offset)
-    log.log_start_offset = min(log.log_start_offset, offset)
     _rebuild_producers(log)
-    log.update_high_watermark(min(log.high_watermark, offset))
+    log.update_high_watermark(log.high_watermark)
 
 
 def _start_over(log: "Log", offset: int, log_start_offset: int) -> None:
-    _begin(log, offset)
+    log.note_truncation_begun(offset)
     log.local_log.start_over(offset, log.now_ms)
-    log.log_end_offset = offset
-    log.log_start_offset = log_start_offset
+    log.note_truncated(offset, log_start_offset)
     log.leader_epochs.clear()
     log.producer_state.clear(offset)
     _rebuild_producers(log)
     log.update_high_watermark(offset)
-
-
-def _begin(log: "Log", offset: int) -> None:
-    """Make a flush that is under way harmless: what it syncs is no longer what the log holds."""
-    log.truncation_count += 1
-    log.recovery_point = min(log.recovery_point, offset)
-    if log.clean_to is not None:
-        log.clean_to = min(log.clean_to, offset)
 
 
 def _rebuild_producers(log: "Log") -> None:

@@ -20,7 +20,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
     The last one stays where there is no room for another. Their files go later: LocalLog.take_due_files.
     """
     log.log_dir.check_online()
-    log.now_ms = now_ms
+    log.note_time(now_ms)
     with log.failures("deleting segments"):
         due = due_segments(
             log.local_log.facts(log.log_end_offset),

@@ -89,7 +89,7 @@ class LogCheckpoints:
             for partition, offset in self._read(directory, checkpoint.CLEANER_OFFSET_FILE).items():
                 log = logs.get((directory.path, partition))
                 if log is not None:
-                    log.clean_to = offset
+                    log.note_cleaned(offset)
 
     def _read(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         """Read a checkpoint; a directory in which that fails goes offline."""

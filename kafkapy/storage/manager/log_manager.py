@@ -314,7 +314,7 @@ class LogManager:
 
         Without room for the longer name it keeps its own until `due_deletions` finds some.
         """
-        log.is_doomed = True
+        log.note_doomed()
         self.doomed.doom(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
@@ -352,7 +352,7 @@ class LogManager:
         paths = set()
         for log, offset in offsets.items():
             if offset < log.recovery_point:
-                log.recovery_point = offset
+                log.lower_recovery_point(offset)
                 paths.add(log.log_dir.path)
         writes = self.checkpoints.recovery_points() if paths else []
         self.checkpoints.write_now(write for write in writes if write.directory.path in paths)

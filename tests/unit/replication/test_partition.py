@@ -17,10 +17,14 @@ class FakeLog:
     log_start_offset: int = 0
     log_end_offset: int = 0
     high_watermark: int = 0
+    flush_required_to: int = 0
     config: Any = field(default_factory=lambda: SimpleNamespace(min_insync_replicas=1))
 
     def update_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
+
+    def is_committed(self, end_offset: int) -> bool:
+        return self.high_watermark >= end_offset
 
 
 def registration(*, leader: int = 1, leader_epoch: int = 5, replicas: Any = (1,), isr: Any = None) -> Any:
