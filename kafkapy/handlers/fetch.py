@@ -3,10 +3,10 @@
 Waits for min.bytes up to max.wait, and answers at once when a partition fails. At least one batch is returned where
 there is any, however large (KIP-74); records leave as regions of their files. The order of partitions counts.
 
-v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd: before, a partition's answer ends at the
-first batch in zstd, and UNSUPPORTED_COMPRESSION_TYPE where that is the first (KIP-110; Apache Kafka 4 no longer looks),
-v11 rack and preferred replica (-1: reading from followers, KIP-392, comes with replication), v12 diverging epochs, v13
-topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
+v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd (KIP-110; older versions get it, too, as
+from Apache Kafka 4), v11 rack and preferred replica (-1: reading from followers, KIP-392, comes with replication), v12
+diverging epochs, v13 topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of
+the metadata log.
 
 Deviations: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
 A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288), and is refused as one from a replica that is not
@@ -34,7 +34,6 @@ from kafkapy.replication.hosted import HostedPartition
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
-ZSTD_FROM: Final = 10
 LEADERS_FROM: Final = 16
 REPLICA_STATE_FROM: Final = 15
 NO_LEADER_EPOCH: Final = -1
@@ -51,7 +50,6 @@ class _Limits(NamedTuple):
 
     isolation: FetchIsolation
     max_bytes: int
-    refuses_zstd: bool
 
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -96,7 +94,8 @@ def _sort_out(
             partition = partitions.find_by_id(asked.topic_id, partition_id)
         else:
             partition = partitions.find(asked.topic, partition_id)
-        if partition is not None and access.allows(partition.topic_partition.topic):
+        if partition is not None and access.allows(topic := partition.topic_partition.topic):
+            asked.known_topic = topic
             readable.append((asked, partition))
             continue
         code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
@@ -107,7 +106,7 @@ def _sort_out(
 def _topic_names(
     services: Services, asked_partitions: Sequence[FetchedPartition], *, uses_topic_ids: bool
 ) -> Iterator[str]:
-    """Yield the topic of each partition asked for, unless its id is unknown."""
+    """Yield the topic of each partition asked for, unless its id is unknown and always was to the session."""
     by_id = services.replica_manager.partitions.newest_image.topics.by_id
     for asked in asked_partitions:
         image = by_id.get(asked.topic_id) if uses_topic_ids else None
@@ -115,19 +114,27 @@ def _topic_names(
             yield image.name
         elif not uses_topic_ids:
             yield asked.topic
+        elif asked.known_topic is not None:
+            yield asked.known_topic
 
 
 def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *, uses_topic_ids: bool) -> int:
-    """Return why a partition that is not hosted here, or that the client may not read, cannot be fetched."""
+    """Return why a partition that is not hosted here, or that the client may not read, cannot be fetched.
+
+    A session knows the name of an id whose topic was deleted: the client is told whether another topic has it now.
+    """
     partitions = services.replica_manager.partitions
-    topic = asked.topic
-    if uses_topic_ids:
-        image = partitions.newest_image.topics.by_id.get(asked.topic_id)
-        if image is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        topic = image.name
+    topics = partitions.newest_image.topics
+    image = topics.by_id.get(asked.topic_id)
+    if image is not None:
+        asked.known_topic = image.name
+    topic = asked.known_topic if uses_topic_ids else asked.topic
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if not access.allows(topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if uses_topic_ids and image is None and topics.partition(topic, asked.request.partition) is not None:
+        return ErrorCode.INCONSISTENT_TOPIC_ID
     return partitions.missing_code(topic, asked.request.partition)
 
 
@@ -137,7 +144,7 @@ async def _read_or_wait(
     """Read; where that is too little and nothing else is to tell, wait and read again."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
-    limits = _Limits(_isolation(request), max_bytes, context.api_version < ZSTD_FROM)
+    limits = _Limits(_isolation(request), max_bytes)
     read = await _read(services, readable, limits)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
@@ -156,7 +163,7 @@ async def _read_or_wait(
 
 async def _read(services: Services, readable: list[Readable], limits: _Limits) -> FetchRead:
     """Read all partitions, with a worker's help where pages are cold."""
-    read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes, refuses_zstd=limits.refuses_zstd)
+    read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes)
     try:
         while (cold := read.read()) is not None:
             try:

@@ -18,8 +18,6 @@ from kafkapy.protocol.messages.fetch_response import (
     PartitionData,
     SnapshotId,
 )
-from kafkapy.record.batch import CODEC_MASK, scan_headers
-from kafkapy.record.compression import ZSTD
 from kafkapy.seams import FileRegion
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
@@ -36,7 +34,6 @@ NO_RECORDS: Final = b""
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-UNSUPPORTED_COMPRESSION_TYPE: Final = int(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 # Shared by all answers that leave them at their defaults. They are replaced, never written to.
 NO_DIVERGING_EPOCH: Final = EpochEndOffset()
@@ -69,7 +66,6 @@ class FetchRead:
         "_cold_log",
         "_isolation",
         "_partitions",
-        "_refuses_zstd",
         "answers",
         "bytes_read",
         "must_answer",
@@ -84,12 +80,10 @@ class FetchRead:
         *,
         isolation: FetchIsolation,
         max_bytes: int,
-        refuses_zstd: bool = False,
     ) -> None:
         self._partitions = partitions
         self._isolation = isolation
         self._bytes_left = max_bytes
-        self._refuses_zstd = refuses_zstd
         self.answers: list[PartitionData] = []
         """In the order of the partitions."""
         self.bytes_read = 0
@@ -159,17 +153,13 @@ class FetchRead:
             min_one_batch=self.bytes_read == 0,
         )
         region: FileRegion | None = read.region
-        error_code = 0
         if region is not None:
-            if self._refuses_zstd and not _cut_before_zstd(region):
-                region, error_code = None, UNSUPPORTED_COMPRESSION_TYPE
-            else:
-                self.bytes_read += region.length
-                self._bytes_left = max(self._bytes_left - region.length, 0)
+            self.bytes_read += region.length
+            self._bytes_left = max(self._bytes_left - region.length, 0)
         aborted = read.aborted_transactions
         return PartitionData(
             request.partition,
-            error_code,
+            0,
             read.high_watermark,
             read.last_stable_offset,
             read.log_start_offset,
@@ -211,25 +201,6 @@ def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedT
     return [
         AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for first_offset, producer_id in pairs
     ]
-
-
-def _cut_before_zstd(region: FileRegion) -> bool:
-    """Shorten a region to the batches before the first one in zstd; return whether any are left.
-
-    For readers older than Fetch 10, which do not know the codec (KIP-110). Raises NeedsWarming.
-    """
-    data = region.file.pread_nowait(region.length, region.position)
-    if data is None:
-        file, position, length = region.file, region.position, region.length
-        region.release()
-        raise NeedsWarming(file, position, length)
-    for header in scan_headers(data):
-        if header.attributes & CODEC_MASK == ZSTD:
-            region.length = header.position
-            break
-    if region.length == 0:
-        region.release()
-    return region.length > 0
 
 
 def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation) -> int | None:

@@ -41,12 +41,14 @@ PartitionKey: TypeAlias = tuple[Uuid | str, int]
 class FetchedPartition:
     """A partition that a fetch asks for, and what a session remembers of its last answer."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "request", "topic", "topic_id")
+    __slots__ = ("high_watermark", "key", "known_topic", "log_start_offset", "request", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: Uuid, request: FetchPartition) -> None:
         """`topic` is empty where the request names the id."""
         self.topic = topic
         self.topic_id = topic_id
+        self.known_topic: str | None = None
+        """The name that the topic had when it was last found: its id may be unknown by now."""
         self.key: PartitionKey = (topic_id if topic_id != ZERO_UUID else topic, request.partition)
         self.request = request
         self.high_watermark = UNKNOWN_OFFSET

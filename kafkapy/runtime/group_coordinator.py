@@ -85,13 +85,14 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     def _coordinator_log(self) -> "CoordinatorLog":
         if self._log is None:
             from kafkapy.group import records
-            from kafkapy.runtime.shard_host import CoordinatorLog
+            from kafkapy.runtime.shard_host import FIRST_SEQUENCE, CoordinatorLog
 
             self._log = CoordinatorLog(
                 codec=records,
                 compression=lambda: self.settings.config.offsets_topic_compression_codec,
                 commit_timeout_ms=lambda: self.settings.config.offsets_commit_timeout_ms,
                 load_buffer_bytes=lambda: self.settings.config.offsets_load_buffer_size,
+                base_sequence=FIRST_SEQUENCE,
             )
         return self._log
 

@@ -21,6 +21,7 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
+from kafkapy.record.batch import NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 RECORD_OVERHEAD_BYTES: Final = 40
 """What a record has beside key and value, at most, and its share of the batch's header: for cutting batches."""
 FIRST_SEQUENCE: Final = 0
-"""The sequence number of a coordinator's transactional batch, as in Kafka; no log checks it."""
+"""The sequence number of a coordinator's batches that have one, as in Kafka; no log checks it."""
 
 _TRANSLATED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,6 +77,8 @@ class CoordinatorLog:
     compression: Callable[[], int]
     commit_timeout_ms: Callable[[], int]
     load_buffer_bytes: Callable[[], int]
+    base_sequence: int = NO_SEQUENCE
+    """Of batches without a producer: Kafka's group coordinator writes 0, its transaction coordinator none."""
 
 
 class Decision(Protocol):
@@ -305,7 +308,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     ) -> None:
         compression = self.coordinator_log.compression()
         if write is None:
-            base_offset = self._append(bytearray(build_batch(encoded, compression=compression)))
+            sequence = self.coordinator_log.base_sequence
+            base_offset = self._append(bytearray(build_batch(encoded, compression=compression, base_sequence=sequence)))
             producer_id = -1
         else:
             batch = build_batch(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.metadata.image import RESOURCE_GROUP
+from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_GROUP
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -140,3 +140,27 @@ def test_the_metadata_logs_name_is_not_created(client: WireClient) -> None:
     (result,) = create(client, METADATA_TOPIC)
     message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+# -- thread pools -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "count"),
+    [
+        ("remote.log.manager.copier.thread.pool.size", 10),
+        ("remote.log.manager.expiration.thread.pool.size", 10),
+        ("remote.log.manager.follower.thread.pool.size", 2),
+        ("remote.log.reader.threads", 10),
+    ],
+)
+def test_a_thread_pool_at_most_doubles_or_halves_at_once(client: WireClient, key: str, count: int) -> None:
+    def code(value: int, resource: str) -> int:
+        configs = [AlterableConfig(key, 0, str(value))]
+        resources = [AlterConfigsResource(RESOURCE_BROKER, resource, configs)]
+        request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+        return int(client.call(request, 1).responses[0].error_code)
+
+    for resource in ("1", ""):
+        codes = [code(value, resource) for value in (count // 2 - 1, count // 2, count * 2, count * 2 + 1)]
+        assert codes == [ErrorCode.INVALID_REQUEST, 0, 0, ErrorCode.INVALID_REQUEST]

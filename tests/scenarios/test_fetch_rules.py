@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
+from kafkapy.record.compression import ZSTD
 from tests.support.asking import (
     MAX_BYTES,
     READ_COMMITTED,
@@ -176,3 +177,12 @@ def test_divergence_is_told_to_those_who_name_the_epoch_of_what_they_have(client
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
     assert (answer.error_code, bytes(answer.records)) == (0, b"")
     assert fetch(client, topic_id, 3, last_fetched_epoch=5).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_zstd_is_sent_in_every_version(client: WireClient, topic: str, version: int) -> None:
+    asked = named(topic, create_topic(client, topic), version)
+    batch = batch_of(3, value=bytes(100), compression=ZSTD)
+    produce(client, topic, batch)
+    answer = fetch(client, asked, version=version)
+    assert (answer.error_code, len(bytes(answer.records))) == (0, len(batch))

@@ -5,6 +5,7 @@ import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from tests.support.asking import (
@@ -82,16 +83,29 @@ def test_a_topic_created_again_is_another_topic(client: WireClient, topic: str) 
 
 
 def test_a_session_that_holds_a_deleted_topic_hears_of_it(client: WireClient, topic: str) -> None:
+    """The session knows the name still: that is unknown, or another topic's."""
     old_id = create_topic(client, topic)
-    opened = client.call(fetch_request(old_id, session_epoch=0), 18)
+    session_id = client.call(fetch_request(old_id, session_epoch=0), 18).session_id
+
+    def told(session_epoch: int) -> int:
+        again = FetchRequest(session_id=session_id, session_epoch=session_epoch)
+        (answer,) = client.call(again, 18).responses
+        assert answer.topic_id == old_id
+        return int(answer.partitions[0].error_code)
+
     delete_topic(client, topic)
-    new_id = create_topic(client, topic)
-    again = fetch_request(old_id, session_id=opened.session_id, session_epoch=1)
-    again.topics.clear()
-    (answer,) = client.call(again, 18).responses
-    assert answer.topic_id == old_id != new_id
-    told = ErrorCode(answer.partitions[0].error_code)
-    assert told in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID), "Kafka's session knows the name still"
+    deleted = [told(1), told(2)]
+    create_topic(client, topic)
+    recreated = [told(3), told(4)]
+    assert deleted == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert recreated == [ErrorCode.INCONSISTENT_TOPIC_ID] * 2
+
+
+def test_a_session_of_an_unknown_id_hears_that_it_is_unknown(client: WireClient) -> None:
+    opened = client.call(fetch_request(NOBODY, session_epoch=0), 18)
+    again = client.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 18)
+    for response in (opened, again):
+        assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_topic_is_deleted_by_its_id(client: WireClient, topic: str) -> None:

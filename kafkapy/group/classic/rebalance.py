@@ -51,7 +51,10 @@ class ClassicRebalance(ClassicGroupState):
             self.maybe_complete_join(decision, now_ms)
 
     def prepare_rebalance(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
-        """Have all members join again."""
+        """Have all members join again. A generation that gets no assignment leaves nobody the one before."""
+        if self.state is ClassicState.COMPLETING_REBALANCE:
+            for member in self.members:
+                member.assignment = b""
         self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, decision, now_ms)
         self.unsynced.clear()
         self.sync_deadline_ms = None

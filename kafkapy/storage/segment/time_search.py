@@ -57,17 +57,21 @@ def find_timestamp(
 
 
 def find_largest(segment: Segment, *, wait: bool = False, searched: Searched | None = None) -> TimestampOffset | None:
-    """Return the record that has the segment's largest timestamp, the first of them; None where none has a time."""
+    """Return the record that has the segment's largest timestamp, the first of them; None where there is none.
+
+    Records without a timestamp have NO_TIMESTAMP (-1), which is the largest where no record has another.
+    """
     largest = segment.largest
     position = segment.offset_index.lookup(largest.offset, wait=wait).position
     for at in segment.scan(position, wait=wait):
-        if at.max_timestamp == largest.timestamp_ms and at.max_timestamp >= 0:
+        if at.max_timestamp == largest.timestamp_ms:
             batch = batch_at(segment.read_batch(at, wait=wait))
             if batch.timestamp_type == LOG_APPEND_TIME:
                 return TimestampOffset(at.max_timestamp, batch.base_offset, batch.partition_leader_epoch)
             found = _search(batch, at.max_timestamp, 0, (segment.base_offset, at.position), searched)
-            last = TimestampOffset(at.max_timestamp, at.last_offset, batch.partition_leader_epoch)
-            return found if found is not None else last
+            if found is None and at.max_timestamp >= 0:
+                return TimestampOffset(at.max_timestamp, at.last_offset, batch.partition_leader_epoch)
+            return found
     return None
 
 
