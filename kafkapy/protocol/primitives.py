@@ -207,7 +207,7 @@ def compact_string(data: Data, position: int, size: int) -> tuple[str, int]:
         size, position = uvarint_rest(data, position, size)
         if size > MAX_STRING_BYTES + 1:
             raise ProtocolError(f"string of {size - 1} bytes")
-    elif size == 0:
+    if size == 0:
         raise null_or_negative(-1)
     end = position + size - 1
     return str(data[position:end], "utf-8"), end
@@ -216,6 +216,10 @@ def compact_string(data: Data, position: int, size: int) -> tuple[str, int]:
 def compact_nullable_string(data: Data, position: int, size: int) -> tuple[str | None, int]:
     if size == 0:
         return None, position
+    if size > 0x7F:
+        length, end = uvarint_rest(data, position, size)
+        if length == 0:  # in more bytes than it needs
+            return None, end
     return compact_string(data, position, size)
 
 
@@ -239,9 +243,9 @@ def compact_byte_string(data: Data, position: int, size: int) -> tuple[bytes, in
 
 
 def compact_nullable_byte_string(data: Data, position: int, size: int) -> tuple[bytes | None, int]:
-    if size == 0:
-        return None, position
-    return compact_byte_string(data, position, size)
+    if size > 0x7F:
+        size, position = uvarint_rest(data, position, size)
+    return nullable_byte_string(data, position, size - 1)
 
 
 def records(data: Data, position: int, size: int) -> tuple[Records, int]:
@@ -265,9 +269,9 @@ def compact_records(data: Data, position: int, size: int) -> tuple[Records, int]
 
 
 def compact_nullable_records(data: Data, position: int, size: int) -> tuple[Records, int]:
-    if size == 0:
-        return None, position
-    return compact_records(data, position, size)
+    if size > 0x7F:
+        size, position = uvarint_rest(data, position, size)
+    return nullable_records(data, position, size - 1)
 
 
 class ElementBudget:
