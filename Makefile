@@ -72,7 +72,7 @@ check: setup     ## format, lint, types, layers, generated code, the wheel
 	$(BIN)/python -m kafkapy.protocol.codegen --check
 	$(BIN)/python -m tools.deviations --check
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	$(BIN)/python -m zipfile --list dist/kafkapy_broker-*.whl | grep -q kafkapy/py.typed
+	$(BIN)/python -m zipfile --list dist/kafkapy_broker-*.whl | grep kafkapy/py.typed >/dev/null
 
 generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ DOCUMENTS = sorted(
 SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 ADVICE = re.compile(r"pip3? install\s+(?:-\S+\s+)*['\"]?kafkapy(?!-broker)\b")
+
+PLACES = (".", "kafkapy")
+"""What a path in a drawing may be relative to."""
+DRAWN = sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in ("README.md", "deviations.md"))
+PATH_IN_CODE = re.compile(r"\b[a-z_]+(?:/[a-z_]+)+(?:\.py|/)")
+NAME_IN_CODE = re.compile(r"(?<![-.\w])[A-Za-z]\w*(?:_\w+|\(\))|\b_\w+|\b[A-Z]\w*[a-z]\w*[A-Z]\w*")
+"""snake_case, CamelCase, calls(): what is no word of a sentence."""
 
 
 def project() -> dict:
@@ -48,3 +56,17 @@ def test_the_first_snippet_of_the_readme_runs_as_it_stands(tmp_path) -> None:
 def test_links_lead_somewhere(document) -> None:
     targets = [target for target, _ in LINK.findall(document.read_text()) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DRAWN, ids=lambda path: path.name)
+def test_drawings_name_what_is_in_the_code(document) -> None:
+    text = document.read_text()
+    missing = [path for path in PATH_IN_CODE.findall(text) if not any((ROOT / at / path).exists() for at in PLACES)]
+    assert missing == []
+    names = NAME_IN_CODE.findall(PATH_IN_CODE.sub("", text))
+    assert [name for name in names if name.removesuffix("()") not in words_of_the_code()] == []
+
+
+@cache
+def words_of_the_code() -> set[str]:
+    return set(re.findall(r"\w+", "\n".join(path.read_text() for path in (ROOT / "kafkapy").rglob("*.py"))))
