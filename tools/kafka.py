@@ -14,6 +14,9 @@ from tools.maven import ToolsMissing, maven_copy
 KAFKA_VERSION = "4.3.1"
 JAVA_LIBS = Path(__file__).resolve().parent.parent / ".tools" / f"kafka-{KAFKA_VERSION}" / "libs"
 
+LOG4J_VERSION = "2.25.4"
+"""That of Kafka's own log4j-core."""
+
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 
 
@@ -40,6 +43,14 @@ def fetch_kafka(target: Path = JAVA_LIBS) -> None:
     print(f"fetching Apache Kafka {KAFKA_VERSION} from Maven Central", flush=True)
     kafka = ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION)
     maven_copy([kafka, ("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], target)
+
+
+def fetch_logging_libs() -> Path:
+    """Return where the jar is with which Kafka's classes write logs; what compares log lines puts it on the path."""
+    target = JAVA_LIBS.parent.parent / "log4j-slf4j-impl"
+    if not target.exists():
+        maven_copy([("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)], target, transitive=False)
+    return target
 
 
 def fetch_kcat() -> None:

@@ -11,6 +11,7 @@ from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.validators import HOST_AND_PORT, ConfigRuleError
 
 MEBIBYTE = 1 << 20
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def check(config: BrokerConfig) -> list[str]:
@@ -25,6 +26,7 @@ def check(config: BrokerConfig) -> list[str]:
         _check_cordoned_log_dirs(config)
     _check_advertised_hosts(config)
     _check_early_start_listeners(config)
+    _check_authorizer(config)
     _check_security(config)
     _check_connections(config)
     _check_group_protocols(config)
@@ -246,6 +248,23 @@ def _check_early_start_listeners(config: BrokerConfig) -> None:
             key,
             config,
             f"{key} contains listener {name}, but this is not contained in listeners or controller.listener.names",
+        )
+
+
+def _check_authorizer(config: BrokerConfig) -> None:
+    """No class is loaded by its name: Kafka's own authorizer is known, and any other stops the start."""
+    _require(
+        config.security.authorizer_class_name in ("", STANDARD_AUTHORIZER),
+        "authorizer.class.name",
+        config,
+        f"authorizer.class.name can only be {STANDARD_AUTHORIZER}: no other authorizer is known here",
+    )
+    for user in config.security.super_users.split(";"):
+        _require(
+            not user.strip() or ":" in user,
+            "super.users",
+            config,
+            f"super.users: expected a string in format principalType:principalName but got {user.strip()}",
         )
 
 

@@ -21,6 +21,9 @@ MEMBERS: Final = 10_000
 PRODUCED: Final = 20_000
 """For Produce, which is decoded and carried out in one go: topics and partitions."""
 
+ACLS: Final = 20_000
+"""For CreateAcls: more than one request may create, so that a larger one is answered with the reason."""
+
 
 class ServedApi(NamedTuple):
     """One row: the module of kafkapy.handlers that serves it, the versions listed, the first version served."""
@@ -75,6 +78,9 @@ BROKER_APIS: dict[int, ServedApi] = {
         # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
         _row(22, "init_producer_id", max_version=5, max_elements=FEW),
         _row(23, "offset_for_leader_epoch"),
+        _row(29, "describe_acls", max_elements=FEW),
+        _row(30, "create_acls", max_elements=ACLS),
+        _row(31, "delete_acls", max_elements=FEW),
         _row(32, "describe_configs"),
         _row(33, "alter_configs"),
         _row(34, "alter_replica_log_dirs"),

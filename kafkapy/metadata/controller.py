@@ -64,7 +64,7 @@ class Controller:
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.producer_ids = ProducerIdControl(self.brokers)
-        self.acls = AclControl()
+        self.acls = AclControl(random)
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 

@@ -6,44 +6,15 @@ becomes a line of the audit log (`kafka.authorizer.logger`), so handlers ask exa
 """
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final, Protocol
 
 from kafkapy.errors import ApiError
+from kafkapy.metadata.acl_types import AclOperation as AclOperation
+from kafkapy.metadata.acl_types import ResourceType as ResourceType
 from kafkapy.protocol.error_code import ErrorCode
 
 CLUSTER_NAME = "kafka-cluster"
 """The only resource name of ResourceType.CLUSTER."""
-
-
-class AclOperation(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
 
 
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {

@@ -48,7 +48,7 @@ from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
-from kafkapy.security.authorizer import AllowAll
+from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
@@ -435,7 +435,6 @@ class BrokerServer:
         self._cleaner.reconfigure(config.log)
 
     def _new_reactor(self) -> Reactor:
-        self._warn_of_missing_authorizer()
         self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
         services = Services(
             cluster_id=self.cluster_id,
@@ -446,7 +445,7 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             heavy_work=HeavyWork(self._io_pool),
-            authorizer=AllowAll(),
+            authorizer=self._new_authorizer(),
             metadata=self._controller,
             controller=self._controller,
             follower=self._follower,
@@ -505,11 +504,13 @@ class BrokerServer:
         log_dirs = [directory.path for directory in self._log_manager.directories]
         return cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
 
-    def _warn_of_missing_authorizer(self) -> None:
-        """Never be open in silence where the configuration says otherwise."""
-        name = self.config.security.authorizer_class_name
-        if name:
-            logger.warning("authorizer.class.name=%s has no effect: any client that connects may do anything", name)
+    def _new_authorizer(self) -> Authorizer:
+        """No listener serves before the metadata is caught up, so the ACLs are loaded when the first question comes."""
+        if not self.config.security.authorizer_class_name:
+            return AllowAll()
+        from kafkapy.server.authorization import new_authorizer  # most brokers never have one
+
+        return new_authorizer(self.config.security, lambda: self._controller.image.acls)
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

@@ -1,0 +1,49 @@
+"""What DescribeAcls, CreateAcls and DeleteAcls share: the right to the cluster, and filters."""
+
+from typing import Protocol
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.acl_types import AclFilter, AclOperation, ResourceType
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.security.authorizer import CLUSTER_NAME
+
+
+class WireFilter(Protocol):
+    """DescribeAclsRequest, or a filter of DeleteAclsRequest."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+def check_cluster(services: Services, context: RequestContext, operation: AclOperation) -> None:
+    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the asker may do the operation to the cluster."""
+    if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise ApiError(error, error.message)
+
+
+def is_disabled(services: Services) -> bool:
+    """Return whether there is no authorizer: ACLs are kept then, but neither told nor changed."""
+    return services.authorizer.allows_everything
+
+
+def filter_of(asked: WireFilter) -> AclFilter:
+    """Raises ProtocolError for a code of 0 (UNKNOWN), at which Apache Kafka closes the connection, too."""
+    codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    if 0 in codes:
+        raise ProtocolError("a filter of ACLs has an unknown code")
+    return AclFilter(
+        resource_type=asked.resource_type_filter,
+        resource_name=asked.resource_name_filter,
+        pattern_type=asked.pattern_type_filter,
+        principal=asked.principal_filter,
+        host=asked.host_filter,
+        operation=asked.operation,
+        permission_type=asked.permission_type,
+    )

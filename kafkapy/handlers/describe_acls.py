@@ -1,0 +1,39 @@
+"""DescribeAcls 1-3: the access control entries that a filter matches, by resource pattern. KIP-140.
+
+v1: pattern types and the filter MATCH, all that apply to a name (KIP-290), v2: flexible, v3: resource type USER
+(KIP-373). They are told in the order in which Apache Kafka's authorizer keeps them.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.acl_requests import check_cluster, filter_of, is_disabled
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.acl_types import Acl, AclOperation, in_order
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
+from kafkapy.protocol.messages.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
+
+
+async def handle(services: Services, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    asked = filter_of(request)
+    check_cluster(services, context, AclOperation.DESCRIBE)
+    if is_disabled(services):
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    matched = [Acl.of(record) for record in services.metadata.image.acls.values() if asked.matches(record)]
+    return DescribeAclsResponse(error_message=None, resources=_resources(in_order(matched)))
+
+
+def _resources(acls: list[Acl]) -> list[DescribeAclsResource]:
+    resources: dict[tuple[int, int, str], DescribeAclsResource] = {}
+    for acl in acls:
+        key = (acl.resource_type, acl.pattern_type, acl.resource_name)
+        resource = resources.get(key)
+        if resource is None:
+            resource = resources[key] = DescribeAclsResource(
+                resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type
+            )
+        resource.acls.append(
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
+            )
+        )
+    return list(resources.values())

@@ -1,0 +1,113 @@
+"""The ACLs of one image, arranged so that a question meets only the few that can apply to it.
+
+An ACL applies to a resource if its pattern is literal with the resource's name, a prefix of that name, or the wildcard
+`*`, and if its principal is the asker's or `User:*`. So ACLs are kept by (type, pattern, name) and then by principal; a
+name's prefixes are looked up only in the lengths that some prefixed pattern has.
+
+Invariant: after any additions and removals the index holds exactly the ACLs of the image (CVE-2024-27309: the removal
+of one ACL made others go unheeded).
+"""
+
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kafkapy.metadata.acl_types import WILDCARD, WILDCARD_PRINCIPAL, Acl, PatternType
+from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+from kafkapy.types import Uuid
+
+Acls = Mapping[Uuid, AccessControlEntryRecord]
+Bucket = dict[str, list[Acl]]
+"""The ACLs of one pattern by principal."""
+
+
+class _Pattern(NamedTuple):
+    resource_type: int
+    pattern_type: int
+    name: str
+
+
+class AclIndex:
+    def __init__(self) -> None:
+        self._by_id: dict[Uuid, Acl] = {}
+        self._buckets: dict[_Pattern, Bucket] = {}
+        self._prefix_counts: dict[int, Counter[int]] = {}
+        """By resource type: how many prefixed patterns have a name of each length."""
+        self._prefix_lengths: dict[int, list[int]] = {}
+        """By resource type: the lengths that occur, ascending."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def update(self, acls: Acls) -> None:
+        """Become the index of `acls`, at the cost of what has changed."""
+        for acl_id in self._by_id.keys() - acls.keys():
+            self._remove(acl_id)
+        for acl_id in acls.keys() - self._by_id.keys():
+            self._add(acl_id, Acl.of(acls[acl_id]))
+
+    def buckets(self, resource_type: int, name: str) -> Iterator[Bucket]:
+        """Yield the ACLs of the patterns that match a resource: its name's, its prefixes' from long to short, `*`.
+
+        Deviation: `*` matches every name. Apache Kafka 4.3.1 does not apply it to names that begin with `*`, and it
+        fails or loops for ever at names that begin with a character below `*` and meet an ACL on another such name.
+        """
+        buckets = self._buckets
+        literal = buckets.get(_Pattern(resource_type, PatternType.LITERAL, name))
+        if literal is not None:
+            yield literal
+        lengths = self._prefix_lengths.get(resource_type, [])
+        for length in reversed(lengths[: bisect_right(lengths, len(name))]):
+            prefixed = buckets.get(_Pattern(resource_type, PatternType.PREFIXED, name[:length]))
+            if prefixed is not None:
+                yield prefixed
+        wildcard = buckets.get(_Pattern(resource_type, PatternType.LITERAL, WILDCARD)) if name != WILDCARD else None
+        if wildcard is not None:
+            yield wildcard
+
+    def of_principal(self, resource_type: int, principal: str) -> Iterator[Acl]:
+        """Yield all ACLs of a resource type that are for a principal or for everybody."""
+        for pattern, bucket in self._buckets.items():
+            if pattern.resource_type == resource_type:
+                for each in {principal, WILDCARD_PRINCIPAL}:
+                    yield from bucket.get(each, ())
+
+    def _add(self, acl_id: Uuid, acl: Acl) -> None:
+        self._by_id[acl_id] = acl
+        pattern = _pattern_of(acl)
+        bucket = self._buckets.get(pattern)
+        if bucket is None:
+            bucket = self._buckets[pattern] = {}
+            self._count_prefix(pattern, 1)
+        insort(bucket.setdefault(acl.principal, []), acl, key=details)
+
+    def _remove(self, acl_id: Uuid) -> None:
+        acl = self._by_id.pop(acl_id)
+        pattern = _pattern_of(acl)
+        bucket = self._buckets[pattern]
+        acls = bucket[acl.principal]
+        acls.remove(acl)
+        if not acls:
+            del bucket[acl.principal]
+        if not bucket:
+            del self._buckets[pattern]
+            self._count_prefix(pattern, -1)
+
+    def _count_prefix(self, pattern: _Pattern, change: int) -> None:
+        if pattern.pattern_type != PatternType.PREFIXED:
+            return
+        counts = self._prefix_counts.setdefault(pattern.resource_type, Counter())
+        counts[len(pattern.name)] += change
+        if not counts[len(pattern.name)]:
+            del counts[len(pattern.name)]
+        self._prefix_lengths[pattern.resource_type] = sorted(counts)
+
+
+def details(acl: Acl) -> tuple[int, str, str, int]:
+    """Return what orders the ACLs of one pattern, as in Apache Kafka: it decides which of them the audit log names."""
+    return acl.operation, acl.principal, acl.host, acl.permission_type
+
+
+def _pattern_of(acl: Acl) -> _Pattern:
+    return _Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)

@@ -1,0 +1,215 @@
+"""Decisions by the ACLs of the metadata, as Apache Kafka's StandardAuthorizer makes them (KIP-801).
+
+In this order: a super user may do everything; an ACL that applies and denies, denies; one that allows, allows; without
+any ACL on the resource, allow.everyone.if.no.acl.found decides (for whomever the ACLs are meant: one for somebody else
+is one, too); else no. To be allowed READ, WRITE, DELETE or ALTER is to be allowed DESCRIBE, and ALTER_CONFIGS brings
+DESCRIBE_CONFIGS; what is denied brings nothing with it.
+
+Decisions are remembered until the ACLs change. The audit log is a seam: this package writes no log.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from kafkapy.metadata.acl_types import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+from kafkapy.security.acl_index import AclIndex, Acls, details
+from kafkapy.security.authorizer import Asker, AuthorizerNotReadyError
+
+MAX_REMEMBERED: Final = 16_384
+"""Decisions; the memory is cleared when it is full."""
+MAX_REMEMBERED_NAME: Final = 249
+"""Characters: what a topic's name may have. Longer names are decided on each time."""
+SOME_RESOURCE: Final = "hardcode"
+"""The name that Apache Kafka asks about before it looks through the ACLs of a type."""
+
+_EVERY_NAME: Final = (PatternType.LITERAL, WILDCARD)
+_IMPLIES_DESCRIBE: Final = frozenset(
+    (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
+)
+_IMPLIES_DESCRIBE_CONFIGS: Final = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS))
+
+
+class Rule(NamedTuple):
+    """Why a question was answered as it was."""
+
+    is_allowed: bool
+    acl: Acl | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name if self.acl is None else f"MatchingAcl(acl={self.acl})"
+
+
+SUPER_USER: Final = Rule(True, name="SuperUser")
+DEFAULT_ALLOW: Final = Rule(True, name="DefaultAllow")
+DEFAULT_DENY: Final = Rule(False, name="DefaultDeny")
+
+
+class Question(NamedTuple):
+    """One question with its answer, as the audit log tells it."""
+
+    asker: Asker
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str
+    reference_count: int
+    rule: Rule
+
+
+class AuditLog(Protocol):
+    def write(self, question: Question, *, is_worth_telling: bool) -> None:
+        """Write the question's line; one that is not worth telling is for tracing only."""
+        ...
+
+
+class StandardAuthorizer:
+    """An Authorizer over the ACLs of the newest image."""
+
+    allows_everything: Final = False
+
+    def __init__(
+        self,
+        acls: Callable[[], Acls | None],
+        *,
+        super_users: frozenset[str],
+        allow_everyone_if_no_acl_found: bool,
+        audit_log: AuditLog,
+    ) -> None:
+        """`acls` returns the image's, None until one is loaded; the same mapping for as long as they are the same."""
+        self._acls = acls
+        self._super_users = super_users
+        self._default = DEFAULT_ALLOW if allow_everyone_if_no_acl_found else DEFAULT_DENY
+        self._audit_log = audit_log
+        self._index = AclIndex()
+        self._indexed: Acls | None = None
+        self._remembered: dict[tuple[str, str, int, int, str], Rule] = {}
+        self._remembered_types: dict[tuple[str, str, int, int], bool] = {}
+
+    def authorize(
+        self,
+        asker: Asker,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        reference_count: int = 1,
+        log_if_allowed: bool = True,
+        log_if_denied: bool = True,
+    ) -> bool:
+        rule = self.decide(asker.principal, asker.client_host, operation, resource_type, resource_name)
+        self._audit_log.write(
+            Question(asker, operation, resource_type, resource_name, reference_count, rule),
+            is_worth_telling=log_if_allowed if rule.is_allowed else log_if_denied,
+        )
+        return rule.is_allowed
+
+    def is_allowed(
+        self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool:
+        return self.decide(asker.principal, asker.client_host, operation, resource_type, resource_name).is_allowed
+
+    def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
+        if self.authorize(asker, operation, resource_type, SOME_RESOURCE, reference_count=0, log_if_denied=False):
+            return True
+        key = (asker.principal, asker.client_host, operation, resource_type)
+        answer = self._remembered_types.get(key)
+        if answer is None:
+            answer = _may_do_to_any(self._index, *key)
+            if len(self._remembered_types) >= MAX_REMEMBERED:
+                self._remembered_types.clear()
+            self._remembered_types[key] = answer
+        return answer
+
+    def decide(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> Rule:
+        """Raises AuthorizerNotReadyError."""
+        if principal in self._super_users:
+            return SUPER_USER
+        if self._acls() is not self._indexed:
+            self._refresh()
+        if self._indexed is None:
+            raise AuthorizerNotReadyError
+        key = (principal, host, operation, resource_type, resource_name)
+        rule = self._remembered.get(key)
+        if rule is None:
+            rule = _find_rule(self._index, *key) or self._default
+            if len(resource_name) <= MAX_REMEMBERED_NAME:
+                if len(self._remembered) >= MAX_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[key] = rule
+        return rule
+
+    def _refresh(self) -> None:
+        self._indexed = self._acls()
+        self._index.update(self._indexed or {})
+        self._remembered.clear()
+        self._remembered_types.clear()
+
+
+def _find_rule(
+    index: AclIndex, principal: str, host: str, operation: int, resource_type: int, resource_name: str
+) -> Rule | None:
+    """Return what the ACLs say, None if the resource has none.
+
+    Of several ACLs the first that denies or else the last that allows, in Apache Kafka's order: the audit log names it.
+    """
+    has_acls = False
+    allowing: Acl | None = None
+    for bucket in index.buckets(resource_type, resource_name):
+        has_acls = True
+        applying = [
+            acl
+            for each in {principal, WILDCARD_PRINCIPAL}
+            for acl in bucket.get(each, ())
+            if acl.host in (WILDCARD, host) and _concerns(acl, operation)
+        ]
+        denying = [acl for acl in applying if acl.permission_type != PermissionType.ALLOW]
+        if denying:
+            return Rule(False, min(denying, key=details))
+        allowing = max(applying, key=details, default=allowing)
+    if allowing is not None:
+        return Rule(True, allowing)
+    return DEFAULT_DENY if has_acls else None
+
+
+def _concerns(acl: Acl, operation: int) -> bool:
+    """Return whether an ACL says something about an operation."""
+    if acl.operation in (AclOperation.ALL, operation):
+        return True
+    if acl.permission_type != PermissionType.ALLOW:
+        return False
+    if operation == AclOperation.DESCRIBE:
+        return acl.operation in _IMPLIES_DESCRIBE
+    return operation == AclOperation.DESCRIBE_CONFIGS and acl.operation in _IMPLIES_DESCRIBE_CONFIGS
+
+
+def _may_do_to_any(index: AclIndex, principal: str, host: str, operation: int, resource_type: int) -> bool:
+    """Return whether the ACLs allow an operation on any resource of a type (KIP-679).
+
+    An ACL that allows counts unless one that denies dominates it: the wildcard, the same literal name, or a prefix.
+    """
+    applying = [
+        acl
+        for acl in index.of_principal(resource_type, principal)
+        if acl.host in (WILDCARD, host) and acl.operation in (AclOperation.ALL, operation)
+    ]
+    denied = {_pattern(acl) for acl in applying if acl.permission_type == PermissionType.DENY}
+    allowed = {_pattern(acl) for acl in applying if acl.permission_type == PermissionType.ALLOW}
+    if _EVERY_NAME in denied or _EVERY_NAME in allowed:
+        return _EVERY_NAME not in denied
+    lengths = {len(name) for pattern_type, name in denied if pattern_type == PatternType.PREFIXED}
+    return any(
+        pattern not in denied and not any((PatternType.PREFIXED, pattern[1][:length]) in denied for length in lengths)
+        for pattern in allowed
+    )
+
+
+def _pattern(acl: Acl) -> tuple[int, str]:
+    return acl.pattern_type, acl.resource_name

@@ -1,0 +1,74 @@
+"""The broker's authorizer, and Kafka's audit log: the logger `kafka.authorizer.logger`.
+
+A question that was refused is at INFO, one that was granted at DEBUG. Questions whose answer gives or refuses nothing
+by itself (authorized operations, filters) are at TRACE.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.metadata.acl_types import ResourceType
+from kafkapy.protocol.api import APIS
+from kafkapy.security.authorizer import Authorizer
+from kafkapy.security.standard_authorizer import Question, StandardAuthorizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkapy.config.security import SecurityConfig
+    from kafkapy.security.acl_index import Acls
+
+TRACE: Final = 5
+RESOURCE_NAMES: Final = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    ResourceType.DELEGATION_TOKEN: "DelegationToken",
+    ResourceType.USER: "User",
+}
+
+logger = logging.getLogger("kafka.authorizer.logger")
+server_logger = logging.getLogger("kafkapy.server")
+
+
+class KafkaAuditLog:
+    """A standard_authorizer.AuditLog."""
+
+    def write(self, question: Question, *, is_worth_telling: bool) -> None:
+        if not is_worth_telling:
+            level = TRACE
+        else:
+            level = logging.DEBUG if question.rule.is_allowed else logging.INFO
+        if logger.isEnabledFor(level):
+            logger.log(level, "%s", line_of(question))
+
+
+def line_of(question: Question) -> str:
+    """Return Kafka's line. Deviation: what cannot be printed is escaped, so that a name cannot forge a line."""
+    asker = question.asker
+    line = (
+        f"Principal = {asker.principal} is {'Allowed' if question.rule.is_allowed else 'Denied'} "
+        f"operation = {question.operation.name} from host = {asker.client_host} "
+        f"on resource = {RESOURCE_NAMES[question.resource_type]}:LITERAL:{question.resource_name} "
+        f"for request = {api_name(asker.api_key)} with resourceRefCount = {question.reference_count} "
+        f"based on rule {question.rule}"
+    )
+    return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+
+
+def api_name(api_key: int) -> str:
+    return APIS[api_key].request_name.removesuffix("Request")
+
+
+def new_authorizer(security: "SecurityConfig", acls: "Callable[[], Acls | None]") -> Authorizer:
+    """Return the authorizer that authorizer.class.name asks for (config/checks.py knows which there are)."""
+    super_users = frozenset(user for user in (each.strip() for each in security.super_users.split(";")) if user)
+    default = "ALLOWED" if security.allow_everyone_if_no_acl_found else "DENIED"
+    server_logger.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)
+    return StandardAuthorizer(
+        acls,
+        super_users=super_users,
+        allow_everyone_if_no_acl_found=security.allow_everyone_if_no_acl_found,
+        audit_log=KafkaAuditLog(),
+    )
