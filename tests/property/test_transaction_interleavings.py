@@ -126,6 +126,17 @@ def test_the_last_stable_offset_is_the_models_however_appends_are_cut(steps: lis
         assert log.producer_state.has_late_transaction(late_ms + 1, 60_000)
 
 
+def test_a_producers_next_transaction_in_the_same_append_is_found_when_it_is_aborted_later() -> None:
+    """The entry of the first abort must not say that all before offset 3 was decided: the second one began at 2."""
+    a_then_b = [Step(7, DATA), Step(7, ABORT), Step(7, DATA), Step(8, DATA), Step(8, ABORT)]
+    steps = [*a_then_b, Step(7, ABORT)]
+    log = open_small_log(SimDisk())
+    append_cut(log, steps, 0, len(a_then_b))
+    append_cut(log, steps, len(a_then_b), len(steps))
+    assert [tuple(entry)[:2] for entry in log.aborted_transactions(0, 3)] == [(7, 0), (7, 2)]
+    assert [tuple(entry)[:2] for entry in log.aborted_transactions(2, 3)] == [(7, 2)]
+
+
 @given(steps=STEPS, data=st.data())
 def test_committed_readers_are_told_of_the_models_aborts_however_appends_are_cut(
     steps: list[Step], data: st.DataObject

@@ -405,9 +405,11 @@ class Log:
         return read
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch [start_offset, end_offset)."""
+        """Return the aborted transactions that touch [start_offset, end_offset). Blocks shortly."""
         segment = self.segments.floor(start_offset)
-        return self._reader.aborted_transactions(start_offset, end_offset, segment) if segment is not None else []
+        if segment is None:
+            return []
+        return self._reader.aborted_transactions(start_offset, end_offset, segment, wait=True)
 
     # Offsets
 

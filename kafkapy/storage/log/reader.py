@@ -121,7 +121,7 @@ class LogReader:
         read.size_bytes = end_position - position
         if read.aborted_transactions is not None:
             upper = end_offset if end_offset >= 0 else self.segments.end_offset_of(segment, log_end_offset)
-            read.aborted_transactions = self.aborted_transactions(offset, upper, segment)
+            read.aborted_transactions = self.aborted_transactions(offset, upper, segment, wait=wait)
         read.region = PinnedRegion(segment.log, position, end_position - position)
 
     def _available(
@@ -155,15 +155,14 @@ class LogReader:
                 return
         self.known.note(end_offset, segment, end_position)
 
-    def aborted_transactions(self, start_offset: int, end_offset: int, segment: Segment) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch [start_offset, end_offset), from `segment` on.
-
-        Entries are read from disk when a segment is first asked; aborts are few, so that this does not count as cold.
-        """
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, segment: Segment, *, wait: bool
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that touch [start_offset, end_offset), from `segment` on."""
         aborted: list[AbortedTransaction] = []
         following: Segment | None = segment
         while following is not None:
-            found, is_complete = following.txn_index.overlapping(start_offset, end_offset)
+            found, is_complete = following.txn_index.overlapping(start_offset, end_offset, wait=wait)
             aborted += found
             if is_complete:
                 break

@@ -216,11 +216,14 @@ class ProducerState:
                 del self._verifications[producer_id]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return where read_committed readers will stop once `completed` is complete: what .txnindex records."""
-        for first_offset, producer_id in self._open.items():
-            if producer_id != completed.producer_id:
-                return first_offset
-        return completed.last_offset + 1
+        """Return where read_committed readers will stop once `completed` is complete: what .txnindex records.
+
+        A lookup in that index ends at the first entry whose last stable offset is beyond what it looks for. A deviation
+        from Apache Kafka, which passes over all transactions of the same producer: if one append holds this one and the
+        next, the entry says that the next one was decided, and read_committed readers get it if it is aborted later.
+        """
+        opened = islice(self._open, 2)  # by their offsets, `completed` among them
+        return next((first for first in opened if first != completed.first_offset), completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Close a transaction; it stays unstable until the high watermark has passed its marker."""
