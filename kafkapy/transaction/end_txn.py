@@ -1,0 +1,91 @@
+"""EndTxn 0-5: which end of a transaction each state accepts, by version and epoch.
+
+v0-4: the client keeps its epoch, so only the current epoch passes, and a retry is told by the state alone.
+v5: every end bumps the epoch (KIP-890). A request at the epoch before the current one is a retry of the end that bumped
+it, or, once the epochs were used up, a request of the producer id before at its last epoch. An abort is accepted
+without a transaction.
+
+While markers are written Kafka answers CONCURRENT_TRANSACTIONS, whatever is asked for; v5 does not even look at the
+producer id and epoch before that, because the client may be using those that are on their way.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
+from kafkapy.transaction.metadata import LAST_CLIENT_EPOCH, TransactionMetadata
+from kafkapy.transaction.states import TransactionState
+
+BUMPS_EPOCH_SINCE: Final = 5
+
+Verdict: TypeAlias = ErrorCode | TransactionState
+"""The state to prepare, or a code: NONE if the request was carried out before."""
+
+_EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+_COMMITTED, _ABORTED = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
+_COMMIT, _ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
+
+_VERDICTS: Final[Mapping[tuple[TransactionState, TransactionState], Verdict]] = {
+    (_EMPTY, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_EMPTY, _ABORT): ErrorCode.INVALID_TXN_STATE,
+    (_ONGOING, _COMMIT): _COMMIT,
+    (_ONGOING, _ABORT): _ABORT,
+    (_COMMITTED, _COMMIT): ErrorCode.NONE,
+    (_COMMITTED, _ABORT): ErrorCode.INVALID_TXN_STATE,
+    (_ABORTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_ABORTED, _ABORT): ErrorCode.NONE,
+}
+"""Versions 0-4, by state and what is asked for."""
+
+_VERDICTS_AT_CURRENT_EPOCH: Final[Mapping[tuple[TransactionState, TransactionState], Verdict]] = {
+    (_EMPTY, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_EMPTY, _ABORT): _ABORT,
+    (_ONGOING, _COMMIT): _COMMIT,
+    (_ONGOING, _ABORT): _ABORT,
+    (_COMMITTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_COMMITTED, _ABORT): _ABORT,
+    (_ABORTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_ABORTED, _ABORT): _ABORT,
+}
+_VERDICTS_OF_RETRY: Final[Mapping[tuple[TransactionState, TransactionState], Verdict]] = {
+    (_COMMITTED, _COMMIT): ErrorCode.NONE,
+    (_COMMITTED, _ABORT): ErrorCode.INVALID_TXN_STATE,
+    (_ABORTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_ABORTED, _ABORT): ErrorCode.NONE,
+}
+"""Version 5; of the other states no end can be repeated."""
+
+
+def verdict_of_end(metadata: TransactionMetadata, request: EndTxnRequest, version: int) -> Verdict:
+    """Return what a request means to a known transactional id."""
+    if version >= BUMPS_EPOCH_SINCE:
+        return _verdict_with_bump(metadata, request)
+    if metadata.producer_id != request.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if metadata.producer_epoch != request.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if metadata.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return _VERDICTS[metadata.state, _target(request)]
+
+
+def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest) -> Verdict:
+    if metadata.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_retry_of_last_epoch = (
+        metadata.previous_producer_id == request.producer_id
+        and request.producer_epoch == LAST_CLIENT_EPOCH
+        and metadata.producer_epoch == 0
+    )
+    if metadata.producer_id != request.producer_id and not is_retry_of_last_epoch:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if is_retry_of_last_epoch or metadata.producer_epoch == request.producer_epoch + 1:
+        return _VERDICTS_OF_RETRY.get((metadata.state, _target(request)), ErrorCode.PRODUCER_FENCED)
+    if metadata.producer_epoch != request.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return _VERDICTS_AT_CURRENT_EPOCH[metadata.state, _target(request)]
+
+
+def _target(request: EndTxnRequest) -> TransactionState:
+    return _COMMIT if request.committed else _ABORT

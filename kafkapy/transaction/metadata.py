@@ -1,0 +1,220 @@
+"""What the coordinator knows of one transactional id, and how each step changes it.
+
+A TransactionMetadata is immutable: each function returns the metadata that follows, which becomes the state when its
+record is replayed. Illegal steps are assertions (states.py has the table).
+
+Epochs: a producer may use epochs up to 32766; 32767 is left to the coordinator, which can so fence any producer. Once
+the last epoch is used, InitProducerId and EndTxn of version 2 continue under a new producer id at epoch 0. At version 2
+every end of a transaction bumps the epoch, so that a late request of the transaction before is told apart (KIP-890).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.transaction.hash_order import with_added
+from kafkapy.transaction.states import NEXT_STATES, TransactionState
+from kafkapy.types import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+MAX_EPOCH: Final = 32767
+LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
+NO_TIMEOUT_MS: Final = 0x7FFFFFFF
+"""The time-out of transactions that another system decides (two-phase commit, KIP-939): they are never timed out."""
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionMetadata:
+    """Times are wall clock ms. `last_producer_epoch` is not in the log, as in Kafka: after a load it is NO_EPOCH."""
+
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState
+    timeout_ms: int
+    last_update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id before the last step; the same one, unless that step gave a new id."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """While prepared with exhausted epochs: the producer id after the transaction."""
+    last_producer_epoch: int = NO_EPOCH
+    """The producer's epoch before the last bump, if a retry of the request that bumped it must be recognised."""
+    partitions: tuple[TopicPartition, ...] = ()
+    """In Kafka's order (hash_order)."""
+    start_ms: int = NO_TIMESTAMP
+    client_transaction_version: int = 0
+    """Of the client that last added partitions or ended a transaction: 2 or 0."""
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return is_exhausted(self.producer_epoch)
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        return (
+            self.state is TransactionState.ONGOING
+            and self.timeout_ms != NO_TIMEOUT_MS
+            and self.start_ms + self.timeout_ms < now_ms
+        )
+
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        return self.state.is_expirable and self.last_update_ms <= now_ms - expiration_ms
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether no client may use an epoch above this one."""
+    return producer_epoch >= LAST_CLIENT_EPOCH
+
+
+# -- InitProducerId ---------------------------------------------------------------------------------------------------
+
+
+def created(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    """Return the metadata of a transactional id that is new."""
+    return TransactionMetadata(
+        producer_id,
+        producer_epoch=0,
+        state=TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=producer_id,
+    )
+
+
+def with_epoch_bumped(
+    metadata: TransactionMetadata, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """Return the metadata after InitProducerId of a known transactional id."""
+    assert not metadata.is_epoch_exhausted
+    return _emptied(
+        metadata,
+        timeout_ms,
+        now_ms,
+        producer_epoch=metadata.producer_epoch + 1,
+        last_producer_epoch=last_producer_epoch,
+    )
+
+
+def with_epoch_kept(metadata: TransactionMetadata, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    """Return the metadata after a retry of the InitProducerId that bumped the epoch (KIP-360)."""
+    return _emptied(metadata, timeout_ms, now_ms)
+
+
+def with_new_producer_id(
+    metadata: TransactionMetadata, producer_id: int, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """Return the metadata after InitProducerId when the epochs of the producer id are used up."""
+    return _emptied(
+        metadata,
+        timeout_ms,
+        now_ms,
+        producer_id=producer_id,
+        producer_epoch=0,
+        last_producer_epoch=last_producer_epoch,
+    )
+
+
+def _emptied(metadata: TransactionMetadata, timeout_ms: int, now_ms: int, **changes: Any) -> TransactionMetadata:
+    return _moved(
+        metadata,
+        TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+        partitions=(),
+        start_ms=NO_TIMESTAMP,
+        **changes,
+    )
+
+
+# -- a transaction ----------------------------------------------------------------------------------------------------
+
+
+def with_partitions(
+    metadata: TransactionMetadata, added: Iterable[TopicPartition], *, client_transaction_version: int, now_ms: int
+) -> TransactionMetadata:
+    """Return the metadata after partitions were added to the transaction, which may begin with them."""
+    is_begun = metadata.state is TransactionState.ONGOING
+    return _moved(
+        metadata,
+        TransactionState.ONGOING,
+        partitions=with_added(metadata.partitions, added),
+        start_ms=metadata.start_ms if is_begun else now_ms,
+        last_update_ms=now_ms,
+        client_transaction_version=client_transaction_version,
+    )
+
+
+def prepared(metadata: TransactionMetadata, target: TransactionState, *, now_ms: int) -> TransactionMetadata:
+    """Return the metadata of a transaction that is decided, for a client that keeps its epoch (versions 0 and 1)."""
+    return _prepared(metadata, target, now_ms, client_transaction_version=0)
+
+
+def prepared_and_fenced(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
+    """Return the metadata of a transaction that the coordinator aborts at transaction.version 0 or 1."""
+    return _prepared(
+        metadata,
+        TransactionState.PREPARE_ABORT,
+        now_ms,
+        client_transaction_version=0,
+        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=NO_EPOCH,
+    )
+
+
+def prepared_and_bumped(
+    metadata: TransactionMetadata,
+    target: TransactionState,
+    *,
+    next_producer_id: int,
+    client_transaction_version: int,
+    now_ms: int,
+) -> TransactionMetadata:
+    """Return the metadata of a transaction that is decided at version 2.
+
+    `next_producer_id`: a fresh one if the epochs are used up, else NO_PRODUCER_ID. Without a transaction, the abort's
+    time is that of its beginning, too.
+    """
+    assert metadata.is_epoch_exhausted == (next_producer_id != NO_PRODUCER_ID)
+    return _prepared(
+        metadata,
+        target,
+        now_ms,
+        client_transaction_version=client_transaction_version,
+        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
+        last_producer_epoch=metadata.producer_epoch,
+        next_producer_id=next_producer_id,
+    )
+
+
+def _prepared(
+    metadata: TransactionMetadata, target: TransactionState, now_ms: int, **changes: Any
+) -> TransactionMetadata:
+    assert target.is_prepared
+    is_begun = metadata.state is TransactionState.ONGOING
+    return _moved(
+        metadata, target, last_update_ms=now_ms, start_ms=metadata.start_ms if is_begun else now_ms, **changes
+    )
+
+
+def completed(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
+    """Return the metadata of a decided transaction whose markers are all written."""
+    is_commit = metadata.state is TransactionState.PREPARE_COMMIT
+    has_new_id = metadata.next_producer_id != NO_PRODUCER_ID and metadata.client_transaction_version >= 2
+    return _moved(
+        metadata,
+        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
+        producer_id=metadata.next_producer_id if has_new_id else metadata.producer_id,
+        producer_epoch=0 if has_new_id else metadata.producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        partitions=(),
+        last_update_ms=now_ms,
+    )
+
+
+def _moved(metadata: TransactionMetadata, target: TransactionState, **changes: Any) -> TransactionMetadata:
+    assert target in NEXT_STATES[metadata.state], (metadata.state, target)
+    moved = replace(metadata, state=target, previous_producer_id=metadata.producer_id, **changes)
+    assert moved.producer_id >= 0
+    assert 0 <= moved.producer_epoch <= MAX_EPOCH
+    return moved

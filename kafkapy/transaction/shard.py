@@ -1,0 +1,419 @@
+"""The transactional ids of one `__transaction_state` partition: what requests decide, and what its records say.
+
+Decide, append, replay: methods that answer requests return a TransactionDecision and leave the shard as it is; `replay`
+alone changes what the log describes. The one thing besides is which partitions of a decided transaction still wait for
+their marker: it is soft, and after a load all markers are written again.
+
+A transaction ends in two records. PrepareCommit or PrepareAbort decides it; once that is committed, the effect
+WriteMarkers goes to the partitions. When each has its marker, `markers_written` decides the second, CompleteCommit or
+CompleteAbort. Meanwhile the transactional id answers CONCURRENT_TRANSACTIONS.
+
+Deviation: Kafka blocks an id with CONCURRENT_TRANSACTIONS also while a record of its waits for replication. Here the
+next request is decided on that record at once, and its answer waits for both.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from kafkapy.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from kafkapy.protocol.messages.describe_transactions_response import TopicData
+from kafkapy.protocol.messages.describe_transactions_response import TransactionState as DescribedTransaction
+from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
+from kafkapy.protocol.messages.end_txn_response import EndTxnResponse
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from kafkapy.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
+from kafkapy.transaction.decision import NeedsProducerId, TransactionDecision, WriteMarkers
+from kafkapy.transaction.end_txn import BUMPS_EPOCH_SINCE, verdict_of_end
+from kafkapy.transaction.filters import TransactionFilters
+from kafkapy.transaction.init_producer_id import FENCED_SINCE as INIT_FENCED_SINCE
+from kafkapy.transaction.init_producer_id import check_init, is_known_producer, names_producer
+from kafkapy.transaction.metadata import (
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+    completed,
+    created,
+    prepared,
+    prepared_and_bumped,
+    prepared_and_fenced,
+    with_epoch_bumped,
+    with_epoch_kept,
+    with_new_producer_id,
+    with_partitions,
+)
+from kafkapy.transaction.records import TransactionRecord, value_version
+from kafkapy.transaction.settings import TransactionSettings
+from kafkapy.transaction.states import TransactionState
+from kafkapy.types import TopicPartition
+
+FENCED_SINCE: Final = 2
+"""The first AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know PRODUCER_FENCED."""
+BUMPING_PARTITIONS_SINCE: Final = 4
+"""The first AddPartitionsToTxn on behalf of clients that go by transaction version 2."""
+BUMPING_VERSION: Final = 2
+"""The transaction version at which each end of a transaction bumps the epoch."""
+
+
+class TransactionShard:
+    """The coordinator of the transactional ids of one partition; ids are taken from `take_producer_id`."""
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        *,
+        coordinator_epoch: int,
+        take_producer_id: Callable[[], int | None],
+    ) -> None:
+        """`take_producer_id` gives an id that nobody has, or None if none is at hand (NeedsProducerId is raised)."""
+        self.settings = settings
+        self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, TransactionMetadata] = {}
+        """By transactional id."""
+        self._take_producer_id = take_producer_id
+        self._ongoing: dict[str, None] = {}
+        """Transactional ids in state ONGOING: those that may time out."""
+        self._unmarked: dict[str, dict[TopicPartition, None]] = {}
+        """Of each prepared transaction: partitions that are not known to have their marker."""
+
+    # -- InitProducerId -------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, request: InitProducerIdRequest, version: int, now_ms: int) -> TransactionDecision:
+        """Decide which producer id and epoch a transactional id goes on with. A transaction under way is aborted.
+
+        Raises NeedsProducerId.
+        """
+        refusal = check_init(request, self.settings.config)
+        if refusal is not None:
+            return _init_failed(refusal)
+        transactional_id, timeout_ms = str(request.transactional_id), request.transaction_timeout_ms
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            return self._initialized(
+                transactional_id, created(self._fresh_producer_id(), timeout_ms=timeout_ms, now_ms=now_ms)
+            )
+        if metadata.state.is_prepared:
+            return _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if not is_known_producer(metadata, request):
+            return _init_failed(_fenced(version, INIT_FENCED_SINCE))
+        if metadata.state is TransactionState.ONGOING:
+            decision = self._abort_and_fence(transactional_id, metadata, now_ms)
+            decision.response = _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS).response
+            return decision
+        following = self._following_init(metadata, request, version, now_ms)
+        if isinstance(following, ErrorCode):
+            return _init_failed(following)
+        return self._initialized(transactional_id, following)
+
+    def _following_init(
+        self, metadata: TransactionMetadata, request: InitProducerIdRequest, version: int, now_ms: int
+    ) -> TransactionMetadata | ErrorCode:
+        timeout_ms, is_named = request.transaction_timeout_ms, names_producer(request)
+        is_current = not is_named or request.producer_epoch == metadata.producer_epoch
+        last_producer_epoch = metadata.producer_epoch if is_named else NO_EPOCH
+        if metadata.is_epoch_exhausted:
+            if not is_current:
+                return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which fails on an assertion here
+            return with_new_producer_id(
+                metadata,
+                self._fresh_producer_id(),
+                last_producer_epoch=last_producer_epoch,
+                timeout_ms=timeout_ms,
+                now_ms=now_ms,
+            )
+        if is_current:
+            return with_epoch_bumped(
+                metadata, last_producer_epoch=last_producer_epoch, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        if request.producer_epoch == metadata.last_producer_epoch:
+            return with_epoch_kept(metadata, timeout_ms=timeout_ms, now_ms=now_ms)
+        return _fenced(version, INIT_FENCED_SINCE)
+
+    def _initialized(self, transactional_id: str, metadata: TransactionMetadata) -> TransactionDecision:
+        response = InitProducerIdResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch)
+        return TransactionDecision(response, [self._record(transactional_id, metadata)])
+
+    # -- partitions -----------------------------------------------------------------------------------------------
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        version: int,
+        now_ms: int,
+    ) -> TransactionDecision:
+        """Decide whether partitions join the transaction, all or none; the response is the code for each of them.
+
+        `version` is that of AddPartitionsToTxn; 4 and later for clients of transaction version 2.
+        """
+        client_version = BUMPING_VERSION if version >= BUMPING_PARTITIONS_SINCE else 0
+        return self._add(transactional_id, producer_id, producer_epoch, partitions, version, client_version, now_ms)
+
+    def add_offsets(
+        self, request: AddOffsetsToTxnRequest, version: int, now_ms: int, *, offsets_partition: TopicPartition
+    ) -> TransactionDecision:
+        """Decide whether the partition of `__consumer_offsets` that holds the group's offsets joins the transaction."""
+        decision = self._add(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [offsets_partition],
+            version,
+            0,
+            now_ms,
+        )
+        decision.response = AddOffsetsToTxnResponse(error_code=decision.response)
+        return decision
+
+    def _add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        version: int,
+        client_version: int,
+        now_ms: int,
+    ) -> TransactionDecision:
+        if not transactional_id:
+            return TransactionDecision(ErrorCode.INVALID_REQUEST)
+        metadata = self.transactions.get(transactional_id)
+        if metadata is not None and metadata.state.is_prepared:
+            return TransactionDecision(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if metadata is None or metadata.producer_id != producer_id:
+            return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if metadata.producer_epoch != producer_epoch:
+            return TransactionDecision(_fenced(version, FENCED_SINCE))
+        is_ongoing = metadata.state is TransactionState.ONGOING
+        if is_ongoing and set(metadata.partitions).issuperset(partitions):
+            return TransactionDecision(ErrorCode.NONE)
+        following = with_partitions(metadata, partitions, client_transaction_version=client_version, now_ms=now_ms)
+        return TransactionDecision(ErrorCode.NONE, [self._record(transactional_id, following)])
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return for each partition whether it has been added to the producer's transaction."""
+        metadata = self.transactions.get(transactional_id)
+        error = self._verification_error(transactional_id, metadata, producer_id, producer_epoch)
+        if error is not None:
+            return dict.fromkeys(partitions, error)
+        assert metadata is not None
+        added = set(metadata.partitions)
+        return {
+            partition: ErrorCode.NONE if partition in added else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
+        }
+
+    def _verification_error(
+        self, transactional_id: str, metadata: TransactionMetadata | None, producer_id: int, producer_epoch: int
+    ) -> ErrorCode | None:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if metadata is None or metadata.producer_id != producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if metadata.producer_epoch != producer_epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return ErrorCode.CONCURRENT_TRANSACTIONS if metadata.state.is_prepared else None
+
+    # -- the end of a transaction ---------------------------------------------------------------------------------
+
+    def end_txn(self, request: EndTxnRequest, version: int, now_ms: int) -> TransactionDecision:
+        """Decide a transaction; end_txn.py says which end each state accepts. Raises NeedsProducerId."""
+        if not request.transactional_id:
+            return _end_failed(ErrorCode.INVALID_REQUEST)
+        metadata = self.transactions.get(request.transactional_id)
+        if metadata is None:
+            return _end_failed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        is_bumping = version >= BUMPS_EPOCH_SINCE
+        verdict = verdict_of_end(metadata, request, version)
+        if verdict is ErrorCode.NONE:
+            return TransactionDecision(_ended(metadata) if is_bumping else EndTxnResponse())
+        if isinstance(verdict, ErrorCode):
+            return _end_failed(_fenced(version, FENCED_SINCE) if verdict is ErrorCode.PRODUCER_FENCED else verdict)
+        if not is_bumping:
+            following = prepared(metadata, verdict, now_ms=now_ms)
+            return self._prepare(request.transactional_id, following, EndTxnResponse())
+        if metadata.producer_epoch == MAX_EPOCH and verdict is TransactionState.PREPARE_COMMIT:
+            return _end_failed(
+                ErrorCode.UNKNOWN_SERVER_ERROR
+            )  # as Kafka: no epoch is left, and only an abort needs none
+        following = self._bumped(metadata, verdict, now_ms)
+        return self._prepare(request.transactional_id, following, _ended(completed(following, now_ms=now_ms)))
+
+    def _abort_and_fence(
+        self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
+    ) -> TransactionDecision:
+        """Decide an abort that the client did not ask for: the epoch is bumped, so that the client notices."""
+        if self.settings.transaction_version >= BUMPING_VERSION:
+            return self._prepare(transactional_id, self._bumped(metadata, TransactionState.PREPARE_ABORT, now_ms))
+        return self._prepare(transactional_id, prepared_and_fenced(metadata, now_ms=now_ms))
+
+    def _bumped(self, metadata: TransactionMetadata, target: TransactionState, now_ms: int) -> TransactionMetadata:
+        return prepared_and_bumped(
+            metadata,
+            target,
+            next_producer_id=self._fresh_producer_id() if metadata.is_epoch_exhausted else NO_PRODUCER_ID,
+            client_transaction_version=BUMPING_VERSION,
+            now_ms=now_ms,
+        )
+
+    def _prepare(
+        self, transactional_id: str, metadata: TransactionMetadata, response: EndTxnResponse | None = None
+    ) -> TransactionDecision:
+        markers = self._markers(transactional_id, metadata, metadata.partitions)
+        return TransactionDecision(response, [self._record(transactional_id, metadata)], [markers])
+
+    def _markers(
+        self, transactional_id: str, metadata: TransactionMetadata, partitions: Iterable[TopicPartition]
+    ) -> WriteMarkers:
+        return WriteMarkers(
+            transactional_id,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.state is TransactionState.PREPARE_COMMIT,
+            self.coordinator_epoch,
+            metadata.client_transaction_version,
+            tuple(partitions),
+        )
+
+    def markers_written(
+        self, markers: WriteMarkers, partitions: Iterable[TopicPartition], now_ms: int
+    ) -> TransactionDecision:
+        """Note that partitions have their marker, or need none; once none is left, decide that the transaction ended.
+
+        Call it again, with no partitions, if the record could not be appended.
+        """
+        metadata = self.transactions.get(markers.transactional_id)
+        if metadata is None or not _is_of(markers, metadata):
+            return TransactionDecision()
+        unmarked = self._unmarked[markers.transactional_id]
+        for partition in partitions:
+            unmarked.pop(partition, None)
+        if unmarked:
+            return TransactionDecision()
+        return TransactionDecision(records=[self._record(markers.transactional_id, completed(metadata, now_ms=now_ms))])
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def timed_out(self, now_ms: int) -> list[str]:
+        """Return the transactional ids whose transaction has run longer than its time-out."""
+        return [each for each in self._ongoing if self.transactions[each].is_timed_out(now_ms)]
+
+    def abort_timed_out(self, transactional_id: str, now_ms: int) -> TransactionDecision:
+        """Decide the abort of a transaction, if it has timed out. Raises NeedsProducerId."""
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None or not metadata.is_timed_out(now_ms):
+            return TransactionDecision()
+        return self._abort_and_fence(transactional_id, metadata, now_ms)
+
+    def expire(self, transactional_ids: Iterable[str], now_ms: int) -> TransactionDecision:
+        """Decide the removal of those ids that have not been used for transactional.id.expiration.ms."""
+        expiration_ms = self.settings.config.transactional_id_expiration_ms
+        expired = [
+            each
+            for each in transactional_ids
+            if (metadata := self.transactions.get(each)) is not None and metadata.is_expired(now_ms, expiration_ms)
+        ]
+        return TransactionDecision(records=[self._record(each, None) for each in expired], is_atomic=False)
+
+    # -- shown ----------------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Return one transactional id for DescribeTransactions; of a decided one, the partitions without marker."""
+        if not transactional_id:
+            return DescribedTransaction(ErrorCode.INVALID_REQUEST)
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None:
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        return DescribedTransaction(
+            ErrorCode.NONE,
+            transactional_id,
+            transaction_state=metadata.state.shown_name,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_start_time_ms=metadata.start_ms,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            topics=_described_topics(self._unmarked.get(transactional_id, metadata.partitions)),
+        )
+
+    def list_transactions(self, filters: TransactionFilters, now_ms: int) -> list[ListedTransaction]:
+        """Return the transactional ids that pass the filters."""
+        return [
+            ListedTransaction(transactional_id, metadata.producer_id, metadata.state.shown_name)
+            for transactional_id, metadata in self.transactions.items()
+            if filters.passes(transactional_id, metadata, now_ms)
+        ]
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay(self, record: TransactionRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Apply one record; its place in `__transaction_state` and its producer id (none) do not matter."""
+        transactional_id, metadata = record.transactional_id, record.metadata
+        self._ongoing.pop(transactional_id, None)
+        self._unmarked.pop(transactional_id, None)
+        if metadata is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        self.transactions[transactional_id] = metadata
+        if metadata.state is TransactionState.ONGOING:
+            self._ongoing[transactional_id] = None
+        elif metadata.state.is_prepared:
+            self._unmarked[transactional_id] = dict.fromkeys(metadata.partitions)
+
+    def on_loaded(self, now_ms: int) -> TransactionDecision:
+        """The log has been replayed: write the markers of the transactions that are decided."""
+        return TransactionDecision(
+            effects=[
+                self._markers(transactional_id, self.transactions[transactional_id], unmarked)
+                for transactional_id, unmarked in self._unmarked.items()
+            ]
+        )
+
+    def _record(self, transactional_id: str, metadata: TransactionMetadata | None) -> TransactionRecord:
+        return TransactionRecord(transactional_id, metadata, value_version(self.settings.transaction_version))
+
+    def _fresh_producer_id(self) -> int:
+        producer_id = self._take_producer_id()
+        if producer_id is None:
+            raise NeedsProducerId
+        return producer_id
+
+
+def _is_of(markers: WriteMarkers, metadata: TransactionMetadata) -> bool:
+    """Whether the markers are those of the transaction that is being ended."""
+    return (
+        metadata.state.is_prepared
+        and metadata.producer_id == markers.producer_id
+        and metadata.producer_epoch == markers.producer_epoch
+    )
+
+
+def _fenced(version: int, fenced_since: int) -> ErrorCode:
+    return ErrorCode.PRODUCER_FENCED if version >= fenced_since else ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def _init_failed(code: ErrorCode) -> TransactionDecision:
+    return TransactionDecision(
+        InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+    )
+
+
+def _end_failed(code: ErrorCode) -> TransactionDecision:
+    return TransactionDecision(EndTxnResponse(error_code=code))
+
+
+def _ended(metadata: TransactionMetadata) -> EndTxnResponse:
+    return EndTxnResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch)
+
+
+def _described_topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
+    topics: dict[str, TopicData] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, TopicData(topic)).partitions.append(partition)
+    return list(topics.values())
