@@ -4,7 +4,8 @@ The handlers have resolved topic ids, asked the authorizer and refused topics an
 the group is asked whether the member may, and records are made. Errors of a whole request are raised as ApiError.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafkapy.errors import ApiError
@@ -13,6 +14,7 @@ from kafkapy.group.group import CheckPartition, Group
 from kafkapy.group.offsets import NO_TIMESTAMP, CommittedOffset, OffsetStore, offset_record, offset_tombstone
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
 from kafkapy.protocol.messages.offset_commit_response import (
@@ -33,6 +35,15 @@ from kafkapy.protocol.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kafkapy.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+)
+from kafkapy.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from kafkapy.types import ZERO_UUID, Uuid
 
 NO_OFFSET = -1
@@ -50,8 +61,10 @@ class OffsetRequests:
         groups: dict[str, Any],
         settings: GroupSettings,
         *,
+        metadata: Callable[[], MetadataImage],
         wall_ms: Callable[[], int],
     ) -> None:
+        self._metadata = metadata
         self.store = OffsetStore()
         self._groups: dict[str, Group] = groups
         self._settings = settings
@@ -98,6 +111,59 @@ class OffsetRequests:
         )
         group.on_offset_commit(request.member_id, now_ms)
         return check
+
+    # -- TxnOffsetCommit ------------------------------------------------------------------------------------------
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, version: int) -> GroupDecision:
+        """Decide TxnOffsetCommit: the records go into the producer's transaction, without topic ids, as in Kafka."""
+        check = self._check_transactional_commit(request, version)
+        wall_ms = self._wall_ms()
+        max_metadata = self._settings.config.offset_metadata_max_bytes
+        records: list[CoordinatorRecord] = []
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            answer = TxnOffsetCommitResponseTopic(topic.name, [])
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                code = ErrorCode.NONE
+                if _java_length(partition.committed_metadata or "") > max_metadata:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    if check is not None:
+                        check(topic.name, partition.partition_index)
+                    value = _commit_value(partition, ZERO_UUID, wall_ms, NO_TIMESTAMP)
+                    records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
+                answer.partitions.append(TxnOffsetCommitResponsePartition(partition.partition_index, code))
+        return GroupDecision(response, records)
+
+    def _check_transactional_commit(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> Callable[[str, int], None] | None:
+        """Return what each partition has to pass; who names no member passes. Stale epochs are ILLEGAL_GENERATION."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.generation_id < 0:
+                return None
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        with _stale_epochs_as_illegal_generation():
+            check = group.check_offset_commit(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                version=version,
+                is_transactional=True,
+            )
+        if check is None:
+            return None
+
+        def check_partition(topic: str, partition: int) -> None:
+            image = self._metadata().topics.by_name.get(topic)
+            if image is None:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            with _stale_epochs_as_illegal_generation():
+                check(topic, image.topic_id, partition)
+
+        return check_partition
 
     # -- OffsetFetch ----------------------------------------------------------------------------------------------
 
@@ -188,6 +254,17 @@ class OffsetRequests:
         return wall_ms - unused_since_ms >= self._settings.config.offsets_retention_minutes * MS_PER_MINUTE
 
 
+@contextmanager
+def _stale_epochs_as_illegal_generation() -> Iterator[None]:
+    """Clients of TxnOffsetCommit know no STALE_MEMBER_EPOCH."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code != ErrorCode.STALE_MEMBER_EPOCH:
+            raise
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION) from error
+
+
 def group_not_found(group_id: str) -> ApiError:
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
@@ -198,7 +275,10 @@ def _java_length(text: str) -> int:
 
 
 def _commit_value(
-    partition: OffsetCommitRequestPartition, topic_id: Uuid, wall_ms: int, expire_ms: int
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    topic_id: Uuid,
+    wall_ms: int,
+    expire_ms: int,
 ) -> OffsetCommitValue:
     return OffsetCommitValue(
         partition.committed_offset,

@@ -55,7 +55,7 @@ class GroupShard:
         self.wall_ms = wall_ms
         self.groups: dict[str, Any] = {}
         """By id, of all kinds (Group)."""
-        self.offsets = OffsetRequests(self.groups, settings, wall_ms=wall_ms)
+        self.offsets = OffsetRequests(self.groups, settings, metadata=metadata, wall_ms=wall_ms)
         made: dict[str, Any] = {}
         self.consumer = ConsumerGroups(self.groups, made, settings, metadata=metadata, random=random, wall_ms=wall_ms)
         self.classic = ClassicGroups(

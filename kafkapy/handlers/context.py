@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kafkapy.runtime.pool import HeavyWork
     from kafkapy.runtime.producer_ids import ProducerIdManager
     from kafkapy.runtime.quorum import Quorum
+    from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+    from kafkapy.runtime.transaction_verification import TransactionVerification
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.storage.manager.log_manager import LogManager
 
@@ -129,5 +131,7 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     producer_ids: "ProducerIdManager"
     groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
+    transaction_verification: "TransactionVerification"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)

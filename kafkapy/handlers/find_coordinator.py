@@ -1,8 +1,8 @@
-"""FindCoordinator 0-6: which broker coordinates a group; the first question about groups creates `__consumer_offsets`.
+"""FindCoordinator 0-6: which broker coordinates a group or a transactional id; the first question creates its topic.
 
 v1: coordinators of transactions, too. v4: several keys at once (KIP-699), each with its own error. v6: coordinators of
 share groups (KIP-932). A topic that is being created, or whose partition has no leader yet: COORDINATOR_NOT_AVAILABLE,
-and the client asks again. Transactions and share groups are not coordinated here yet: the same answer.
+and the client asks again. Share groups are not coordinated here yet: the same answer.
 
 Named deviation: where the topic is missing, the answer waits for its creation, a few milliseconds, or MAX_WAIT_MS where
 the broker has more to make before. Apache Kafka answers COORDINATOR_NOT_AVAILABLE at once, and a client's first commit
@@ -10,17 +10,21 @@ then takes as long as it waits to ask again (librdkafka: two seconds).
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.auto_create import GROUP_METADATA_TOPIC, create_topic
+from kafkapy.handlers.auto_create import create_topic
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+from kafkapy.runtime.group_coordinator import GroupCoordinator
+from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import uuid_from_string
+
+Coordinators: TypeAlias = GroupCoordinator | TransactionCoordinator
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -74,17 +78,18 @@ async def _coordinator(services: Services, context: RequestContext, key_type: in
 async def _find(services: Services, context: RequestContext, key_type: int, key: str) -> tuple[int, str, int]:
     """Return id, host and port of the broker. Raises ApiError."""
     _check_key(services, context, key_type, key)
-    if key_type != GROUP:
+    if key_type == SHARE:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if GROUP_METADATA_TOPIC not in services.metadata.image.topics.by_name:
-        await create_topic(services, GROUP_METADATA_TOPIC)
-    if not services.groups.is_hosted(key):  # the client would meet NOT_COORDINATOR
+    coordinator: Coordinators = services.groups if key_type == GROUP else services.transactions
+    if coordinator.topic not in services.metadata.image.topics.by_name:
+        await create_topic(services, coordinator.topic)
+    if not coordinator.is_hosted(key):  # the client would meet NOT_COORDINATOR
         await services.follower.caught_up(MAX_WAIT_MS)
     image = services.metadata.image
-    topic = image.topics.by_name.get(GROUP_METADATA_TOPIC)
+    topic = image.topics.by_name.get(coordinator.topic)
     if topic is None:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = topic.partitions.get(services.groups.partition_of(key))
+    partition = topic.partitions.get(coordinator.partition_of(key))
     view = ClusterView(image.cluster, context.listener_name)
     if partition is None or partition.leader not in view.alive:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,8 +1,9 @@
-"""InitProducerId 0-5: a producer id and epoch 0 for an idempotent producer.
+"""InitProducerId 0-5: a producer id and an epoch, for an idempotent or a transactional producer.
 
-With a transactional id it answers COORDINATOR_NOT_AVAILABLE until transactions exist here: clients retry it until their
-own time-out. v3: a producer may name the id and epoch it has (KIP-360); either both or neither. v6 (two-phase commit)
-is unstable in 4.3.1 and not served.
+An idempotent producer gets an id that nobody has, at epoch 0. A transactional id keeps its producer id and gets the
+next epoch, which fences who used it before; a transaction under way is aborted first (CONCURRENT_TRANSACTIONS, and the
+client asks again). v3: a producer may name the id and epoch it has (KIP-360); either both or neither. v4:
+PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v6 (two-phase commit) is unstable in 4.3.1 and not served.
 """
 
 from kafkapy.errors import ApiError
@@ -16,25 +17,34 @@ NONE = -1
 
 
 async def handle(services: Services, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    error = _refusal(services, context, request)
-    if error is not None:
-        return _failed(error)
+    if not _is_authorized(services, context, request):
+        if request.transactional_id is None:
+            return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return _failed(ErrorCode.INVALID_REQUEST)
     try:
+        if request.transactional_id is not None:
+            return await _of_transactional_id(services, context, request, request.transactional_id)
         return InitProducerIdResponse(producer_id=await services.producer_ids.next_id(), producer_epoch=0)
     except ApiError as failure:
         return _failed(ErrorCode(failure.code))
 
 
-def _refusal(services: Services, context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
-    if not _is_authorized(services, context, request):
-        if request.transactional_id is None:
-            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if (request.producer_id == NONE) != (request.producer_epoch == NONE) or request.transactional_id == "":
-        return ErrorCode.INVALID_REQUEST
-    if request.transactional_id is not None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return None
+async def _of_transactional_id(
+    services: Services, context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    """Have the coordinator of the id answer. Raises ApiError."""
+    from kafkapy.transaction.init_producer_id import check_init  # many a node never has transactions
+
+    refusal = check_init(request, services.dynamic_config.current.transaction)
+    if refusal is not None:
+        return _failed(refusal)
+    version = context.api_version
+    response: InitProducerIdResponse = await services.transactions.decide(
+        transactional_id, lambda shard, now_ms: shard.init_producer_id(request, version, now_ms)
+    )
+    return response
 
 
 def _is_authorized(services: Services, context: RequestContext, request: InitProducerIdRequest) -> bool:

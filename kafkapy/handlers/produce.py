@@ -6,9 +6,9 @@ An append that is refused has base offset -1; each partition answers for itself.
 v5  log start offset, v7 zstd, v8 record errors and messages (KIP-467), v10 the current leader with
 NOT_LEADER_OR_FOLLOWER (KIP-951), v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids.
 
-Transactional batches are refused until transactions exist here: nothing could have been added to a transaction, which
-Apache Kafka's verification answers with INVALID_TXN_STATE. As there, what is in the batches counts, not the request's
-transactional id: it is asked for before anything else, and without it the whole request fails (CVE-2018-17196).
+Transactional batches are verified with their coordinator first (transactional_produce.py). What is in the batches
+counts, not the request's transactional id: it is asked for before anything else, and without it the whole request fails
+(CVE-2018-17196).
 """
 
 import asyncio
@@ -68,12 +68,28 @@ async def serve(
     plan = _Plan(services, context, request, access)
     if request.acks not in VALID_ACKS:
         plan.refuse_appends(ErrorCode.INVALID_REQUIRED_ACKS)
+    elif plan.transactional and not await _verify(services, context, plan):
+        return _refuse_all(context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if plan.appends:
         await _append(services, context, plan.appends, request)
     if request.acks == NO_ACKS:
         plan.close_on_error()
         return None
     return plan.finish()
+
+
+async def _verify(services: Services, context: RequestContext, plan: "_Plan") -> bool:
+    """Have the coordinator asked about transactional batches; return whether they are all of one producer."""
+    from kafkapy.handlers import transactional_produce  # many a node never has transactions
+
+    transactional_id = plan.transactional_id
+    assert transactional_id is not None, "without it the request was refused"
+    try:
+        await transactional_produce.verify(services, context, transactional_id, plan.transactional)
+    except transactional_produce.SeveralProducersError:
+        return False
+    plan.drop_refused()
+    return True
 
 
 async def _append(
@@ -140,7 +156,7 @@ async def _flush(services: Services, append: PartitionAppend) -> None:
 class _Plan:
     """The answer under construction, and the appends that are to fill it in."""
 
-    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "response")
+    __slots__ = ("_access", "_context", "_request", "_services", "_version", "appends", "response", "transactional")
 
     def __init__(
         self, services: Services, context: RequestContext, request: ProduceRequest, access: TopicAccess
@@ -151,6 +167,8 @@ class _Plan:
         self._version = context.api_version
         self._access = access
         self.appends: list[PartitionAppend] = []
+        self.transactional: list[PartitionAppend] = []
+        """Those of the appends whose batch is transactional."""
         self.response = ProduceResponse(
             [
                 TopicProduceResponse(
@@ -185,10 +203,19 @@ class _Plan:
             records, attributes = check_batch(data.records, self._version)
         except ApiError as error:
             return _refused(answer, error.code, error.message)
+        append = PartitionAppend(partition, records, answer)
         if attributes & TRANSACTIONAL_FLAG:
-            return _refused(answer, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
-        self.appends.append(PartitionAppend(partition, records, answer))
+            self.transactional.append(append)
+        self.appends.append(append)
         return answer
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._request.transactional_id
+
+    def drop_refused(self) -> None:
+        """Take out of the appends what has an error by now."""
+        self.appends = [append for append in self.appends if not append.response.error_code]
 
     def refuse_appends(self, code: ErrorCode) -> None:
         """What would be appended is refused; other errors stand."""

@@ -63,8 +63,9 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     KRAFT_VERSION: VersionRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
     GROUP_VERSION: VersionRange(0, 1),
+    TRANSACTION_VERSION: VersionRange(0, 2),
 }
-"""What ApiVersions may show. Transactions, share and streams groups join as they come to work."""
+"""What ApiVersions may show. Share and streams groups join as they come to work."""
 
 
 @dataclass(frozen=True, slots=True)

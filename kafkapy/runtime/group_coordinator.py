@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.settings import GroupSettings
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.coordinator import Coordinator
 from kafkapy.seams import Clock, IoPool, Random
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkapy.group.decision import GroupDecision
     from kafkapy.group.shard import GroupShard
     from kafkapy.metadata.image import TopicImage
+    from kafkapy.replication.delayed_produce import PartitionAppend
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.runtime.group_host import GroupHost
-    from kafkapy.runtime.shard_host import CoordinatorLog
+    from kafkapy.runtime.markers import Marker
+    from kafkapy.runtime.shard_host import CoordinatorLog, TransactionalWrite
 
 logger = logging.getLogger("kafkapy.group")
 
@@ -49,13 +52,29 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         self._log: CoordinatorLog | None = None
         self._expirer: asyncio.Task[None] | None = None
 
-    async def call(self, group_id: str, decide: "Callable[[GroupShard, int, int], GroupDecision]") -> Any:
+    async def call(
+        self,
+        group_id: str,
+        decide: "Callable[[GroupShard, int, int], GroupDecision]",
+        write: "TransactionalWrite | None" = None,
+    ) -> Any:
         """Have the group's shard decide; return the response once all it rests on is committed.
 
-        `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. Raises
-        what it raises, and ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. With
+        `write`, the records are part of that producer's transaction. Raises what `decide` raises, and ApiError
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
-        return await self.host_of(group_id).call(group_id, decide)
+        return await self.host_of(group_id).call(group_id, decide, write)
+
+    def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
+        """End transactions that commit offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if it cannot be now."""
+        host = self._hosts.get(partition_id)
+        try:
+            if host is not None and not self._is_closed:
+                return host.append_markers(markers)
+        except ApiError as error:  # a transaction coordinator does not know the codes of a group coordinator
+            logger.info("A marker for %s-%d has to wait: %s", OFFSETS_TOPIC, partition_id, error)
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     @property
     def default_partition_count(self) -> int:

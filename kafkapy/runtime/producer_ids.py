@@ -22,8 +22,20 @@ class ProducerIdManager:
 
     async def next_id(self) -> int:
         """Return an id that no producer has. Raises ApiError where the controller refuses a block."""
+        await self.at_hand()
+        producer_id = self.take()
+        assert producer_id is not None
+        return producer_id
+
+    async def at_hand(self) -> None:
+        """Return once `take` will give an id. Raises ApiError where the controller refuses a block."""
         while self._used == len(self._block):
             await self._take_next_block()
+
+    def take(self) -> int | None:
+        """Return an id that no producer has, or None if none is at hand (then `at_hand`)."""
+        if self._used == len(self._block):
+            return None
         producer_id = self._block[self._used]
         self._used += 1
         if self._used >= len(self._block) * PREFETCH_AT:

@@ -23,7 +23,6 @@ from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.protocol.primitives import EncodeError
 from kafkapy.record.batch import NO_SEQUENCE
 from kafkapy.record.builder import NewRecord, build_batch
-from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
@@ -33,6 +32,7 @@ from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.markers import Marker
     from kafkapy.storage.log.log import Log
     from kafkapy.storage.producers.state import VerificationGuard
 
@@ -342,26 +342,25 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             raise ApiError(_TRANSLATED.get(code, code))
         return response.base_offset
 
-    def append_marker(
-        self, marker: EndTxnMarker, *, producer_id: int, producer_epoch: int, transaction_version: int
-    ) -> PartitionAppend:
-        """End a transaction in this partition: append its marker and replay it.
+    def append_markers(self, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
+        """End transactions in this partition: append their markers and replay them.
 
-        The response of what is returned says how that went; it is to be waited for as any append. Raises ApiError as
-        `check_active` does.
+        Returns the append of each, to be waited for as any. Raises ApiError as `check_active` does.
         """
+        from kafkapy.runtime.markers import append_markers
+
         self.check_active()
-        batch = build_end_txn_marker(
-            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=self._clock.wall_ms()
+        return append_markers(
+            self._replica_manager,
+            self.partition,
+            markers,
+            timestamp_ms=self._clock.wall_ms(),
+            on_appended=self._replay_appended_marker,
         )
-        append = PartitionAppend(
-            self.partition, bytearray(batch), PartitionProduceResponse(), transaction_version=transaction_version
-        )
-        self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
-        if append.response.base_offset >= 0:
-            self.replay_marker(producer_id, is_commit=marker.is_commit)
-            self.replayed_offset = append.response.base_offset + 1
-        return append
+
+    def _replay_appended_marker(self, marker: "Marker", offset: int) -> None:
+        self.replay_marker(marker.producer_id, is_commit=marker.is_commit)
+        self.replayed_offset = offset + 1
 
     def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
         """Yield ranges of records that fit a batch each."""
@@ -390,7 +389,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._watch(CommitWait(self, answers))
 
     def _carry_out_when_committed(self, effects: Sequence[Any]) -> None:
-        if self.log.high_watermark >= self.replayed_offset:
+        if self.log.is_committed(self.replayed_offset):
             for effect in effects:
                 self.carry_out_effect(effect)
             return
@@ -446,7 +445,7 @@ class EffectWait(DelayedOperation):
         self._is_expired = False
 
     def try_complete(self) -> bool:
-        if self._host.is_led_here and self._host.log.high_watermark < self._required_offset:
+        if self._host.is_led_here and not self._host.log.is_committed(self._required_offset):
             return False
         return self.complete()
 

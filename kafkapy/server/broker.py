@@ -22,7 +22,14 @@ from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.delta import MetadataDelta, difference
-from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, MetadataImage
+from kafkapy.metadata.image import (
+    EMPTY_IMAGE,
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    TRANSACTION_VERSION,
+    MetadataImage,
+)
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint as RaftEndpoint
@@ -48,9 +55,11 @@ from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.quorum import Quorum
+from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server import listeners
-from kafkapy.server.formatted import bootstrap_records, check_identity, check_metadata_log
+from kafkapy.server.formatted import bootstrap_records, check_identity
 from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
 from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -68,6 +77,7 @@ from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.runtime.markers import MarkerSink
     from kafkapy.seams import Clock, Disk, IoPool, Random
     from kafkapy.server.metrics import MetricsEndpoint
 
@@ -140,6 +150,7 @@ class BrokerServer:
                 self._lifecycle.shut_down,
                 self._follow_on,
                 self._reactor.stop_accepting,
+                self._transactions.close,
                 self._groups.close,
                 self._replica_manager.shutdown,
                 self._shut_reactor_down,
@@ -205,10 +216,9 @@ class BrokerServer:
         undo.callback(directories.unlock)
         undo.callback(self._log_manager.close)
         self._check_not_failed()
-        self.cluster_id = check_identity(self._disk, directories, self.config)
-        check_metadata_log(self._disk, directories, self.config)
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         self._keep_room_for_metadata()
+        self.cluster_id = check_identity(self._disk, directories, self.config)
         self._previous_broker_epoch = directories.last_broker_epoch()
 
     async def _start_metadata(self, undo: AsyncExitStack) -> None:
@@ -231,6 +241,9 @@ class BrokerServer:
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
         undo.push_async_callback(self._groups.close)
+        self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
+        self._transactions = self._new_transaction_coordinator()
+        undo.push_async_callback(self._transactions.close)
         undo.push_async_callback(self._flusher.close)
         self._mover = self._new_mover()
         undo.push_async_callback(self._mover.stop)
@@ -260,6 +273,7 @@ class BrokerServer:
         self._expirer.start()
         self._mover.start()
         self._groups.start()
+        self._transactions.start()
         self._maintenance = LogMaintenance(
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
@@ -398,6 +412,33 @@ class BrokerServer:
             io_pool=self._io_pool,
         )
 
+    def _new_transaction_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            replica_manager=self._replica_manager,
+            config=lambda: self._dynamic_config.current.transaction,
+            request_timeout_ms=self.config.node.request_timeout_ms,
+            transaction_version=lambda: self._controller.image.features.levels.get(TRANSACTION_VERSION, 0),
+            producer_ids=self._producer_ids,
+            new_sink=self._new_marker_sink,
+            clock=self._clock,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
+        )
+
+    def _new_marker_sink(self) -> "MarkerSink":
+        from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
+
+        return LocalMarkers(self._replica_manager, self._groups, self._clock)
+
+    def _new_transaction_verification(self) -> TransactionVerification:
+        return TransactionVerification(
+            LocalGate(self._transactions),
+            self._replica_manager,
+            config=lambda: self._dynamic_config.current.transaction,
+            request_timeout_ms=self.config.node.request_timeout_ms,
+            clock=self._clock,
+        )
+
     async def _follow_metadata(self) -> None:
         """Act on the image as it is, then on each change of it."""
         image = self._controller.image
@@ -416,6 +457,7 @@ class BrokerServer:
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._mover.apply_delta(delta, image)
         yield from self._groups.apply_delta(delta, image)
+        yield from self._transactions.apply_delta(delta, image)
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.of(RESOURCE_BROKER, "")
@@ -436,7 +478,6 @@ class BrokerServer:
         self._cleaner.reconfigure(config.log)
 
     def _new_reactor(self) -> Reactor:
-        self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
         services = Services(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
@@ -461,6 +502,8 @@ class BrokerServer:
             ),
             producer_ids=self._producer_ids,
             groups=self._groups,
+            transactions=self._transactions,
+            transaction_verification=self._new_transaction_verification(),
         )
         self._limits = limits_at_start(self.config, self._dynamic_config.current)
         router = Router(services)

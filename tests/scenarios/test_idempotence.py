@@ -52,14 +52,6 @@ def test_producer_ids_are_new_each_time(client: WireClient, version: int) -> Non
     assert min(producer_ids) >= 0
 
 
-@pytest.mark.ours
-def test_a_transactional_id_is_told_to_wait_until_there_are_transactions(client: WireClient) -> None:
-    """A code that clients retry on, and no producer id of 0 to take for one."""
-    response = client.call(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 5)
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (response.producer_id, response.producer_epoch) == (-1, -1)
-
-
 def test_any_of_the_last_five_batches_sent_again_is_answered_with_its_offset(
     client: WireClient, topic: str, producer: IdempotentProducer
 ) -> None:

@@ -51,11 +51,6 @@ def test_id_and_epoch_come_together_or_not_at_all(producer_id: int, producer_epo
     assert told == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_transactions_have_no_coordinator_yet() -> None:
-    assert ask(transactional_id="t") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
-    assert ask(transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-
 def test_rights() -> None:
     denied = Deny((AclOperation.WRITE, ""), (AclOperation.IDEMPOTENT_WRITE, "kafka-cluster"))
     assert ask(authorizer=denied)[0] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -327,16 +327,6 @@ def transactional() -> memoryview:
     return batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
-def test_transactional_batches_are_refused_until_there_are_transactions() -> None:
-    async def main(loop: SimLoop) -> None:
-        hosting = Hosting(loop)
-        partition = hosting.create_topic()
-        assert send_one(hosting, transactional(), transactional_id="t").error_code == ErrorCode.INVALID_TXN_STATE
-        assert partition.log.log_end_offset == 0
-
-    run(main)
-
-
 def test_transactional_batches_need_the_right_to_a_transactional_id() -> None:
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop)

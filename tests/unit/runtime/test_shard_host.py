@@ -14,9 +14,9 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
-from kafkapy.record.control import EndTxnMarker
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
+from kafkapy.runtime.markers import Marker
 from kafkapy.runtime.shard_host import CoordinatorLog, HostState, ShardHost, TransactionalWrite
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
@@ -141,9 +141,7 @@ async def commit_in_transaction(hosting: GroupHosting, offset: int) -> None:
 
 
 def end_transaction(hosting: GroupHosting, *, is_commit: bool, producer_epoch: int = 4) -> int:
-    append = hosting.groups.host_of(GROUP).append_marker(
-        EndTxnMarker(is_commit, 0), producer_id=PRODUCER_ID, producer_epoch=producer_epoch, transaction_version=2
-    )
+    (append,) = hosting.groups.append_markers(0, [Marker(PRODUCER_ID, producer_epoch, is_commit, 0, 2)])
     return append.response.error_code
 
 

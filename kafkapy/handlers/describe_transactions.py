@@ -1,0 +1,37 @@
+"""DescribeTransactions 0: state, producer, time-out and partitions of transactional ids (KIP-664).
+
+Each id has its own code: TRANSACTIONAL_ID_NOT_FOUND, or what says that its coordinator is not here. Topics that the
+asker may not describe are left out.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from kafkapy.protocol.messages.describe_transactions_response import DescribeTransactionsResponse, TransactionState
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+
+async def handle(
+    services: Services, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[await _describe(services, context, each) for each in request.transactional_ids]
+    )
+
+
+async def _describe(services: Services, context: RequestContext, transactional_id: str) -> TransactionState:
+    if not services.authorizer.authorize(
+        context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+    if not transactional_id:
+        return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
+    try:
+        state = await services.transactions.read(transactional_id, lambda shard: shard.describe(transactional_id))
+    except ApiError as error:
+        return TransactionState(error.code, transactional_id)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE, (topic.topic for topic in state.topics))
+    state.topics = [topic for topic in state.topics if access.allows(topic.topic)]
+    return state

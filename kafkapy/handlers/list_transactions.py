@@ -1,0 +1,28 @@
+"""ListTransactions 0-2: the transactional ids that are coordinated here and pass the filters (KIP-664).
+
+v1: those whose transaction has run for longer than a duration (KIP-994). v2: those whose whole id a pattern matches
+(KIP-1152); INVALID_REGULAR_EXPRESSION. State names that are none are said back.
+"""
+
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
+from kafkapy.protocol.messages.list_transactions_response import ListTransactionsResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType
+from kafkapy.transaction.filters import TransactionFilters
+
+
+async def handle(
+    services: Services, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    filters = TransactionFilters.of(request)
+    now_ms = services.clock.wall_ms()
+    found = await services.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
+    authorize = services.authorizer.authorize
+    return ListTransactionsResponse(
+        unknown_state_filters=filters.unknown_states,
+        transaction_states=[
+            state
+            for state in found
+            if authorize(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_id)
+        ],
+    )

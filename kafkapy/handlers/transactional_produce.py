@@ -1,0 +1,86 @@
+"""Transactional batches of a Produce request: verified with the coordinator before they are appended.
+
+Versions 3 to 11 must have added their partitions; from 12 on this adds them (KIP-890). A request has one producer.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.transaction_verification import TransactionalProducer, Verified
+
+if TYPE_CHECKING:
+    from kafkapy.handlers.context import RequestContext, Services
+    from kafkapy.replication.delayed_produce import PartitionAppend
+
+ABORTABLE_SINCE: Final = 11
+ADDING_SINCE: Final = 12
+UNVERIFIED: Final = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Codes of the coordinator that producers do not know; they retry after NOT_ENOUGH_REPLICAS."""
+
+_PRODUCER: Final = Struct(">43xqhi")
+"""Of a batch's header: producer id, producer epoch, base sequence."""
+
+
+class SeveralProducersError(Exception):
+    """A request with transactional batches of more than one producer."""
+
+
+async def verify(
+    services: "Services",
+    context: "RequestContext",
+    transactional_id: str,
+    appends: Sequence["PartitionAppend"],
+) -> None:
+    """Give each append its proof, or the error that its batch is refused with. Raises SeveralProducersError.
+
+    The connection starts nothing meanwhile, so that its batches are appended in their order.
+    """
+    producers = [_PRODUCER.unpack_from(append.records) for append in appends]
+    named = {(producer_id, epoch) for producer_id, epoch, _ in producers if producer_id >= 0}
+    if len(named) > 1:
+        raise SeveralProducersError
+    for producer_id, producer_epoch in named:
+        version = context.api_version
+        producer = TransactionalProducer(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            is_adding=version >= ADDING_SINCE,
+            knows_abortable=version >= ABORTABLE_SINCE,
+        )
+        base_sequences = {
+            append.partition: base_sequence
+            for append, (producer_id, _, base_sequence) in zip(appends, producers, strict=True)
+            if producer_id >= 0
+        }
+        context.connection.is_held = True
+        verified = await services.transaction_verification.verify_patiently(producer, base_sequences)
+        context.connection.is_held = False
+        for append in appends:
+            if append.partition in verified:
+                _settle(append, verified[append.partition], producer)
+
+
+def _settle(append: "PartitionAppend", verified: Verified, producer: TransactionalProducer) -> None:
+    append.verification = verified.guard
+    code = verified.code
+    if code == ErrorCode.NONE:
+        return
+    message = None
+    if code == ErrorCode.INVALID_TXN_STATE:
+        message = "Partition was not added to the transaction"
+    elif code in UNVERIFIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and not producer.is_adding):
+        name = ErrorCode(code).name
+        message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name}"
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    append.response.error_code = code
+    append.response.error_message = message

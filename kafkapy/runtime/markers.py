@@ -1,0 +1,155 @@
+"""The markers that end transactions: what one says, how those for a partition are appended, where they are written.
+
+`MarkerSink` is the seam between a coordinator and the leaders of partitions; `LocalMarkers` writes to the partitions
+that are led here. It serves WriteTxnMarkers as well, so markers take one way however they come. KIP-98, KIP-1228.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
+from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
+from kafkapy.record.validate import AppendOrigin
+from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.partition import Role
+from kafkapy.replication.replica_manager import ALL_ACKS, ReplicaManager
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
+from kafkapy.seams import Clock, failpoint
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.group_coordinator import GroupCoordinator
+
+MARKERS_PER_WRITE: Final = 1000
+"""80 KB; a segment holds it, however small it is configured."""
+_OF_ONE_MARKER: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+"""Refusals that one marker of a write may be the cause of."""
+
+
+@dataclass(slots=True, frozen=True)
+class Marker:
+    """The end of one producer's transaction, for any of its partitions.
+
+    transaction_version: 0 or 2, which epochs the partition accepts (KIP-1228).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+MarkersByPartition: TypeAlias = Mapping[TopicPartition, Sequence[Marker]]
+MarkerResults: TypeAlias = Mapping[TopicPartition, Sequence[int]]
+"""An error code for each marker, in their order."""
+
+
+class MarkerSink(Protocol):
+    """Brings markers to the leaders of their partitions."""
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        """Call on_done(results) once all replicas have the markers; before this returns, if that is at once."""
+        ...
+
+
+class LocalMarkers:
+    """Writes markers to the partitions that are led here: those of one partition by one write."""
+
+    def __init__(self, replica_manager: ReplicaManager, groups: "GroupCoordinator", clock: Clock) -> None:
+        self._replica_manager = replica_manager
+        self._groups = groups
+        self._clock = clock
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        """Write markers, as MarkerSink says.
+
+        Codes: UNKNOWN_TOPIC_OR_PARTITION (not here, or offline), NOT_LEADER_OR_FOLLOWER (also for groups that load),
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what else an append fails with.
+        """
+        appends: dict[TopicPartition, Sequence[PartitionAppend]] = {}
+        refused: dict[TopicPartition, Sequence[int]] = {}
+        for topic_partition, of_partition in markers.items():
+            failpoint("transaction.marker.before_append")
+            try:
+                appends[topic_partition] = self._append(topic_partition, of_partition)
+            except ApiError as error:
+                refused[topic_partition] = [error.code] * len(of_partition)
+            failpoint("transaction.marker.after_append")
+
+        def finish() -> None:
+            codes = {
+                partition: [append.response.error_code for append in of_partition]
+                for partition, of_partition in appends.items()
+            }
+            on_done({**codes, **refused})
+
+        unsettled = [append for each in appends.values() for append in each if not append.is_settled()]
+        if unsettled:
+            self._replica_manager.wait_for_replicas(unsettled, timeout_ms=timeout_ms, on_done=finish)
+        else:
+            finish()
+
+    def _append(self, topic_partition: TopicPartition, markers: Sequence[Marker]) -> Sequence[PartitionAppend]:
+        topic, partition_id = topic_partition
+        partition = self._replica_manager.partitions.find(topic, partition_id)
+        if partition is None or partition.role is Role.OFFLINE:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic == OFFSETS_TOPIC:
+            return self._groups.append_markers(partition_id, markers)
+        return append_markers(self._replica_manager, partition, markers, timestamp_ms=self._clock.wall_ms())
+
+
+def append_markers(
+    replica_manager: ReplicaManager,
+    partition: "HostedPartition",
+    markers: Sequence[Marker],
+    *,
+    timestamp_ms: int,
+    on_appended: Callable[[Marker, int], None] = lambda marker, offset: None,
+) -> list[PartitionAppend]:
+    """Append markers to one partition, by one write where nothing is wrong with any; return the append of each.
+
+    on_appended(marker, offset): called for each that is in the log.
+    """
+    appends: list[PartitionAppend] = []
+    for _, run in groupby(markers, key=attrgetter("transaction_version")):
+        of_version = list(run)
+        for start in range(0, len(of_version), MARKERS_PER_WRITE):
+            chunk = of_version[start : start + MARKERS_PER_WRITE]
+            appends += _append_run(replica_manager, partition, chunk, timestamp_ms, on_appended)
+    return appends
+
+
+def _append_run(
+    replica_manager: ReplicaManager,
+    partition: "HostedPartition",
+    markers: Sequence[Marker],
+    timestamp_ms: int,
+    on_appended: Callable[[Marker, int], None],
+) -> list[PartitionAppend]:
+    records = b"".join([_batch_of(marker, timestamp_ms) for marker in markers])
+    version = markers[0].transaction_version
+    append = PartitionAppend(partition, bytearray(records), PartitionProduceResponse(), transaction_version=version)
+    replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
+    if append.response.base_offset >= 0:
+        for offset, marker in enumerate(markers, append.response.base_offset):
+            on_appended(marker, offset)
+    elif len(markers) > 1 and append.response.error_code in _OF_ONE_MARKER:
+        return [_append_run(replica_manager, partition, [marker], timestamp_ms, on_appended)[0] for marker in markers]
+    return [append] * len(markers)
+
+
+def _batch_of(marker: Marker, timestamp_ms: int) -> bytes:
+    return build_end_txn_marker(
+        EndTxnMarker(marker.is_commit, marker.coordinator_epoch),
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        timestamp_ms=timestamp_ms,
+    )

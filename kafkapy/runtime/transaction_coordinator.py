@@ -1,0 +1,206 @@
+"""The transaction coordinator: the shards of transactional ids whose partitions of `__transaction_state` are led here.
+
+Nothing of transactions is imported before a partition of that topic is led here, or a request asks for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.config.transaction import TransactionConfig
+from kafkapy.errors import ApiError
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.coordinator import Coordinator
+from kafkapy.runtime.producer_ids import ProducerIdManager
+from kafkapy.seams import Clock, IoPool
+from kafkapy.timer.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.marker_writer import MarkerWriter
+    from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.shard_host import CoordinatorLog
+    from kafkapy.runtime.transaction_host import TransactionHost
+    from kafkapy.transaction.decision import TransactionDecision
+    from kafkapy.transaction.shard import TransactionShard
+    from kafkapy.types import TopicPartition
+
+logger = logging.getLogger("kafkapy.transaction")
+
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+ABORT_INTERVAL_KEY: Final = "transaction_abort_timed_out_transaction_cleanup_interval_ms"
+EXPIRY_INTERVAL_KEY: Final = "transaction_remove_expired_transaction_cleanup_interval_ms"
+
+
+class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"]):
+    """All transactional ids that this node coordinates."""
+
+    topic = TRANSACTION_STATE_TOPIC
+    logger = logger
+
+    def __init__(
+        self,
+        *,
+        replica_manager: ReplicaManager,
+        config: Callable[[], TransactionConfig],
+        request_timeout_ms: int,
+        transaction_version: Callable[[], int],
+        producer_ids: ProducerIdManager,
+        new_sink: "Callable[[], MarkerSink]",
+        clock: Clock,
+        wheel: TimingWheel,
+        io_pool: IoPool,
+    ) -> None:
+        """transaction_version: the finalized level. new_sink: what brings markers to the leaders of partitions."""
+        super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
+        self._config = config
+        self._request_timeout_ms = request_timeout_ms
+        self._transaction_version = transaction_version
+        self._producer_ids = producer_ids
+        self._new_sink = new_sink
+        self._log: CoordinatorLog | None = None
+        self._markers: MarkerWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def decide(
+        self, transactional_id: str, decide: "Callable[[TransactionShard, int], TransactionDecision]"
+    ) -> Any:
+        """Have the id's shard decide; return the response once all it rests on is committed.
+
+        `decide(shard, wall clock ms)` may be called again, when a producer id is at hand. Raises ApiError
+        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        """
+        host = self.host_of(transactional_id)
+        from kafkapy.transaction.decision import NeedsProducerId
+
+        while True:
+            try:
+                return await host.decide(transactional_id, decide)
+            except NeedsProducerId:
+                await self._producer_ids.at_hand()
+
+    # -- hosts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def default_partition_count(self) -> int:
+        return self._config().transaction_state_log_num_partitions
+
+    def _new_host(self, partition: "HostedPartition") -> "TransactionHost":
+        from kafkapy.runtime.transaction_host import TransactionHost
+        from kafkapy.transaction.settings import TransactionSettings
+        from kafkapy.transaction.shard import TransactionShard
+
+        shard = TransactionShard(
+            TransactionSettings(self._config, self._transaction_version),
+            coordinator_epoch=partition.leader_epoch,
+            take_producer_id=self._producer_ids.take,
+        )
+        host = TransactionHost(
+            partition,
+            shard,
+            self._coordinator_log(),
+            replica_manager=self._replica_manager,
+            clock=self._clock,
+            wheel=self._wheel,
+            logger=logger,
+        )
+        host.markers = self._marker_writer()
+        return host
+
+    def _coordinator_log(self) -> "CoordinatorLog":
+        if self._log is None:
+            from kafkapy.runtime.shard_host import CoordinatorLog
+            from kafkapy.transaction import records
+
+            self._log = CoordinatorLog(
+                codec=records,
+                compression=lambda: 0,
+                commit_timeout_ms=lambda: self._request_timeout_ms,
+                load_buffer_bytes=lambda: self._config().transaction_state_log_load_buffer_size,
+            )
+        return self._log
+
+    def _marker_writer(self) -> "MarkerWriter":
+        if self._markers is None:
+            from kafkapy.runtime.marker_writer import MarkerWriter
+
+            self._markers = MarkerWriter(
+                self._new_sink(),
+                clock=self._clock,
+                wheel=self._wheel,
+                timeout_ms=lambda: self._request_timeout_ms,
+                is_gone=self._is_gone,
+            )
+        return self._markers
+
+    def _is_gone(self, topic_partition: "TopicPartition") -> bool:
+        image: MetadataImage = self._replica_manager.partitions.newest_image
+        return image.topics.partition(*topic_partition) is None
+
+    # -- by itself ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for transactions that have run for too long, and for ids that nobody uses."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(
+                self._regularly("transaction_abort_timed_out_transaction_cleanup_interval_ms", self.abort_timed_out)
+            ),
+            loop.create_task(
+                self._regularly("transaction_remove_expired_transaction_cleanup_interval_ms", self.expire)
+            ),
+        ]
+
+    def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
+        return self._tasks
+
+    async def close(self) -> None:
+        """Answer what waits with COORDINATOR_NOT_AVAILABLE; leave the markers that are still to be written."""
+        await super().close()
+        if self._markers is not None:
+            self._markers.close()
+
+    async def _regularly(self, interval_key: str, act: "Callable[[], Any]") -> None:
+        while True:
+            await asyncio.sleep(getattr(self._config(), interval_key) / 1000)
+            try:
+                await act()
+            except Exception:
+                logger.exception("Transactions are looked at again after the next %s", interval_key)
+
+    async def abort_timed_out(self) -> None:
+        """Abort the transactions that have run longer than their transaction.timeout.ms."""
+        for host in list(self._hosts.values()):
+            for transactional_id in host.timed_out():
+                try:
+                    await self._abort_timed_out(host, transactional_id)
+                except ApiError as error:
+                    logger.warning("The transaction of %s has run for too long and stays: %s", transactional_id, error)
+
+    async def _abort_timed_out(self, host: "TransactionHost", transactional_id: str) -> None:
+        from kafkapy.transaction.decision import NeedsProducerId
+
+        try:
+            host.abort_timed_out(transactional_id)
+        except NeedsProducerId:
+            await self._producer_ids.at_hand()
+            host.abort_timed_out(transactional_id)
+        await asyncio.sleep(0)
+
+    async def expire(self) -> None:
+        """Forget the transactional ids that were not used for transactional.id.expiration.ms, in slices."""
+        from kafkapy.runtime.transaction_host import IDS_PER_SLICE
+
+        for host in list(self._hosts.values()):
+            ids = list(host.shard.transactions)
+            for start in range(0, len(ids), IDS_PER_SLICE):
+                try:
+                    host.expire(ids[start : start + IDS_PER_SLICE])
+                except ApiError as error:
+                    logger.warning("Expired transactional ids of %s stay: %s", host.partition.topic_partition, error)
+                    break
+                await asyncio.sleep(0)

@@ -1,0 +1,97 @@
+"""A shard of transactions on its partition, and the markers that its decisions ask for.
+
+A decision that ends a transaction has the effect WriteMarkers. The host hands it to the MarkerWriter once the records
+are committed, and appends CompleteCommit or CompleteAbort when all partitions have their marker.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.runtime.shard_host import ShardHost
+from kafkapy.seams import failpoint
+from kafkapy.transaction.decision import TransactionDecision, WriteMarkers
+from kafkapy.transaction.shard import TransactionShard
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.marker_writer import MarkerWriter
+
+logger = logging.getLogger("kafkapy.transaction")
+
+IDS_PER_SLICE: Final = 500
+"""Transactional ids looked at for expiry before others get their turn: about a millisecond."""
+
+
+class TransactionHost(ShardHost[TransactionShard]):
+    """Runs the transactional ids of one partition of `__transaction_state`."""
+
+    markers: "MarkerWriter"
+    """Set by whoever makes the host."""
+
+    def describe_load(self) -> str:
+        return f"{len(self.shard.transactions)} transactional ids"
+
+    def on_active(self) -> None:
+        """Complete what was decided before."""
+        failpoint("transaction.load.replayed")
+        self._carry_out(self.shard.on_loaded(self._clock.wall_ms()))
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def decide(
+        self, transactional_id: str, decide: Callable[[TransactionShard, int], TransactionDecision]
+    ) -> Any:
+        """Decide, append, replay; return the response once committed, and once the markers were tried.
+
+        `decide(shard, wall clock ms)`. Raises ApiError, NeedsProducerId.
+        """
+        decision = TransactionDecision()
+
+        def decided(shard: TransactionShard, token: int, now_ms: int) -> TransactionDecision:
+            nonlocal decision
+            decision = decide(shard, self._clock.wall_ms())
+            if decision.effects:
+                failpoint("transaction.prepare.before_append")
+            return decision
+
+        response = await self.call(transactional_id, decided)
+        if decision.effects:
+            await self.markers.flushed()
+        return response
+
+    # -- the end of a transaction ---------------------------------------------------------------------------------
+
+    def carry_out_effect(self, effect: WriteMarkers) -> None:
+        failpoint("transaction.prepare.after_append")
+        self.markers.enqueue(self, effect)
+
+    def note_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions have their marker, or need none; the last of them completes the transaction.
+
+        Raises ApiError if that cannot be appended: call again, with no partitions.
+        """
+        if not self.is_active:
+            return
+        decision = self.shard.markers_written(effect, partitions, self._clock.wall_ms())
+        if decision.records:
+            failpoint("transaction.complete.before_append")
+            self._carry_out(decision)
+            failpoint("transaction.complete.after_append")
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def timed_out(self) -> list[str]:
+        """Return the transactional ids whose transaction has run for too long."""
+        return self.shard.timed_out(self._clock.wall_ms()) if self.is_active else []
+
+    def abort_timed_out(self, transactional_id: str) -> None:
+        """Abort a transaction that has run for too long. Raises ApiError, NeedsProducerId."""
+        if self.is_active:
+            logger.info("Aborting the transaction of %s: its transaction.timeout.ms has passed", transactional_id)
+            self._carry_out(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
+
+    def expire(self, transactional_ids: Iterable[str]) -> None:
+        """Forget those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""
+        if self.is_active:
+            self._carry_out(self.shard.expire(transactional_ids, self._clock.wall_ms()))

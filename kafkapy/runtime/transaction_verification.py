@@ -1,0 +1,196 @@
+"""Before a partition takes the first records of a transaction, its coordinator is asked: are they part of one?
+
+Clients of transaction version 2 (Produce 12, TxnOffsetCommit 5) have their partitions added by that question; those of
+others have added them before, and it is verified (KIP-890). Until the coordinator has answered, a verification guard
+keeps the place in the partition; the append brings it along as its proof.
+
+`TransactionGate` is the seam to the coordinator, wherever it is; `LocalGate` asks the one on this node.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkapy.config.transaction import TransactionConfig
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.seams import Clock
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+    from kafkapy.storage.producers.state import VerificationGuard
+
+ADDING_VERSION: Final = 5
+"""The version of AddPartitionsToTxn that Kafka's brokers send for clients of transaction version 2."""
+RETRIED_BY_CLIENTS: Final = frozenset(
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+)
+"""After these the client sends the batch again, and its guard still keeps the place."""
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionalProducer:
+    """Whose records they are, and what its client knows.
+
+    is_adding: Produce 12, TxnOffsetCommit 5 and above. knows_abortable: Produce 11, TxnOffsetCommit 4 and above.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_adding: bool
+    knows_abortable: bool
+
+
+@dataclass(slots=True)
+class Verified:
+    """code NONE: append, with the guard (None if the transaction is open already, or nothing is verified)."""
+
+    guard: "VerificationGuard | None" = None
+    code: int = ErrorCode.NONE
+
+
+class TransactionGate(Protocol):
+    """The coordinator of a transaction, as the leader of a partition sees it."""
+
+    async def ask(
+        self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Add partitions to the producer's transaction, or verify that they were; return an error code for each."""
+        ...
+
+
+class LocalGate:
+    """Asks the coordinator on this node."""
+
+    def __init__(self, transactions: "TransactionCoordinator") -> None:
+        self._transactions = transactions
+
+    async def ask(
+        self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """As TransactionGate says; NOT_COORDINATOR if another node coordinates the transactional id."""
+        transactional_id, producer_id = producer.transactional_id, producer.producer_id
+        producer_epoch = producer.producer_epoch
+        try:
+            if not producer.is_adding:
+                return await self._transactions.read(
+                    transactional_id,
+                    lambda shard: shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions),
+                )
+            code = await self._transactions.decide(
+                transactional_id,
+                lambda shard, now_ms: shard.add_partitions(
+                    transactional_id, producer_id, producer_epoch, partitions, ADDING_VERSION, now_ms
+                ),
+            )
+        except ApiError as error:
+            code = error.code
+        return dict.fromkeys(partitions, code)
+
+
+class TransactionVerification:
+    """Verifies partitions before they take records of a transaction."""
+
+    def __init__(
+        self,
+        gate: TransactionGate,
+        replica_manager: ReplicaManager,
+        *,
+        config: Callable[[], TransactionConfig],
+        request_timeout_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._gate = gate
+        self._replica_manager = replica_manager
+        self._config = config
+        self._request_timeout_ms = request_timeout_ms
+        self._clock = clock
+
+    async def verify(
+        self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]
+    ) -> dict["HostedPartition", Verified]:
+        """Return for each partition whether its batch, with this first sequence number, may be appended.
+
+        Codes: INVALID_TXN_STATE or TRANSACTION_ABORTABLE (not added), INVALID_PRODUCER_EPOCH,
+        INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (the one before is still ending), those of a partition that
+        is not led here, and of a coordinator that is not here or loads.
+        """
+        if not producer.is_adding and not self._config().transaction_partition_verification_enable:
+            return {partition: Verified() for partition in base_sequences}
+        verified = {
+            partition: self._start(producer, partition, base_sequence)
+            for partition, base_sequence in base_sequences.items()
+        }
+        asked = {partition.topic_partition: partition for partition, each in verified.items() if each.guard is not None}
+        if asked:
+            codes = await self._gate.ask(producer, list(asked))
+            for topic_partition, partition in asked.items():
+                verified[partition].code = _as_client_knows(codes[topic_partition], producer)
+            self._abandon_refused(producer, verified)
+        return verified
+
+    async def verify_patiently(
+        self, producer: TransactionalProducer, base_sequences: Mapping["HostedPartition", int]
+    ) -> dict["HostedPartition", Verified]:
+        """As `verify`; while partitions are added, the end of the transaction before is waited for.
+
+        Asks every add.partitions.to.txn.retry.backoff.ms, for ...backoff.max.ms: a client would wait longer.
+        """
+        started_ms = self._clock.monotonic_ms()
+        while True:
+            verified = await self.verify(producer, base_sequences)
+            if not producer.is_adding or not _has_concurrent(verified.values()):
+                return verified
+            config = self._config()
+            patience_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, self._request_timeout_ms)
+            if self._clock.monotonic_ms() - started_ms >= patience_ms:
+                return verified
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+
+    def _start(self, producer: TransactionalProducer, partition: "HostedPartition", base_sequence: int) -> Verified:
+        try:
+            guard = self._replica_manager.start_verification(
+                partition,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=base_sequence,
+                supports_epoch_bump=producer.is_adding,
+            )
+        except ApiError as error:
+            return Verified(code=error.code)
+        return Verified(guard)
+
+    def _abandon_refused(self, producer: TransactionalProducer, verified: Mapping["HostedPartition", Verified]) -> None:
+        for partition, each in verified.items():
+            if each.guard is not None and each.code != ErrorCode.NONE and each.code not in RETRIED_BY_CLIENTS:
+                self._replica_manager.abandon_verification(
+                    partition,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    guard=each.guard,
+                )
+
+
+def _has_concurrent(verified: Iterable[Verified]) -> bool:
+    return any(each.code == ErrorCode.CONCURRENT_TRANSACTIONS for each in verified)
+
+
+def _as_client_knows(code: int, producer: TransactionalProducer) -> int:
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not producer.knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
