@@ -82,6 +82,8 @@ golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/gol
 	$(BIN)/python -m tools.record_appends
 	$(BIN)/python -m tools.record_assignments
 	$(BIN)/python -m tools.record_migrations
+	$(BIN)/python -m tools.record_authorizations
+	$(BIN)/python -m tools.record_authorization_table
 
 counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_counts.json)
 	$(BIN)/python -m tests.simulator.hot_paths --update

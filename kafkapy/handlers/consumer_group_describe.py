@@ -23,16 +23,18 @@ async def handle(
     response = ConsumerGroupDescribeResponse()
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
     for group_id in request.group_ids:
-        described = await _describe(services, context, access, group_id)
+        described = await _describe(services, context, group_id)
         if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = authorized_operations(
                 services.authorizer, context, ResourceType.GROUP, group_id
             )
+        if access.denied(_topics(described)):
+            described = _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPIC_MESSAGE)
         response.groups.append(described)
     return response
 
 
-async def _describe(services: Services, context: RequestContext, access: TopicAccess, group_id: str) -> DescribedGroup:
+async def _describe(services: Services, context: RequestContext, group_id: str) -> DescribedGroup:
     if not is_protocol_enabled(services):
         return _refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
@@ -44,12 +46,9 @@ async def _describe(services: Services, context: RequestContext, access: TopicAc
         return shard.consumer.describe(group_id)
 
     try:
-        described = await services.groups.read(group_id, query)
+        return await services.groups.read(group_id, query)
     except ApiError as error:
         return _refused(group_id, ErrorCode(error.code), error.message)
-    if access.denied(_topics(described)):
-        return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPIC_MESSAGE)
-    return described
 
 
 def _topics(group: DescribedGroup) -> set[str]:

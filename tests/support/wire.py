@@ -27,9 +27,11 @@ class ConnectionClosed(Exception):
 class WireClient:
     """One connection; a context manager that closes it. Fails after TIMEOUT_S without a byte."""
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S, source_host: str | None = None) -> None:
+        """`source_host`: the address that the broker is to see, 127.0.0.2 for example."""
         host, _, port = bootstrap_servers.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        source = None if source_host is None else (source_host, 0)
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=source)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
         self._sent: deque[tuple[Any, int, int]] = deque()

@@ -1,0 +1,78 @@
+"""What every handler asks the authorizer: the audit log beside Apache Kafka's (tools/record_authorization_table.py).
+
+tests/golden/authorization.tsv is the table: API and version, what is requested, from which address (127.0.0.2 may do
+everything, .3 nothing, .4 nothing to the cluster, .5 nothing to topics), a question, the authorization errors answered.
+"""
+
+import logging
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.protocol.api import APIS
+from tests.support.authorization_script import PROPERTIES, play
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.tsv"
+API_VERSIONS = 18
+TRACE = 5
+
+pytestmark = pytest.mark.ours
+
+
+class AuditLog(logging.Handler):
+    """Keeps the lines of the audit log until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "TRACE" if record.levelno == TRACE else record.levelname
+        self._lines.append(f"{level} {record.getMessage()}")
+
+    def take(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines
+
+
+@pytest.fixture
+def audit() -> Iterator[AuditLog]:
+    logger, handler = logging.getLogger("kafka.authorizer.logger"), AuditLog()
+    before, propagates = logger.level, logger.propagate
+    logger.setLevel(TRACE)
+    logger.propagate = False
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+    logger.propagate = propagates
+
+
+def by_request(rows: list[str]) -> dict[str, list[str]]:
+    """Return the rows of each request, by API, what it asks for, and host."""
+    return {key: list(group) for key, group in groupby(rows, lambda row: "\t".join(row.split("\t")[:3]))}
+
+
+def test_every_handler_asks_what_apache_kafkas_asks(audit: AuditLog) -> None:
+    with Broker(properties=PROPERTIES) as broker:
+        found = by_request(list(play(broker.bootstrap_servers, audit.take, BROKER_APIS)))
+    expected = by_request(GOLDEN.read_text(encoding="utf-8").splitlines())
+    assert found.keys() <= expected.keys(), "record anew: python -m tools.record_authorization_table"
+    differing = {key: (rows, expected[key]) for key, rows in found.items() if rows != expected[key]}
+    assert not differing, "\n".join(
+        f"{whose}: {row}"
+        for ours, theirs in differing.values()
+        for whose, rows, others in (("ours", ours, theirs), ("Apache Kafka's", theirs, ours))
+        for row in rows
+        if row not in others
+    )
+
+
+def test_every_api_that_is_served_is_in_the_table() -> None:
+    covered = {row.split(" ")[0] for row in GOLDEN.read_text(encoding="utf-8").splitlines()}
+    served = {APIS[key].request_name.removesuffix("Request") for key in BROKER_APIS if key != API_VERSIONS}
+    assert served <= covered

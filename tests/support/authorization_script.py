@@ -1,0 +1,341 @@
+"""Requests to every API, sent from addresses that may do everything, nothing, or a part, and what is asked about them.
+
+A broker sees only User:ANONYMOUS on a PLAINTEXT listener, so the ACLs go by host. `play` sends the script and yields a
+row for each question that the audit log has about a request:
+
+    Fetch 12 (tab) topics by name (tab) 127.0.0.3 (tab) READ Topic:unknown x1 Denied at INFO by ... (tab) 29
+
+The last field: which authorization errors the answer carries. Each request is answered before the next is sent, so the
+lines between two answers are about the later one. What the log says of other addresses (the broker's own requests to
+its controller, and their envelopes, come from 127.0.0.1) or of other APIs is left out: to create a topic for a Metadata
+request, Apache Kafka sends itself a CreateTopics in the client's name, and asks again.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
+
+from kafkapy.metadata.acl_types import AclOperation, PatternType, PermissionType, ResourceType
+from kafkapy.protocol.api import APIS, message_type
+from kafkapy.record.builder import build_batch
+from tests.support.asking import create_topic, until
+from tests.support.offsets import find_coordinator
+from tests.support.wire import WireClient
+
+PROPERTIES: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+NOTHING, NO_CLUSTER, NO_TOPIC, ALL = "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.2"
+HOSTS: Final = (NOTHING, NO_CLUSTER, NO_TOPIC, ALL)
+"""In this order: the last one changes what is there."""
+AUTHORIZATION_ERRORS: Final = frozenset((29, 30, 31, 53))
+"""TOPIC, GROUP, CLUSTER and TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+CLUSTER: Final = "kafka-cluster"
+EVERY_RESOURCE: Final = (
+    (ResourceType.TOPIC, "*"),
+    (ResourceType.GROUP, "*"),
+    (ResourceType.TRANSACTIONAL_ID, "*"),
+    (ResourceType.CLUSTER, CLUSTER),
+)
+LINE: Final = re.compile(
+    r"(?P<level>[A-Z]+) Principal = (?P<principal>\S+) is (?P<verdict>\w+) operation = (?P<operation>\w+) "
+    r"from host = (?P<host>\S+) on resource = (?P<type>\w+):LITERAL:(?P<name>.*) for request = (?P<api>\w+) "
+    r"with resourceRefCount = (?P<count>\d+) based on rule (?P<rule>.*)$"
+)
+Fields = dict[str, Any]
+
+
+class Step(NamedTuple):
+    api: str
+    version: int
+    what: str
+    fields: Fields
+
+
+def request(api: str, fields: Fields) -> Any:
+    """Return a request from its fields; structs are dicts."""
+    return _struct(message_type(f"{api}Request"), fields)
+
+
+def _struct(cls: Any, fields: Fields) -> Any:
+    hints = get_type_hints(cls)
+    return cls(**{name: _value(hints[name], value) for name, value in fields.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _struct(hint, value)
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return value
+    (element,) = [part for each in (hint, *get_args(hint)) for part in get_args(each) if hasattr(part, "__slots__")][:1]
+    return [_struct(element, each) for each in value]
+
+
+def play(bootstrap: str, audit: Callable[[], Iterable[str]], apis: Iterable[int]) -> Iterator[str]:
+    """Set up, then send the steps of the given APIs from each host. `audit` returns the lines written since it was."""
+    with WireClient(bootstrap) as client:
+        topic_id = _set_up(client)
+    served = {APIS[key].request_name.removesuffix("Request") for key in apis}
+    script = [(host, step) for host in HOSTS for step in steps(_number(host), topic_id)]
+    script += [(host, step) for host in HOSTS for step in steps_that_create(_number(host))]
+    with ExitStack() as stack:
+        clients = {host: stack.enter_context(WireClient(bootstrap, source_host=host)) for host in HOSTS}
+        for host, step in script:
+            if step.api in served:
+                list(audit())
+                answer = clients[host].call(request(step.api, step.fields), step.version)
+                yield from _rows(step, host, audit(), answer)
+
+
+def _number(host: str) -> str:
+    return host.rpartition(".")[2]
+
+
+def _rows(step: Step, host: str, lines: Iterable[str], answer: Any) -> Iterator[str]:
+    errors = ",".join(map(str, sorted(set(_errors(answer)) & AUTHORIZATION_ERRORS))) or "none"
+    matches = (match for match in map(LINE.search, lines) if match and match["host"] == host)
+    asked = sorted(_question(match) for match in matches if match["api"] == step.api)
+    for question in asked or ["nothing"]:
+        yield "\t".join((f"{step.api} {step.version}", step.what, host, question, errors))
+
+
+def _question(match: "re.Match[str]") -> str:
+    rule = match["rule"].partition("(")[0]
+    return (
+        f"{match['operation']} {match['type']}:{match['name']} x{match['count']} {match['verdict']} "
+        f"at {match['level']} by {rule}"
+    )
+
+
+def _errors(answer: Any) -> Iterator[int]:
+    if isinstance(answer, list):
+        for each in answer:
+            yield from _errors(each)
+    elif hasattr(answer, "__slots__"):
+        for name in answer.__slots__:
+            value = getattr(answer, name)
+            if name == "error_code":
+                yield value
+            else:
+                yield from _errors(value)
+
+
+def _set_up(client: WireClient) -> bytes:
+    """Make a topic, groups of each kind and the ACLs; return the topic's id."""
+    topic_id = create_topic(client, "orders")
+    for group in ("modern", "simple"):
+        find_coordinator(client, group)
+    joined = request("ConsumerGroupHeartbeat", _heartbeat(["orders"]))
+    until(lambda: client.call(joined, 1).error_code == 0)
+    until(lambda: not any(_errors(client.call(request("OffsetCommit", _commit("simple", "orders")), 9))))
+    client.call(request("CreateAcls", {"creations": list(_acls())}), 3)
+    return topic_id
+
+
+def _acls() -> Iterator[Fields]:
+    for resource_type, name in EVERY_RESOURCE:
+        yield _acl(resource_type, name, "*", PermissionType.ALLOW)
+        yield _acl(resource_type, name, NOTHING, PermissionType.DENY)
+    yield _acl(ResourceType.CLUSTER, CLUSTER, NO_CLUSTER, PermissionType.DENY)
+    yield _acl(ResourceType.TOPIC, "*", NO_TOPIC, PermissionType.DENY)
+
+
+def _acl(resource_type: ResourceType, name: str, host: str, permission_type: PermissionType) -> Fields:
+    return {
+        "resource_type": resource_type,
+        "resource_name": name,
+        "resource_pattern_type": PatternType.LITERAL,
+        "principal": "User:ANONYMOUS",
+        "host": host,
+        "operation": AclOperation.ALL,
+        "permission_type": permission_type,
+    }
+
+
+# -- the requests -----------------------------------------------------------------------------------------------------
+
+
+def steps(number: str, topic_id: bytes) -> Iterator[Step]:
+    """Yield the steps for one host; `number` is in the names of what they make."""
+    yield from _produce_and_fetch(topic_id)
+    yield from _topics(number, topic_id)
+    yield from _groups(number, topic_id)
+    yield Step("InitProducerId", 5, "an idempotent producer", {"transactional_id": None, **NO_PRODUCER})
+    yield from _cluster()
+    yield from _configs()
+
+
+def _produce_and_fetch(topic_id: bytes) -> Iterator[Step]:
+    plain = build_batch([(1, None, b"v", ())])
+    transactional = build_batch(
+        [(1, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    by_name = [
+        {"name": "orders", "partition_data": [{"index": 0, "records": plain}, {"index": 9, "records": plain}]},
+        {"name": "unknown", "partition_data": [{"index": 0, "records": plain}]},
+    ]
+    hidden = [{"name": "unknown", "partition_data": [{"index": 0, "records": transactional}]}]
+    by_id = [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": plain}]}]
+    produce: Fields = {"transactional_id": None, "acks": 1, "timeout_ms": 1000}
+    yield Step("Produce", 12, "topics by name", {**produce, "topic_data": by_name})
+    yield Step("Produce", 13, "a topic by id", {**produce, "topic_data": by_id})
+    with_id = {**produce, "transactional_id": "t", "topic_data": [*by_name, *hidden][1:]}
+    yield Step("Produce", 12, "a transactional batch for an unknown topic", with_id)
+    without = {**produce, "topic_data": hidden}
+    yield Step("Produce", 12, "a transactional batch without transactional id", without)
+    fetched = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]
+    topics = [
+        {"topic": "orders", "partitions": [*fetched, {**fetched[0], "partition": 9}]},
+        {"topic": "unknown", "partitions": fetched},
+    ]
+    fetch: Fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000}
+    yield Step("Fetch", 12, "topics by name", {**fetch, "topics": topics})
+    yield Step("Fetch", 17, "a topic by id", {**fetch, "topics": [{"topic_id": topic_id, "partitions": fetched}]})
+    yield Step("Fetch", 12, "as a replica", {**fetch, "replica_id": 1, "topics": topics[:1]})
+    asked = [{"partition_index": 0, "timestamp": -1}]
+    named = [{"name": "orders", "partitions": asked}, {"name": "unknown", "partitions": asked}]
+    yield Step("ListOffsets", 7, "two topics", {"replica_id": -1, "topics": named})
+    epochs = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
+    yield Step(
+        "OffsetForLeaderEpoch", 4, "two topics",
+        {"topics": [{"topic": "orders", "partitions": epochs}, {"topic": "unknown", "partitions": epochs}]},
+    )  # fmt: skip
+    deleted = [{"partition_index": 0, "offset": 0}]
+    yield Step(
+        "DeleteRecords", 2, "two topics",
+        {"topics": [{"name": name, "partitions": deleted} for name in ("orders", "unknown")], "timeout_ms": 1000},
+    )  # fmt: skip
+    producers = [{"name": name, "partition_indexes": [0]} for name in ("orders", "unknown", "no topic!")]
+    yield Step("DescribeProducers", 0, "three topics", {"topics": producers})
+
+
+def _topics(number: str, topic_id: bytes) -> Iterator[Step]:
+    operations = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    orders, unknown = {"name": "orders"}, {"name": "unknown"}
+    yield Step("Metadata", 12, "all topics", {"topics": None})
+    yield Step("Metadata", 12, "topics by name", {"topics": [orders, unknown], "allow_auto_topic_creation": False})
+    by_id = [{"topic_id": topic_id, "name": None}, {"topic_id": b"x" * 16, "name": None}]
+    yield Step("Metadata", 12, "topics by id", {"topics": by_id, "allow_auto_topic_creation": False})
+    yield Step("Metadata", 9, "with operations", {"topics": [orders], **operations})
+    yield Step("DescribeTopicPartitions", 0, "all topics", {})
+    named = [orders, unknown, {"name": "__consumer_offsets"}]
+    yield Step("DescribeTopicPartitions", 0, "three topics", {"topics": named})
+    created = [
+        {"name": name, "num_partitions": 1, "replication_factor": 1}
+        for name in (f"made-{number}", f"other-{number}", "twice", "twice", "__cluster_metadata")
+    ]
+    yield Step("CreateTopics", 7, "new ones", {"topics": created, "timeout_ms": 10_000})
+    yield Step("CreateTopics", 4, "for trial", {"topics": created[:1], "timeout_ms": 10_000, "validate_only": True})
+    grown = [{"name": name, "count": 2, "assignments": None} for name in ("orders", "unknown")]
+    yield Step("CreatePartitions", 3, "for trial", {"topics": grown, "timeout_ms": 10_000, "validate_only": True})
+    deleted = [{"name": f"made-{number}"}, {"name": "unknown"}, {"topic_id": b"x" * 16, "name": None}]
+    yield Step("DeleteTopics", 6, "by name and id", {"topics": deleted, "timeout_ms": 10_000})
+    names = [f"other-{number}", "twice", "twice"]
+    yield Step("DeleteTopics", 5, "by name", {"topic_names": names, "timeout_ms": 10_000})
+
+
+def _groups(number: str, topic_id: bytes) -> Iterator[Step]:
+    group = f"group-{number}"
+    yield Step("FindCoordinator", 5, "groups", {"key_type": 0, "coordinator_keys": ["modern", "simple"]})
+    yield Step("FindCoordinator", 3, "a group", {"key_type": 0, "key": "simple"})
+    joining = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    yield Step("JoinGroup", 9, "a new member", joining)
+    yield Step("SyncGroup", 3, "a member that is none", {"group_id": group, "generation_id": 1, "member_id": "m"})
+    yield Step("Heartbeat", 4, "a member that is none", {"group_id": group, "generation_id": 1, "member_id": "m"})
+    yield Step("LeaveGroup", 5, "a member that is none", {"group_id": group, "members": [{"member_id": "m"}]})
+    both = {"groups": ["simple", "nowhere"], "include_authorized_operations": True}
+    yield Step("DescribeGroups", 5, "two groups", both)
+    yield Step("ListGroups", 5, "consumer groups", {"types_filter": ["consumer"]})
+    yield Step("OffsetCommit", 9, "two topics", _commit("simple", "orders", "unknown"))
+    by_id = {"topic_id": topic_id, "partitions": [{"partition_index": 0, "committed_offset": 0}]}
+    yield Step("OffsetCommit", 10, "a topic by id", {**_commit("simple"), "topics": [by_id]})
+    named = [{"name": name, "partition_indexes": [0]} for name in ("orders", "unknown")]
+    fetched = [{"group_id": "simple", "topics": named}, {"group_id": "modern", "topics": None}]
+    yield Step("OffsetFetch", 9, "two groups", {"groups": fetched})
+    yield Step("OffsetFetch", 7, "all of a group", {"group_id": "simple", "topics": None})
+    partitions = [{"partition_index": 0}]
+    removed = [{"name": name, "partitions": partitions} for name in ("unknown", "absent")]
+    yield Step("OffsetDelete", 0, "two topics", {"group_id": "simple", "topics": removed})
+    yield Step("DeleteGroups", 2, "two groups", {"groups_names": ["nowhere", "elsewhere", "nowhere"]})
+    yield Step("ConsumerGroupHeartbeat", 1, "two topics", {**_heartbeat(["orders", "unknown"]), "member_epoch": 77})
+    described = {"group_ids": ["modern", "nowhere"], "include_authorized_operations": True}
+    yield Step("ConsumerGroupDescribe", 1, "two groups", described)
+
+
+NO_PRODUCER: Final = {"transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
+
+
+def steps_that_create(number: str) -> Iterator[Step]:
+    """Yield the steps after which topics come into being, whenever the broker has made them."""
+    missing = [{"name": f"auto-{number}"}, {"name": f"another-{number}"}]
+    operations = {"include_topic_authorized_operations": True}
+    yield Step("Metadata", 12, "topics to create", {"topics": missing, **operations})
+    yield Step("FindCoordinator", 5, "transactions", {"key_type": 1, "coordinator_keys": ["t"]})
+    share = ["modern:AAAAAAAAAAAAAAAAAAAAAQ:0", "nonsense"]
+    yield Step("FindCoordinator", 6, "share groups", {"key_type": 2, "coordinator_keys": share})
+    yield Step("InitProducerId", 5, "a transactional producer", {"transactional_id": f"t-{number}", **NO_PRODUCER})
+
+
+def _cluster() -> Iterator[Step]:
+    yield Step("DescribeCluster", 1, "with operations", {"include_cluster_authorized_operations": True})
+    yield Step("DescribeCluster", 1, "without operations", {})
+    metadata = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    yield Step("DescribeQuorum", 2, "the metadata", {"topics": metadata})
+    yield Step("DescribeLogDirs", 4, "one topic", {"topics": [{"topic": "orders", "partitions": [0]}]})
+    moved = [{"path": "/nowhere", "topics": [{"name": "orders", "partitions": [0]}]}]
+    yield Step("AlterReplicaLogDirs", 2, "to nowhere", {"dirs": moved})
+    any_acl = {
+        "resource_type_filter": 1,
+        "resource_name_filter": "absent",
+        "pattern_type_filter": 1,
+        "principal_filter": "User:nobody",
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    yield Step("DescribeAcls", 3, "of nobody", any_acl)
+    yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
+    refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
+    yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
+
+
+def _configs() -> Iterator[Step]:
+    topic, broker, group, logger, metrics = (2, "orders"), (4, ""), (32, "simple"), (8, "1"), (16, "m")
+    named = [{"resource_type": kind, "resource_name": name} for kind, name in (topic, broker, group, logger, metrics)]
+    asked = [{**each, "configuration_keys": ["x"]} for each in named]
+    yield Step("DescribeConfigs", 4, "each type", {"resources": asked})
+    unchanged: list[Fields] = [{**each, "configs": []} for each in named]
+    without_logger = [each for each in unchanged if each["resource_type"] != 8]
+    yield Step("AlterConfigs", 2, "each type, for trial", {"resources": without_logger, "validate_only": True})
+    yield Step("IncrementalAlterConfigs", 1, "each type, for trial", {"resources": unchanged, "validate_only": True})
+    yield Step("ListConfigResources", 1, "all", {"resource_types": []})
+
+
+def _commit(group: str, *topics: str) -> Fields:
+    partitions = [{"partition_index": 0, "committed_offset": 0}]
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": topic, "partitions": partitions} for topic in topics],
+    }
+
+
+def _heartbeat(topics: list[str]) -> Fields:
+    return {
+        "group_id": "modern",
+        "member_id": "member",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 300_000,
+        "subscribed_topic_names": topics,
+        "topic_partitions": [],
+    }
