@@ -16,13 +16,18 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 
 Server = Annotated[
-    str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to first.")
+    str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to; one is enough.")
 ]
 ClientConfig = Annotated[
     list[str] | None,
-    typer.Option("--client-config", "-X", metavar="KEY=VALUE", help="A property of the client (librdkafka)."),
+    typer.Option(
+        "--client-config",
+        "-X",
+        metavar="KEY=VALUE",
+        help="A property of the client (librdkafka's names); may be repeated.",
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DEFAULT_SERVER = "127.0.0.1:9092"
 DEFAULT_PORT = 9092
 MAX_PORT = 65535

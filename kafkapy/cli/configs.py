@@ -25,9 +25,9 @@ from kafkapy.cli.output import print_json, print_table
 
 app = typer.Typer(help="Describe and alter configs at run time.", no_args_is_help=True)
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Configs of a topic.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Configs of one broker.")]
-Group = Annotated[str | None, typer.Option("--group", "-g", help="Configs of a group.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic whose configs are meant.")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The broker whose configs are meant.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="The consumer group whose configs are meant.")]
 
 SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "static", 5: "default", 6: "logger", 7: "subscription", 8: "group"}
 
@@ -37,7 +37,7 @@ def describe(
     topic: Topic = None,
     broker: Broker = None,
     group: Group = None,
-    everything: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show configs at their default, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -64,14 +64,18 @@ def alter(
     broker: Broker = None,
     group: Group = None,
     to_set: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a config (all: may be repeated).")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a config; may be repeated, as all of these."),
     ] = None,
     to_delete: Annotated[
-        list[str] | None, typer.Option("--delete", "-d", metavar="KEY", help="Back to default.")
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="KEY", help="Remove a config: its default applies again."),
     ] = None,
-    to_append: Annotated[list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="To a list.")] = None,
+    to_append: Annotated[
+        list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Append to a config that is a list.")
+    ] = None,
     to_subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="From a list.")
+        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Remove from a config that is a list.")
     ] = None,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,

@@ -27,29 +27,48 @@ MAX_OFFSET = 2**63 - 1
 
 def consume(
     topic: Annotated[str, typer.Argument(show_default=False, help="The topic to read.")],
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-B", help="Else only what comes.")] = False,
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", "-B", help="Begin at the first record; without, only new records are shown."),
+    ] = False,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="All of them if none; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Read this partition; may be repeated. Without, all are read."),
     ] = None,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", "-o", min=-MAX_OFFSET, max=MAX_OFFSET, help="Where to begin; negative: from the end."),
+        typer.Option(
+            "--offset",
+            "-o",
+            min=-MAX_OFFSET,
+            max=MAX_OFFSET,
+            help="Begin at this offset of each partition; a negative one counts from the end.",
+        ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Consume as a member of a group, and commit.")
+        str | None, typer.Option("--group", "-g", help="Read as a member of this consumer group, and commit offsets.")
     ] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
+    ] = None,
     until_end: Annotated[bool, typer.Option("--until-end", "-e", help="Stop at the end of every partition.")] = False,
-    timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", min=1, help="Stop after so long a silence.")] = None,
+    timeout_ms: Annotated[
+        int | None, typer.Option("--timeout-ms", min=1, help="Stop when no record has come for this long.")
+    ] = None,
     isolation: Annotated[
-        str, typer.Option("--isolation", help="read_committed or read_uncommitted.")
+        str, typer.Option("--isolation", help="read_committed (no open or aborted transactions) or read_uncommitted.")
     ] = "read_committed",
-    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print keys, too.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record.")] = False,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Print the key and this text before each value.")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print each record as a JSON object, with key, headers, offset and timestamp."),
+    ] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
-    """Print records as they come, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
+    """Print the records of a topic as lines, until --max-messages, --until-end, --timeout-ms or Ctrl-C."""
     _check_options(from_beginning=from_beginning, partition=partition, offset=offset, group=group)
     with failures(bootstrap_server):
         properties = client_properties(

@@ -55,16 +55,24 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file", nargs="*", metavar="FILE", help=".log .index .timeindex .txnindex .snapshot .checkpoint"
+        "file", nargs="*", metavar="FILE", help="a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file"
     )
     parser.add_argument("--files", action="append", default=[], metavar="FILE,...", help="the same, comma-separated")
     parser.add_argument("--deep-iteration", action="store_true", help="print the records of each batch")
     parser.add_argument("--print-data-log", action="store_true", help="print keys and values, too")
-    parser.add_argument("--skip-record-metadata", action="store_true", help="print nothing of a record but its content")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
     parser.add_argument("--verify-index-only", action="store_true", help="check indexes without printing them")
     parser.add_argument("--index-sanity-check", action="store_true", help="check what a broker checks at its start")
-    parser.add_argument("--max-message-size", type=int, default=5 * 1024 * 1024, metavar="BYTES", help="largest batch")
-    parser.add_argument("--max-bytes", type=int, default=NO_LIMIT, metavar="BYTES", help="read only so much of a log")
+    parser.add_argument(
+        "--max-message-size",
+        type=int,
+        default=5 * 1024 * 1024,
+        metavar="BYTES",
+        help="the largest batch that is expected",
+    )
+    parser.add_argument(
+        "--max-bytes", type=int, default=NO_LIMIT, metavar="BYTES", help="read at most this much of a .log"
+    )
     for name, (decoder, text) in _DECODERS.items():
         parser.add_argument(f"--{name}", dest="decoder", action="store_const", const=decoder, help=text)
     return parser

@@ -34,9 +34,11 @@ MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 @app.command("list")
 def list_groups(
     state: Annotated[
-        list[str] | None, typer.Option("--state", "-s", help="Only groups in this state (repeat).")
+        list[str] | None, typer.Option("--state", "-s", help="Only groups in this state; may be repeated.")
     ] = None,
-    kind: Annotated[list[str] | None, typer.Option("--type", "-t", help="Only classic or consumer groups.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", "-t", help="Only groups of this type, classic or consumer.")
+    ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -67,7 +69,7 @@ def list_groups(
 @app.command()
 def describe(
     group_ids: GroupIds,
-    members: Annotated[bool, typer.Option("--members", "-m", help="The members, too.")] = False,
+    members: Annotated[bool, typer.Option("--members", "-m", help="Show the members, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -111,7 +113,10 @@ def explain_group(group_id: GroupId, as_json: AsJson = False, bootstrap_server: 
 def reset(
     group_id: GroupId,
     topic: Annotated[
-        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Which partitions (repeat).")
+        list[str],
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="The partitions to reset; may be repeated."
+        ),
     ],
     to: Annotated[
         str,
@@ -120,7 +125,9 @@ def reset(
             help="earliest, latest, an offset, +N or -N from where it is, or a time: 2026-01-31T12:00:00Z, -PT1H.",
         ),
     ],
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the new offsets; without, they are only shown.")
+    ] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,

@@ -30,24 +30,39 @@ MAX_PARTITION = 2**31 - 1
 
 def produce(
     topic: Annotated[str, typer.Argument(show_default=False, help="The topic to write to.")],
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Standard input if none.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", help="Files to read lines from; without, standard input is read."),
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What parts key and value in a line.")
+        str | None, typer.Option("--key-separator", "-K", help="The text between key and value in each line.")
     ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=-1, max=MAX_PARTITION, help="-1: by key, else at random.")
+        int,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=-1,
+            max=MAX_PARTITION,
+            help="The partition; -1 chooses by key, or at random if there is none.",
+        ),
     ] = -1,
-    compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    acks: Annotated[str, typer.Option("--acks", help="0, 1 or all.")] = "all",
+    compression: Annotated[
+        str, typer.Option("--compression", help="The codec: none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    acks: Annotated[
+        str,
+        typer.Option("--acks", help="Which replicas must have a record before it counts as delivered: 0, 1 or all."),
+    ] = "all",
     is_json: Annotated[
         bool, typer.Option("--json", help='A line is {"key", "value", "headers", "partition", "timestamp_ms"}.')
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of success.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:

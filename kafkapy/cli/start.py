@@ -166,7 +166,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="set a key, over the file; may be repeated"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a configuration key, overriding the file; may be repeated",
     )
     parser.add_argument(
         "--port", type=_port, help=f"where clients connect; 0 for a free port (without a file: {DEFAULT_PORT})"

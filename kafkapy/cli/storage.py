@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kafkapy storage", description="Prepare and inspect log directories.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="format|info|random-uuid")
     commands.add_parser("random-uuid", help="print a random UUID, fit for a cluster id")
-    info = commands.add_parser("info", help="say what lies in the log directories")
+    info = commands.add_parser("info", help="describe what the log directories hold")
     info.add_argument(
         "-c", "--config", required=True, metavar="server.properties", help="the node's configuration file"
     )
@@ -154,13 +154,13 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-t", "--cluster-id", required=True, help="the cluster that the node belongs to")
     parser.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="pass over directories that are formatted already"
+        "-g", "--ignore-formatted", action="store_true", help="skip directories that are formatted already"
     )
     parser.add_argument("-r", "--release-version", help="metadata.version by release, such as 4.3-IV0 (default)")
     parser.add_argument("-f", "--feature", action="append", metavar="NAME=LEVEL", help="a feature's level")
     quorum = parser.add_mutually_exclusive_group()
-    quorum.add_argument("-s", "--standalone", action="store_true", help="a quorum of this controller alone")
-    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="join a quorum later")
+    quorum.add_argument("-s", "--standalone", action="store_true", help="form a quorum of this controller alone")
+    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="this node joins a quorum later")
     quorum.add_argument(
-        "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="the controllers to begin with"
+        "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="the first controllers of the quorum"
     )

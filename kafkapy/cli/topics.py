@@ -44,20 +44,24 @@ def create(
             "-p",
             max=MAX_PARTITIONS,
             callback=_count_or_default,
-            help="-1: the broker's num.partitions.",
+            help="How many partitions; -1 for the broker's num.partitions.",
         ),
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", max=MAX_REPLICAS, callback=_count_or_default, help="-1: the broker's default."
+            "--replication-factor",
+            "-r",
+            max=MAX_REPLICAS,
+            callback=_count_or_default,
+            help="How many replicas of each; -1 for the broker's default.",
         ),
     ] = -1,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topics; may be repeated."),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail when the topic exists.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
@@ -76,7 +80,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics, too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="List internal topics, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -93,7 +97,9 @@ def list_topics(
 
 @app.command()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="All topics if none.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Names of topics; without, all.")
+    ] = None,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -121,7 +127,7 @@ def describe(
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to change.")],
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, max=MAX_PARTITIONS, help="How many it is to have.")
+        int, typer.Option("--partitions", "-p", min=1, max=MAX_PARTITIONS, help="The new number of partitions.")
     ],
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -137,7 +143,7 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail when the topic does not exist.")] = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
 ) -> None:
