@@ -176,7 +176,7 @@ class LeaderBatch:
         if has_null_keys or has_wrong_times:
             self._refuse_records(now_ms)
         if self.target != self.codec and base_timestamp + walk.min_timestamp_delta < NO_TIMESTAMP:
-            # Deviation: Apache Kafka's builder fails here, and the producer gets UNKNOWN_SERVER_ERROR.
+            # Deviation: Apache Kafka fails in writing such a record anew, and answers UNKNOWN_SERVER_ERROR.
             message = f"a record for {rules.topic_partition} with a negative timestamp cannot be compressed anew"
             raise InvalidRecordsError(message, code=INVALID_TIMESTAMP)
         if not walk.has_sequential_offsets and self.target == self.codec:
