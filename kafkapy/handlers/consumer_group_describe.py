@@ -7,7 +7,7 @@ the asker may not describe is not shown at all, as in Kafka.
 from kafkapy.errors import ApiError
 from kafkapy.group.shard import GroupShard
 from kafkapy.handlers.consumer_group_heartbeat import is_protocol_enabled
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -22,7 +22,8 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     response = ConsumerGroupDescribeResponse()
     access = TopicAccess(services, context, AclOperation.DESCRIBE)
-    for group_id in request.group_ids:
+    # Deviation: a group that is named twice is described once, as each may have thousands of members.
+    async for group_id in walk(services, context).over(dict.fromkeys(request.group_ids)):
         described = await _describe(services, context, group_id)
         if request.include_authorized_operations and not described.error_code:
             described.authorized_operations = authorized_operations(

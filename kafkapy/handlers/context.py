@@ -9,6 +9,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_answers import EncodedAnswers
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.protocol.headers import RequestHeader
+from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Connection(Protocol):
 class RequestContext:
     """One request's header and connection. Made for every request, so it copies nothing."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "is_long")
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_key = header.api_key
@@ -60,6 +61,8 @@ class RequestContext:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.connection = connection
+        self.is_long = False
+        """Whether the request took more than a turn of the loop: its answer is encoded by a worker, then."""
 
     def at_version(self, api_version: int) -> "RequestContext":
         """Return the context of the request that is served in this one's place, at another version."""
@@ -135,3 +138,9 @@ class Services:
     transaction_verification: "TransactionVerification"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
+    turns: Turns = field(default_factory=Turns)
+
+
+def walk(services: Services, context: RequestContext) -> Walk:
+    """Begin a request's way over entries of which there may be many."""
+    return Walk(services.turns, services.clock, context)

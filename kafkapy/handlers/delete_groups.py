@@ -1,7 +1,7 @@
 """DeleteGroups 0-2: groups without members, with all that they have committed."""
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from kafkapy.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -9,7 +9,8 @@ from kafkapy.security.authorizer import AclOperation, ResourceType
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    results = [await _delete(services, context, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    group_ids = walk(services, context).over(dict.fromkeys(request.groups_names))
+    results = [await _delete(services, context, group_id) async for group_id in group_ids]
     return DeleteGroupsResponse(results=results)
 
 

@@ -5,7 +5,7 @@ A topic that is only compacted: POLICY_VIOLATION; an internal one: INVALID_TOPIC
 """
 
 from kafkapy.handlers.cluster_view import is_internal
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess, completion
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest
@@ -22,8 +22,9 @@ async def handle(services: Services, context: RequestContext, request: DeleteRec
     access = TopicAccess(services, context, AclOperation.DELETE, (topic.name for topic in request.topics))
     deletions: list[PartitionDeletion] = []
     response = DeleteRecordsResponse()
-    for topic in request.topics:
-        results = [_plan(services, access, topic.name, asked, deletions) for asked in topic.partitions]
+    way = walk(services, context)
+    async for topic in way.over(request.topics):
+        results = [_plan(services, access, topic.name, asked, deletions) async for asked in way.over(topic.partitions)]
         response.topics.append(DeleteRecordsTopicResult(topic.name, results))
     manager = services.replica_manager
     if not manager.delete_records(deletions):

@@ -5,6 +5,9 @@ all of them, a key that does not exist is left out. v1: synonyms on request (KIP
 given, whatever is asked for). v4: flexible.
 """
 
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+
 from kafkapy.config.describe import (
     ConfigEntry,
     describe_broker,
@@ -17,13 +20,12 @@ from kafkapy.config.rules import SOURCE_BROKER_LOGGER
 from kafkapy.errors import ApiError
 from kafkapy.handlers import broker_loggers
 from kafkapy.handlers.config_changes import broker_id_of, check_permission, check_topic_name, resource_of
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.configs import CONTROLLED_TYPES
 from kafkapy.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
     RESOURCE_CLIENT_METRICS,
-    RESOURCE_GROUP,
     RESOURCE_TOPIC,
 )
 from kafkapy.protocol.error_code import ErrorCode
@@ -43,75 +45,102 @@ async def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     is_understood = all(requested.resource_type in RESOURCE_TYPES for requested in request.resources)
+    described = _Described(services, has_synonyms=request.include_synonyms)
     results = []
-    for requested in request.resources:
+    async for requested in walk(services, context).over(_distinct(request.resources)):
         result = DescribeConfigsResult(resource_type=requested.resource_type, resource_name=requested.resource_name)
         try:
             if not is_understood:  # one type that nobody knows, and Kafka takes the whole request for malformed
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The request names a resource of an unknown type.")
             check_permission(services, context, resource_of(requested), AclOperation.DESCRIBE_CONFIGS)
-            entries = _entries(services, requested)
-            result.configs = [_row(entry, request.include_synonyms) for entry in _asked_for(requested, entries)]
+            result.configs = described.rows(requested)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(services: Services, requested: DescribeConfigsResource) -> list[ConfigEntry]:
-    """Return all of a resource's configs. Raises ApiError."""
-    name = requested.resource_name
-    if requested.resource_type == RESOURCE_TOPIC:
-        return _topic_entries(services, name)
-    if requested.resource_type == RESOURCE_BROKER:
-        return _broker_entries(services, name)
-    if requested.resource_type == RESOURCE_BROKER_LOGGER:
-        return _logger_entries(services, name)
-    configs = services.metadata.image.configs
-    if requested.resource_type == RESOURCE_CLIENT_METRICS:
-        if not name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        return describe_client_metrics(configs.of(RESOURCE_CLIENT_METRICS, name))
-    if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    return describe_group(services.dynamic_config, configs.of(RESOURCE_GROUP, name))
+def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
+    """Return each resource once for the keys that are asked of it.
+
+    Deviation: Apache Kafka describes a resource as often as it is named; a broker has 300 configs.
+    """
+    keys = ((each.resource_type, each.resource_name, tuple(each.configuration_keys or ())) for each in resources)
+    return dict(zip(keys, resources, strict=True)).values()
 
 
-def _topic_entries(services: Services, name: str) -> list[ConfigEntry]:
+class _Described:
+    """The rows of a request's resources. Resources that are alike share theirs, which are not changed any more."""
+
+    def __init__(self, services: Services, *, has_synonyms: bool) -> None:
+        self._services = services
+        self._has_synonyms = has_synonyms
+        self._rows: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
+
+    def rows(self, requested: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        """Return the rows of the keys asked for, or of all. Raises ApiError."""
+        alike, entries = self._entries_of(requested)
+        rows = self._rows.get(alike)
+        if rows is None:
+            self._rows[alike] = rows = [_row(entry, self._has_synonyms) for entry in entries()]
+        if not requested.configuration_keys:
+            return rows
+        keys = set(requested.configuration_keys)
+        return [row for row in rows if row.name in keys]
+
+    def _entries_of(self, requested: DescribeConfigsResource) -> tuple[Hashable, Callable[[], list[ConfigEntry]]]:
+        """Return what resources with the same configs have in common, and what makes those. Raises ApiError."""
+        services, kind, name = self._services, requested.resource_type, requested.resource_name
+        if kind == RESOURCE_BROKER:
+            is_default = _is_cluster_default(services, name)
+            describe = describe_cluster_default if is_default else describe_broker
+            return (kind, is_default), partial(describe, services.dynamic_config)
+        if kind == RESOURCE_BROKER_LOGGER:
+            _check_logger_broker(services, name)
+            return kind, _logger_entries
+        if kind == RESOURCE_TOPIC:
+            _check_topic(services, name)
+        elif not name:
+            of_what = "Client metrics subscription" if kind == RESOURCE_CLIENT_METRICS else "Group"
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{of_what} name must not be empty")
+        overrides = services.metadata.image.configs.of(kind, name)
+        alike = (kind, tuple(sorted(overrides.items())))
+        if kind == RESOURCE_CLIENT_METRICS:
+            return alike, partial(describe_client_metrics, overrides)
+        describe_own = describe_topic if kind == RESOURCE_TOPIC else describe_group
+        return alike, partial(describe_own, services.dynamic_config, overrides)
+
+
+def _check_topic(services: Services, name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed")
     check_topic_name(name)
-    image = services.metadata.image
-    if name not in image.topics.by_name:
+    if name not in services.metadata.image.topics.by_name:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    return describe_topic(services.dynamic_config, image.configs.of(RESOURCE_TOPIC, name))
 
 
-def _broker_entries(services: Services, name: str) -> list[ConfigEntry]:
+def _is_cluster_default(services: Services, name: str) -> bool:
+    """Return whether what is set for all brokers is meant, and not this broker. Raises ApiError for another one."""
     if not name:
-        return describe_cluster_default(services.dynamic_config)
+        return True
     if broker_id_of(name, "Broker id must be an integer, but it is: ") != services.node_id:
         message = f"Unexpected broker id, expected {services.node_id} or empty string, but received {name}"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
-    return describe_broker(services.dynamic_config)
+    return False
 
 
-def _logger_entries(services: Services, name: str) -> list[ConfigEntry]:
+def _check_logger_broker(services: Services, name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if broker_id_of(name, "Broker id must be an integer, but it is: ") != services.node_id:
         message = f"Unexpected broker id, expected {services.node_id} but received {name}"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _logger_entries() -> list[ConfigEntry]:
     return [
         ConfigEntry(logger, level, SOURCE_BROKER_LOGGER) for logger, level in broker_loggers.levels_by_logger().items()
     ]
-
-
-def _asked_for(requested: DescribeConfigsResource, entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    if not requested.configuration_keys:
-        return entries
-    keys = set(requested.configuration_keys)
-    return [entry for entry in entries if entry.name in keys]
 
 
 def _row(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:

@@ -8,7 +8,7 @@ A request with the tag of kafkapy.group.explain also gets each group's last reba
 
 from kafkapy.errors import ApiError
 from kafkapy.group.explain import EXPLAIN_TAG
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
@@ -16,12 +16,15 @@ from kafkapy.security.authorizer import AclOperation, ResourceType, authorized_o
 
 
 async def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [await _describe(services, context, group_id) for group_id in request.groups]
+    way = walk(services, context)
+    # Deviation: a group that is named twice is described once, as each may have thousands of members.
+    group_ids = dict.fromkeys(request.groups)
+    groups = [await _describe(services, context, group_id) async for group_id in way.over(group_ids)]
     if request.unknown_tagged_fields is not None and EXPLAIN_TAG in request.unknown_tagged_fields:
-        for group in groups:
+        async for group in way.over(groups):
             await _explain(services, group)
     if request.include_authorized_operations:
-        for group in groups:
+        async for group in way.over(groups):
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = authorized_operations(
                     services.authorizer, context, ResourceType.GROUP, group.group_id

@@ -6,7 +6,7 @@ Any replica answers, not only the leader. READ on the topic. Transactions that h
 from collections.abc import Iterable
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.topics import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest
@@ -25,9 +25,14 @@ async def handle(
     services: Services, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
-    for topic in request.topics:
+    way = walk(services, context)
+    # Deviation: a partition that is named twice is described once, as each may have thousands of producers.
+    described: set[tuple[str, int]] = set()
+    async for topic in way.over(request.topics):
         error = _topic_error(services, context, topic.name)
-        partitions = [_describe(services, topic.name, index, error) for index in topic.partition_indexes]
+        indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (topic.name, index) not in described]
+        described.update((topic.name, index) for index in indexes)
+        partitions = [_describe(services, topic.name, index, error) async for index in way.over(indexes)]
         response.topics.append(TopicResponse(topic.name, partitions))
     return response
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from kafkapy.errors import ApiError
 from kafkapy.handlers.auto_create import create_topic
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkapy.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -45,7 +45,8 @@ async def handle(
             refused = _share_refusal(services, context, request.coordinator_keys)
             if refused is not None:
                 return refused
-        found = [await _coordinator(services, context, request.key_type, key) for key in request.coordinator_keys]
+        keys = walk(services, context).over(request.coordinator_keys)
+        found = [await _coordinator(services, context, request.key_type, key) async for key in keys]
         return FindCoordinatorResponse(coordinators=found)
     only = await _coordinator(services, context, request.key_type, request.key)
     return FindCoordinatorResponse(

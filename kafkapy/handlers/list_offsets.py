@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError, StorageError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess, find_partition, warm
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
@@ -37,8 +37,9 @@ OFFSET_NOT_AVAILABLE_FROM: Final = 5
 async def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     lookup = _Lookup(services, context, request)
     response = ListOffsetsResponse()
-    for topic in request.topics:
-        answers = [await lookup.answer(topic.name, partition) for partition in topic.partitions]
+    way = walk(services, context)
+    async for topic in way.over(request.topics):
+        answers = [await lookup.answer(topic.name, partition) async for partition in way.over(topic.partitions)]
         response.topics.append(ListOffsetsTopicResponse(topic.name, answers))
     return response
 

@@ -8,7 +8,9 @@ epochs from here on. v10: topic ids in answers. v12: topics asked for by id (KIP
 A topic that is created on the way is answered UNKNOWN_TOPIC_OR_PARTITION meanwhile, as in Apache Kafka: clients retry.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.auto_create import create_topics_soon
@@ -22,6 +24,7 @@ from kafkapy.handlers.cluster_view import (
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.large_requests import Parts
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -34,6 +37,31 @@ from kafkapy.protocol.messages.metadata_response import (
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType, authorized_operations
 from kafkapy.types import ZERO_UUID, Uuid
+
+logger = logging.getLogger(__name__)
+
+MAX_CREATED: Final = 5_000
+"""Topics that one request may have created: a topic and a partition each, they make the 10,000 records of one change.
+
+Where more are missing, none is created, as Apache Kafka's controller would refuse the change.
+"""
+
+
+def _prepare(services: Services, context: RequestContext, request: MetadataRequest) -> None:
+    """Look at a large request as a whole: nothing is answered twice, and not too much is created."""
+    topics = list({(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values())
+    if context.api_version >= 12 and any(topic.topic_id != ZERO_UUID for topic in topics):
+        topics = [topic for topic in topics if topic.topic_id != ZERO_UUID]  # names count where there is no id
+    request.topics = topics
+    if _may_be_created(services, request):
+        known = services.metadata.image.topics.by_name
+        missing_count = sum(topic.name not in known for topic in topics)
+        if missing_count > MAX_CREATED:
+            logger.warning("Client %s: %d topics would be created, none is", context.connection_id, missing_count)
+            request.allow_auto_topic_creation = False
+
+
+PARTS: Final = Parts(((("topics", "topics"),),), prepare=_prepare)
 
 
 async def handle(

@@ -11,6 +11,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.large_requests import Parts
 from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -22,6 +23,10 @@ from kafkapy.protocol.messages.offset_commit_response import (
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 TOPIC_IDS_SINCE: Final = 10
+
+
+PARTS: Final = Parts(((("topics", "topics"), ("partitions", "partitions")),))
+"""Deviation: a large commit is several batches in the log, where Apache Kafka's is one, and fails beyond 1 MiB."""
 
 
 async def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:

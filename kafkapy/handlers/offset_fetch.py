@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.large_requests import Parts
 from kafkapy.metadata.image import TopicImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_fetch_request import (
@@ -34,10 +35,20 @@ TOPIC_IDS_SINCE: Final = 10
 TOP_LEVEL_ERROR_SINCE: Final = 2
 
 
+PARTS: Final = Parts(
+    (
+        (("groups", "groups"), ("topics", "topics"), ("partition_indexes", "partitions")),
+        (("topics", "topics"), ("partition_indexes", "partitions")),
+    )
+)
+
+
 async def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= BATCHED_SINCE:
-        groups = [await _fetch(services, context, group, request.require_stable) for group in request.groups]
-        return OffsetFetchResponse(groups=groups)
+        groups = walk(services, context).over(_distinct(request.groups))
+        return OffsetFetchResponse(
+            groups=[await _fetch(services, context, group, request.require_stable) async for group in groups]
+        )
     asked = OffsetFetchRequestGroup(
         request.group_id,
         topics=None
@@ -45,6 +56,17 @@ async def handle(services: Services, context: RequestContext, request: OffsetFet
         else [OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics],
     )
     return _of_one(asked, await _fetch(services, context, asked, request.require_stable), context.api_version)
+
+
+def _distinct(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
+    """Yield the groups; one of which all is asked, which may be much, only the first time (a deviation)."""
+    seen = set()
+    for group in groups:
+        key = (group.group_id, group.member_id, group.member_epoch)
+        if group.topics is not None or key not in seen:
+            yield group
+        if group.topics is None:
+            seen.add(key)
 
 
 async def _fetch(

@@ -5,7 +5,7 @@ known, or negative: epoch and end offset -1.
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess, find_partition
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
@@ -28,9 +28,12 @@ async def handle(
         context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
     )
     response = OffsetForLeaderEpochResponse()
-    for topic in request.topics:
+    way = walk(services, context)
+    async for topic in way.over(request.topics):
         is_allowed = is_broker or access.allows(topic.topic)
-        answers = [_answer(services, topic.topic, asked, is_allowed=is_allowed) for asked in topic.partitions]
+        answers = [
+            _answer(services, topic.topic, asked, is_allowed=is_allowed) async for asked in way.over(topic.partitions)
+        ]
         response.topics.append(OffsetForLeaderTopicResult(topic.topic, answers))
     return response
 

@@ -5,23 +5,26 @@ cannot be read or is not served raises ProtocolError, which closes that connecti
 exception is ApiVersions at an unknown version, which is answered in version 0).
 """
 
-from collections.abc import Awaitable, Callable
+import sys
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
+from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
-from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
+from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
 
 if TYPE_CHECKING:
     from kafkapy.handlers.small_produces import SmallProduces
 
-Handler = Callable[[Any, RequestContext, Any], Awaitable[Any]]
+Route = tuple[Any, Handler, Parts | None]
+"""The class of an API's request, what handles it, and how it is cut where it is large."""
+PRODUCE = 0
 API_VERSIONS = 18
 
 
@@ -33,7 +36,10 @@ class Router:
         self._apis = services.apis
         serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
-        self._routes: dict[int, tuple[Any, Handler]] = {}
+        self._routes: dict[int, Route] = {}
+        self._large = LargeRequests(services)
+        # Among controllers, requests are about one partition, and a node without a broker has no workers.
+        self._large_frame_bytes = LARGE_FRAME_BYTES if isinstance(services, Services) else sys.maxsize
         self._small_produces: SmallProduces | None = None
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
@@ -48,15 +54,22 @@ class Router:
                 return self._refuse_version(header)
         else:
             route = self._routes.get(header.api_key) or self._load(served)
-        request_class, handler = route
-        request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
+        request_class, handler, parts = route
+        context = RequestContext(header, connection)
         try:
-            response = await handler(self._services, RequestContext(header, connection), request)
+            if len(frame) < self._large_frame_bytes or header.api_key == PRODUCE:
+                request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
+                response = await handler(self._services, context, request)
+            else:
+                request = await self._large.read(context, request_class, frame, position, served.max_elements)
+                response = await self._large.handle(handler, parts, context, request)
         except ApiError as error:
             response = _error_response(header, error)
         if response is None:
             return None
-        return _encode(header, response)
+        if context.is_long:
+            return await self._large.write(header, response)
+        return encode(header, response)
 
     def gather(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """Serve Produce requests that a connection has received together; None where the first goes by `route`.
@@ -70,32 +83,25 @@ class Router:
             self._small_produces = small_produces = SmallProduces(self._services)
         return small_produces.serve(connection, data, position, most)
 
-    def _load(self, served: ServedApi) -> tuple[Any, Handler]:
-        handler: Handler = import_module(f"kafkapy.handlers.{served.handler}").handle
-        route = (request_type(served.api_key), handler)
+    def _load(self, served: ServedApi) -> Route:
+        module = import_module(f"kafkapy.handlers.{served.handler}")
+        route = (request_type(served.api_key), module.handle, getattr(module, "PARTS", None))
         self._routes[served.api_key] = route
         return route
 
-    def _load_legacy(self, served: ServedApi, version: int) -> tuple[Any, Handler] | None:
+    def _load_legacy(self, served: ServedApi, version: int) -> Route | None:
         """Return what serves a version that Kafka 4 removed, where it is served."""
         if served.api_key not in self._legacy or not 0 <= version < served.served_min:
             return None
         handler: Handler = import_module(f"kafkapy.handlers.legacy.{served.handler}").handle
-        return message_type(f"Legacy{APIS[served.api_key].request_name}"), handler
+        return message_type(f"Legacy{APIS[served.api_key].request_name}"), handler, None
 
     def _refuse_version(self, header: RequestHeader) -> Writer:
         if header.api_key != API_VERSIONS:
             raise ProtocolError(f"version {header.api_version} of api key {header.api_key} is not served here")
         from kafkapy.handlers.api_versions import unsupported_version_response
 
-        return _encode(replace(header, api_version=0), unsupported_version_response())
-
-
-def _encode(header: RequestHeader, response: Any) -> Writer:
-    out = Writer()
-    write_response_header(out, header.api_key, header.api_version, header.correlation_id)
-    response.write(out, header.api_version)
-    return out
+        return encode(replace(header, api_version=0), unsupported_version_response())
 
 
 def _error_response(header: RequestHeader, error: ApiError) -> Any:

@@ -111,7 +111,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     row.api_key: row
     for row in (
         # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
-        _row(1, "raft_requests"),
+        _row(1, "raft_requests", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
         _row(52, "raft_requests", max_elements=FEW),
         _row(53, "raft_requests", max_elements=FEW),

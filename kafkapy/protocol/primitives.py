@@ -281,13 +281,14 @@ class ElementBudget:
     off before its first element is read, so that a message with too many is refused before they cost anything.
     """
 
-    __slots__ = ("left", "limit")
+    __slots__ = ("left",)
 
-    def __init__(self, limit: int) -> None:
-        self.left = self.limit = limit
+    def __init__(self, most: int) -> None:
+        self.left = most
 
-    def exceeded(self) -> ProtocolError:
-        return ProtocolError(f"more than {self.limit} array entries and tagged fields")
+    def exceeded(self, count: int) -> ProtocolError:
+        """Return the error of `count` more elements, which have been taken off."""
+        return ProtocolError(f"{count} more array entries or tagged fields, where {self.left + count} more are allowed")
 
 
 def check_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> None:
@@ -301,7 +302,7 @@ def check_count(data: Data, position: int, count: int, element_bytes: int, budge
         raise ProtocolError(f"array of {count} elements in {max(0, len(data) - position)} bytes")
     budget.left -= count
     if budget.left < 0:
-        raise budget.exceeded()
+        raise budget.exceeded(count)
 
 
 def compact_count(data: Data, position: int, count: int, element_bytes: int, budget: ElementBudget) -> tuple[int, int]:
@@ -342,7 +343,7 @@ def tag_section(data: Data, position: int, count: int, budget: ElementBudget) ->
         raise ProtocolError(f"{count} tagged fields in {max(0, len(data) - position)} bytes")
     budget.left -= count
     if budget.left < 0:
-        raise budget.exceeded()
+        raise budget.exceeded(count)
     tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, position = read_uvarint(data, position)

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkapy.runtime.turns import PAUSE_MS, Turn
+
 if TYPE_CHECKING:
     from kafkapy.machine import Decision
     from kafkapy.metadata.controller import Controller
@@ -26,14 +28,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-TURN_MS: Final = 4
-"""How long the loop is held, but for the end of the last step: a log is made in 0.2 ms, on a slow file system in 2."""
 STEPS_PER_TURN: Final = 100
-"""Where time does not tell, as in the simulator: deleting that many logs takes 2 ms."""
+"""A log is made in 0.2 ms, on a slow file system in 2; deleting so many takes 2 ms."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 """How long clients wait for an answer, as a rule."""
-PAUSE_MS: Final = 1
-"""What others have of the loop between two turns: a request takes some passes of it until its answer has left."""
 
 logger = logging.getLogger(__name__)
 
@@ -149,8 +147,8 @@ class MetadataFollower:
 
     def _take_steps(self) -> bool:
         """Return whether all is done."""
-        end_ms = self._clock.monotonic_ms() + TURN_MS
-        for _ in range(STEPS_PER_TURN):
+        turn = Turn(self._clock, STEPS_PER_TURN)
+        while True:
             if self._steps is None:
                 if not self._changes:
                     return True
@@ -158,9 +156,8 @@ class MetadataFollower:
                 self._steps = self._follow(*self._changes.popleft())
             if next(self._steps, self) is self:
                 self._steps = None
-            if self._clock.monotonic_ms() >= end_ms:
-                break
-        return not self.is_behind
+            if turn.is_over():
+                return not self.is_behind
 
     def _wake_waiting(self) -> None:
         done_count = self._begun_count - (self._steps is not None)

@@ -14,11 +14,11 @@ HEAVY_AT_ONCE: Final = 2
 
 
 class HeavyWork:
-    """Work of the pool that is large enough to be bounded: HEAVY_AT_ONCE at a time, the others wait in their order."""
+    """Work of the pool that is large enough to be bounded: `at_once` at a time, the others wait in their order."""
 
-    def __init__(self, io_pool: IoPool) -> None:
+    def __init__(self, io_pool: IoPool, at_once: int = HEAVY_AT_ONCE) -> None:
         self._io_pool = io_pool
-        self._turns = asyncio.Semaphore(HEAVY_AT_ONCE)
+        self._turns = asyncio.Semaphore(at_once)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a call on a worker when its turn comes; return what it returns, or raise what it raises."""

@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
-from kafkapy.runtime.metadata_follower import TURN_MS
+from kafkapy.runtime.turns import TURN_MS
 from kafkapy.types import TopicPartition
 from tests.simulator.broker_world import DATA_DIR, KafkaClient, Machine, Topic
 from tests.simulator.disk import SimDisk

@@ -21,6 +21,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
+from kafkapy.runtime.turns import Turns
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
@@ -179,6 +180,7 @@ class Hosting:
             log_manager=self.log_manager,
             replica_manager=self.manager,
             fetch_sessions=self.sessions,
+            turns=Turns(),
         )
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

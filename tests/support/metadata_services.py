@@ -9,6 +9,7 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.encoded_answers import EncodedAnswer, EncodedAnswers
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.metadata_response import MetadataResponse
+from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, Cluster
@@ -96,7 +97,13 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         controller=controller,
         follower=controller,
         encoded_answers=EncodedAnswers(),
+        **walking(),
     )
+
+
+def walking() -> dict[str, Any]:
+    """Return the services that a walk over entries takes, on a clock that stands still."""
+    return {"turns": Turns(), "clock": SimpleNamespace(monotonic_ms=lambda: 0)}
 
 
 def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:

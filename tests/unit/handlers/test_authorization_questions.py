@@ -42,7 +42,7 @@ from kafkapy.security.authorizer import AclOperation, AllowAll
 from tests.simulator.loop import SimLoop, run
 from tests.support.controllers import Cluster
 from tests.support.hosting import Hosting, batch
-from tests.support.metadata_services import Deny, answer, context, on_wire, services
+from tests.support.metadata_services import Deny, answer, context, on_wire, services, walking
 
 CLUSTER = "kafka-cluster"
 AUDITED = (True, True)
@@ -160,7 +160,7 @@ def test_an_idempotent_producer_needs_the_right_to_write_to_any_topic_only() -> 
 
 
 def coordinators(authorizer: Any, *keys: str, version: int = 6) -> list[int]:
-    running: Any = SimpleNamespace(authorizer=authorizer)
+    running: Any = SimpleNamespace(authorizer=authorizer, **walking())
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=list(keys))
     response = on_wire(answer(find_coordinator.handle(running, context(version), request)), version)
     return [each.error_code for each in response.coordinators]

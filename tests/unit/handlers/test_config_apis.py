@@ -39,6 +39,7 @@ from kafkapy.protocol.messages.list_config_resources_request import ListConfigRe
 from kafkapy.protocol.messages.partition_record import PartitionRecord
 from kafkapy.protocol.messages.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AclOperation, AllowAll, ResourceType
 
 SESSION = json.loads(gzip.decompress(Path("tests/golden/configs.json.gz").read_bytes()))
@@ -76,6 +77,8 @@ class OneNode:
         self.node_id = config.node_id
         self.dynamic_config = DynamicConfig(config)
         self.authorizer: Any = AllowAll()
+        self.turns = Turns()
+        self.clock = SimpleNamespace(monotonic_ms=lambda: 0)
         self.metadata = SimpleNamespace(image=EMPTY_IMAGE)
         self.follower = SimpleNamespace(change=self.write)
         self.tables = Controller(

@@ -27,7 +27,7 @@ def test_every_array_of_every_request_is_counted(is_wide: bool) -> None:
         request = large_request(api_key, version, path, COUNT, is_wide=is_wide)
         data, count = request.encode(version), element_count(path, COUNT, is_wide=is_wide)
         type(request).read(data, 0, version, count)
-        with pytest.raises(ProtocolError, match=f"more than {count - 1} array entries and tagged fields"):
+        with pytest.raises(ProtocolError, match="array entries or tagged fields, where"):
             type(request).read(data, 0, version, count - 1)
 
 
@@ -40,7 +40,7 @@ def test_tagged_fields_of_every_request_are_counted() -> None:
         request.unknown_tagged_fields = {1000 + tag: b"" for tag in range(COUNT)}
         data = request.encode(version)
         type(request).read(data, 0, version, COUNT)
-        with pytest.raises(ProtocolError, match="more than 39 array entries and tagged fields"):
+        with pytest.raises(ProtocolError, match="40 more array entries or tagged fields, where 39 more are allowed"):
             type(request).read(data, 0, version, COUNT - 1)
 
 
@@ -57,7 +57,7 @@ def test_tagged_fields_of_headers_are_counted() -> None:
     most, too_many = tags(MAX_HEADER_TAGS), tags(MAX_HEADER_TAGS + 1)
     assert read_request_header(memoryview(request + most))[1] == len(request + most)
     assert read_response_header(response + most, 3, 9) == (7, len(response + most))
-    with pytest.raises(ProtocolError, match="more than 1000"):
+    with pytest.raises(ProtocolError, match=r"1001 more .* 1000 more are allowed"):
         read_request_header(memoryview(request + too_many))
-    with pytest.raises(ProtocolError, match="more than 1000"):
+    with pytest.raises(ProtocolError, match=r"1001 more .* 1000 more are allowed"):
         read_response_header(response + too_many, 3, 9)

@@ -8,7 +8,8 @@ import pytest
 
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
-from kafkapy.runtime.metadata_follower import PAUSE_MS, STEPS_PER_TURN, TURN_MS, MetadataFollower
+from kafkapy.runtime.metadata_follower import STEPS_PER_TURN, MetadataFollower
+from kafkapy.runtime.turns import PAUSE_MS, TURN_MS
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.controllers import Cluster
 from tests.support.metadata_services import InstantController

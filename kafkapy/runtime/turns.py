@@ -1,0 +1,129 @@
+"""Giving way: work that takes long is done on the event loop in turns of some milliseconds, with pauses for others.
+
+    turn = Turn(clock, 100)                    walk = Walk(turns, clock, context)
+    for step in steps:                         async for entry in walk.over(request.entries):
+        step()                                     results.append(answer(entry))
+        if turn.is_over():
+            ...
+
+The walks of all requests share one `Turns`, which lets them go on one at a time: however many there are, they have the
+loop for TURN_MS of every TURN_MS + PAUSE_MS.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from kafkapy.seams import Clock
+
+T = TypeVar("T")
+
+TURN_MS: Final = 4
+"""How long the loop is held, but for the end of the last step."""
+PAUSE_MS: Final = 1
+"""What others have of the loop between two turns: a request takes some passes of it until its answer has left."""
+STEPS_PER_TURN: Final = 1_000
+"""Steps after which a turn ends, whatever the clock says: in the simulator it stands still. One takes 2 to 10 us."""
+
+
+class Turn:
+    """Tells when it is time to give way: after TURN_MS, or after so many steps."""
+
+    __slots__ = ("_clock", "_end_ms", "_steps", "_steps_left")
+
+    def __init__(self, clock: "Clock", steps: int) -> None:
+        self._clock = clock
+        self._steps = steps
+        self.begin()
+
+    def begin(self) -> None:
+        self._steps_left = self._steps
+        self._end_ms = self._clock.monotonic_ms() + TURN_MS
+
+    def is_over(self, steps: int = 1) -> bool:
+        """Return whether to give way, `steps` more having been taken."""
+        self._steps_left -= steps
+        return self._steps_left <= 0 or self._clock.monotonic_ms() >= self._end_ms
+
+
+class Turns:
+    """The queue of those that gave way: each pause ends with the turn of one of them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def next(self) -> None:
+        """Return when it is the caller's turn again: after PAUSE_MS at least."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(future)
+        if self._timer is None:
+            self._timer = loop.call_later(PAUSE_MS / 1000, self._wake_one)
+        await future
+
+    def _wake_one(self) -> None:
+        self._timer = None
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():  # else its request was cancelled
+                future.set_result(None)
+                break
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later((TURN_MS + PAUSE_MS) / 1000, self._wake_one)
+
+
+class _Connection(Protocol):
+    is_held: bool
+
+
+class _Context(Protocol):
+    is_long: bool
+
+    @property
+    def connection(self) -> _Connection: ...
+
+
+class Walk:
+    """One request's way over many entries. Its connection starts nothing further until the request is answered."""
+
+    __slots__ = ("_context", "_turn", "_turns", "is_over")
+
+    def __init__(self, turns: Turns, clock: "Clock", context: _Context) -> None:
+        self._turns = turns
+        self._turn = Turn(clock, STEPS_PER_TURN)
+        self._context = context
+        self.is_over = self._turn.is_over
+
+    def over(self, entries: Iterable[T]) -> "Steps[T]":
+        """Return an asynchronous iterator over the entries, which gives way between them."""
+        return Steps(self, entries)
+
+    async def give_way(self) -> None:
+        """Return with the next turn. The request counts as a long one from now on."""
+        self._context.is_long = True
+        self._context.connection.is_held = True
+        await self._turns.next()
+        self._turn.begin()
+
+
+class Steps(Generic[T]):
+    """Entries, one by one; no generator, which would have to be closed where its loop ends early."""
+
+    __slots__ = ("_entries", "_walk")
+
+    def __init__(self, walk: Walk, entries: Iterable[T]) -> None:
+        self._walk = walk
+        self._entries: Iterator[T] = iter(entries)
+
+    def __aiter__(self) -> "Steps[T]":
+        return self
+
+    async def __anext__(self) -> T:
+        for entry in self._entries:
+            if self._walk.is_over():
+                await self._walk.give_way()
+            return entry
+        raise StopAsyncIteration
