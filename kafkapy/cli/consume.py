@@ -40,6 +40,7 @@ def consume(
         typer.Option(
             "--offset",
             "-o",
+            metavar="OFFSET",
             min=-MAX_OFFSET,
             max=MAX_OFFSET,
             help="Begin at this offset of each partition; a negative one counts from the end.",

@@ -47,6 +47,7 @@ def produce(
         typer.Option(
             "--partition",
             "-p",
+            metavar="PARTITION",
             min=-1,
             max=MAX_PARTITION,
             help="The partition; -1 chooses by key, or at random if there is none.",
