@@ -4,6 +4,7 @@
 dump-log) read their arguments with argparse; the others are typer's.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _start(rest: Sequence[str], *, is_process: bool) -> int:
     if is_process:
+        _open_standard_streams()
         _end_quietly_on_signals()
         _collect_no_garbage()
     from kafkapy.cli.start import main as start
@@ -66,17 +68,35 @@ def _run(given: list[str], *, is_process: bool) -> int:
 
 def _discard_output() -> None:
     """Point stdout at nothing: Python would complain at its end of what it cannot write."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _open_standard_streams() -> None:
+    """Have /dev/null where a standard stream is closed.
+
+    Else a socket or the event loop's own descriptor takes its number: what is printed goes there, and libuv aborts.
+    """
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            assert opened == descriptor, "the lowest free number is taken"
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
 def _end_quietly_on_signals() -> None:
-    """Let SIGTERM and SIGINT end with exit status 0 what has not started yet; later the server stops in order."""
+    """Let a signal that asks to stop end with exit status 0 what has not started; later the server stops in order.
+
+    SIGHUP is left alone where it is ignored, as under nohup: JVMs, and so Apache Kafka, do the same.
+    """
     import signal
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda *_: sys.exit(0))
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, lambda *_: sys.exit(0))
 
 
 def _collect_no_garbage() -> None:

@@ -1,4 +1,4 @@
-"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM or SIGINT.
+"""`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM, SIGINT or SIGHUP.
 
 Without a file, an embedded node: its directory is formatted when it is not, and it runs with one-node defaults. Says
 one line on stdout when clients may connect; why it cannot start, in one line on stderr, with exit status 1.

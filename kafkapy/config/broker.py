@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SectionT = TypeVar("SectionT", bound="Section")
 WILDCARD_HOST = "0.0.0.0"
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class BrokerConfig:
@@ -252,6 +253,15 @@ class BrokerConfig:
     def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
         matches = (HOST_AND_PORT.match(server) for server in self._list("controller.quorum.bootstrap.servers"))
         return tuple((matched[1], int(matched[2])) for matched in matches if matched is not None)
+
+    @property
+    def is_only_controller(self) -> bool:
+        """Whether the configuration names no other controller, from which this node could learn the metadata."""
+        if self.quorum_voters or not self.is_controller:
+            return set(self.quorum_voters) == {self.node_id}
+        own = (*self.controller_listeners, *self.advertised_controller_listeners)
+        endpoints = {(host, endpoint.port) for endpoint in own for host in (endpoint.host, *LOOPBACK_HOSTS)}
+        return endpoints.issuperset(self.quorum_bootstrap_servers)
 
     @property
     def _advertised(self) -> tuple[Endpoint, ...]:

@@ -50,8 +50,11 @@ def _answer(request: dict[str, Any], answers: TextIO) -> None:
         answer = json.dumps({"id": request["id"], "result": _call(request["call"], request["arguments"])})
     except BaseException:
         answer = json.dumps({"id": request["id"], "error": traceback.format_exc()})
-    answers.write(answer + "\n")
-    answers.flush()
+    try:
+        answers.write(answer + "\n")
+        answers.flush()
+    except BrokenPipeError:  # the broker is gone, and stdin's end not seen yet
+        os._exit(0)
 
 
 def _call(function_path: str, arguments: dict[str, Any]) -> Any:

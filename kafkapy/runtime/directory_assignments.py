@@ -43,9 +43,10 @@ class Assignment:
 
 
 class DirectoryAssignments:
-    """See the module. The newest assignment of a replica is the one that counts.
+    """Assignments on their way to the controller: collected from the first on, sent between start() and stop().
 
-    Whoever waits for an assignment to be accepted sees to it that none takes its place: see `is_pending`.
+    The newest assignment of a replica is the one that counts. Callers that wait for an assignment to be accepted see to
+    it that no other takes its place: see `is_pending`.
     """
 
     def __init__(self, controller: "ControllerRuntime", node_id: int, broker_epoch: Callable[[], int]) -> None:
@@ -54,6 +55,7 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._ready: dict[tuple[Uuid, int], Assignment] = {}
         self._sent: dict[tuple[Uuid, int], Assignment] = {}
+        self._is_started = False
         self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
 
@@ -66,12 +68,20 @@ class DirectoryAssignments:
         key = (topic_id, partition_id)
         return key in self._ready or key in self._sent
 
+    def start(self) -> None:
+        """Begin to send. The broker is registered by now: the controller refuses a request without a broker epoch."""
+        self._is_started = True
+        self._send_soon()
+
     def assign(self, assignment: Assignment) -> None:
         """Have the controller take note of a replica's directory, soon; after `stop` not any more."""
         if self._is_stopped:
             return
         self._ready[assignment.topic_id, assignment.partition_id] = assignment
-        if self._task is None or self._task.done():
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if self._is_started and self._ready and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     async def stop(self) -> None:

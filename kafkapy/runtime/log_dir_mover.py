@@ -85,7 +85,11 @@ class LogDirMover:
         return len(self._tasks)
 
     def start(self) -> None:
-        """Go on with the moves that the last stop interrupted."""
+        """Go on with the moves that the last stop interrupted, and tell the controller where replicas lie.
+
+        To be called once the broker is registered.
+        """
+        self._assignments.start()
         config = self._settings()
         threads = config.replication.num_replica_alter_log_dirs_threads
         self._slots = asyncio.Semaphore(max(threads if threads is not None else len(config.log_dirs), 1))

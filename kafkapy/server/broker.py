@@ -59,7 +59,7 @@ from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
 from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server import listeners
-from kafkapy.server.formatted import bootstrap_records, check_identity
+from kafkapy.server.formatted import bootstrap_records, check_identity, check_metadata_log
 from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
 from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -216,9 +216,10 @@ class BrokerServer:
         undo.callback(directories.unlock)
         undo.callback(self._log_manager.close)
         self._check_not_failed()
+        self.cluster_id = check_identity(self._disk, directories, self.config)
+        check_metadata_log(self._disk, directories, self.config)
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         self._keep_room_for_metadata()
-        self.cluster_id = check_identity(self._disk, directories, self.config)
         self._previous_broker_epoch = directories.last_broker_epoch()
 
     async def _start_metadata(self, undo: AsyncExitStack) -> None:

@@ -7,8 +7,9 @@ from kafkapy.errors import ApiError, ConfigError, ProtocolError, StorageError
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.record_serde import decode_record
 from kafkapy.record.batch import batches
+from kafkapy.storage.file_names import RAFT_SNAPSHOT_SUFFIX, holds_metadata_log, partition_directories
 from kafkapy.storage.manager.log_directories import LogDirectories
-from kafkapy.storage.offline.format import BOOTSTRAP_CHECKPOINT
+from kafkapy.storage.offline.format import BOOTSTRAP_CHECKPOINT, VOTERS_CHECKPOINT, check_not_lost
 from kafkapy.types import METADATA_PARTITION
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
             message = f"holds {METADATA_PARTITION}, but the metadata directory is {config.metadata_log_dir}"
             raise ConfigError("metadata.log.dir", path, message)
         if meta is None:
+            if path == config.metadata_log_dir:
+                check_not_lost(disk, metas)
             message = "is not formatted: run `kafkapy storage format` first"
             raise ConfigError("log.dirs", path, message)
         if meta.node_id != config.node_id:
@@ -33,6 +36,32 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
     if len(cluster_ids) > 1:
         raise ConfigError("log.dirs", ",".join(metas), f"they belong to several clusters: {sorted(cluster_ids)}")
     return cluster_ids.pop()
+
+
+def check_metadata_log(disk: "Disk", directories: LogDirectories, config: BrokerConfig) -> None:
+    """Raise StorageError if the metadata log is gone, the logs are not, and nobody else knows the metadata.
+
+    A start would take each of the logs for a stray one. A deviation: Apache Kafka does, and renames them.
+    """
+    metadata_dir = config.metadata_log_dir
+    if not config.is_only_controller or holds_metadata_log(disk, metadata_dir):
+        return
+    if any(name.endswith(RAFT_SNAPSHOT_SUFFIX) and name != VOTERS_CHECKPOINT for name in _names(disk, metadata_dir)):
+        return
+    paths = [directory.path for directory in directories.live]
+    count = sum(len(partition_directories(disk, path)) for path in paths)
+    if count:
+        message = (
+            f"{METADATA_PARTITION} is missing or empty, but {count} logs are in {', '.join(paths)}. They would all "
+            f"be taken for strays. Nothing was touched. Restore {metadata_dir}/{METADATA_PARTITION} from a backup; "
+            "or, to begin anew without these logs, move their directories away"
+        )
+        raise StorageError(metadata_dir, message)
+
+
+def _names(disk: "Disk", metadata_log_dir: str) -> list[str]:
+    path = f"{metadata_log_dir}/{METADATA_PARTITION}"
+    return disk.list_directory(path) if disk.exists(path) else []
 
 
 def bootstrap_records(disk: "Disk", metadata_log_dir: str) -> list[Any]:

@@ -19,7 +19,7 @@ def run_broker(
     on_ready: Callable[[BrokerServer], None],
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
 ) -> int:
-    """Run a node until SIGTERM or SIGINT, then stop it in order; return the exit status. Raises as `start` does."""
+    """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`."""
     _freeze_heap()
     raise_open_file_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -35,8 +35,9 @@ async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None])
         if not asked_to_stop.done():
             asked_to_stop.set_result(None)
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop, each.name)
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # ignored under nohup: as a JVM does
+            loop.add_signal_handler(each, stop, each.name)
     await server.start()
     _freeze_heap()
     assert server.failed is not None

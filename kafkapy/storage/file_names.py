@@ -8,7 +8,8 @@
 import re
 from typing import Final
 
-from kafkapy.types import TopicPartition
+from kafkapy.seams import Disk
+from kafkapy.types import METADATA_PARTITION, TopicPartition
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -18,6 +19,7 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
+RAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 RAFT_SNAPSHOT_DELETED_SUFFIX: Final = ".checkpoint.deleted"
 
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
@@ -52,6 +54,30 @@ def parse_partition_directory(name: str) -> tuple[TopicPartition, str] | None:
         return None
     plain = _PARTITION_DIRECTORY.match(name)
     return (TopicPartition(plain[1], int(plain[2])), "") if plain is not None else None
+
+
+def partition_directories(disk: Disk, directory: str) -> list[str]:
+    """Return the names of the directories that hold logs: those of partitions but the quorum's, and their copies.
+
+    Empty if the directory is missing. Raises OSError.
+    """
+    if not disk.exists(directory):
+        return []
+    found = [(name, parse_partition_directory(name)) for name in disk.list_directory(directory)]
+    return [
+        name
+        for name, parsed in found
+        if parsed is not None and parsed[0] != METADATA_PARTITION and parsed[1] in ("", FUTURE_DIRECTORY_SUFFIX)
+    ]
+
+
+def holds_metadata_log(disk: Disk, directory: str) -> bool:
+    """Return whether a node has begun to write its metadata log in a log directory: formatting leaves a snapshot only.
+
+    Raises OSError.
+    """
+    path = f"{directory}/{METADATA_PARTITION}"
+    return disk.exists(path) and any(name.endswith(LOG_SUFFIX) for name in disk.list_directory(path))
 
 
 def marked_directory(topic_partition: TopicPartition, unique: bytes, marker: str) -> str:

@@ -1,8 +1,10 @@
 """One ConsumerGroupHeartbeat decided, by the steps of update.py.
 
-One deviation: regular expressions are resolved in the heartbeat that asks for them (Kafka does it on another thread;
-the member learns it a heartbeat later). Source: KIP-848; version 1 lets the member make its id (KIP-1082) and subscribe
-by regular expression.
+Regular expressions are resolved last: a member is assigned what they match in its next heartbeat, and until then has
+the topics that it subscribes to by name. Kafka resolves them on another thread meanwhile. Deviation: a new expression
+is resolved at once; Kafka waits until the group's last resolution is REGEX_REFRESH_MIN_MS old.
+
+Source: KIP-848; version 1 lets the member make its id (KIP-1082) and subscribe by regular expression.
 """
 
 from dataclasses import replace
@@ -51,8 +53,8 @@ class HeartbeatDecision(MemberUpdate):
     def decide(self) -> GroupDecision:
         group, member = self._group, self._member
         names_changed = self._write_metadata()
-        regex_changed, regex_bumps = self._update_regexes()
-        self._update_group_epoch(names_changed or regex_bumps)
+        regex_changed = self._update_regex()
+        self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
         target_epoch, target = self._update_target()
         self._reconcile(target_epoch, target, names_changed or regex_changed)
         group.touch_session(self._updated.member_id, self._around.now_ms)
@@ -63,6 +65,7 @@ class HeartbeatDecision(MemberUpdate):
         )
         if self._is_full_request() or self._updated.assigned != member.assigned:
             response.assignment = _assignment_answer(self._updated)
+        self._resolve_regexes()
         return GroupDecision(response, self._records)
 
     def _subscribe(self, member_id: str) -> ConsumerMember:
@@ -108,21 +111,19 @@ class HeartbeatDecision(MemberUpdate):
         )
         return member if updated == member else updated
 
-    def _update_regexes(self) -> tuple[bool, bool]:
-        """Return whether the member's expression changed, and whether the group needs a new assignment for it."""
-        has_changed = self._update_regex()
-        is_resolved = self._updated.subscribed_topic_regex in self._subscriptions.resolved
-        needs_epoch = has_changed and (bool(self._member.subscribed_topic_regex) or is_resolved)
-        return has_changed, self._refresh_regexes() or needs_epoch
+    def _is_regex_resolved(self) -> bool:
+        """Whether the topics of the member's expression are known, if it has one: else the group's epoch waits."""
+        regex = self._updated.subscribed_topic_regex
+        return not regex or regex in self._subscriptions.resolved
 
-    def _refresh_regexes(self) -> bool:
-        """Match the expressions that need it against the topics there are; return whether any matches others now."""
+    def _resolve_regexes(self) -> None:
+        """Match the expressions that need it against the topics there are; raise the epoch if any matches others."""
         subscriptions, around = self._subscriptions, self._around
         if not subscriptions.regexes:
-            return False
+            return
         due = self._group.due_regexes(subscriptions, around.image, around.wall_ms)
         if not due:
-            return False
+            return
         matches = resolve(due, around.image, around.wall_ms, around.may_describe)
         has_changed = False
         subscriptions = self._subscriptions = subscriptions.copy()
@@ -131,7 +132,7 @@ class HeartbeatDecision(MemberUpdate):
             has_changed = has_changed or resolved.topics != (before.topics if before is not None else frozenset())
             subscriptions.resolved[regex] = resolved
             self._records.append(regex_record(self._group.group_id, regex, resolved))
-        return has_changed
+        self._update_group_epoch(has_changed)
 
     def _is_full_request(self) -> bool:
         """Whether the member wants its assignment in any case: it joins, or has told everything after an error."""

@@ -62,6 +62,7 @@ class MemberUpdate:
         self._records: list[CoordinatorRecord] = []
         self._subscriptions: Subscriptions = group.subscriptions
         self._group_epoch = group.group_epoch
+        self._metadata_hash = group.metadata_hash
 
     # -- membership -----------------------------------------------------------------------------------------------
 
@@ -120,8 +121,8 @@ class MemberUpdate:
         if not must_bump and not group.has_metadata_expired(image):
             return
         metadata_hash = group.hashes.of(self._subscriptions.topics(), image)
-        if must_bump or metadata_hash != group.metadata_hash:
-            self._group_epoch += 1
+        if must_bump or metadata_hash != self._metadata_hash:
+            self._group_epoch, self._metadata_hash = self._group_epoch + 1, metadata_hash
             self._records.append(epoch_record(group.group_id, self._group_epoch, metadata_hash))
         group.metadata_checked(image, self._group_epoch)
         if group.has_partition_metadata_record:

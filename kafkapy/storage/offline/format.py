@@ -18,6 +18,7 @@ from kafkapy.errors import KafkapyError
 from kafkapy.seams import Clock, Disk, Random
 from kafkapy.storage.checkpoint import MetaProperties, decode_meta_properties
 from kafkapy.storage.errors import CheckpointError
+from kafkapy.storage.file_names import holds_metadata_log, partition_directories
 from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def format_directories(
     features = _feature_levels(request)
     formatted = {path: read_meta_properties(disk, path) for path in directories_of(request.config)}
     _check_formatted(request, formatted)
+    if formatted[request.config.metadata_log_dir] is None:
+        check_not_lost(disk, formatted)
     for path in (path for path, properties in formatted.items() if properties is None):
         _format_directory(path, request, voters, features, disk=disk, random=random, clock=clock, say=say)
     if None not in formatted.values():
@@ -115,6 +118,24 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     """Return what a directory says of itself, None when it is not formatted. Raises CheckpointError, OSError."""
     path = f"{directory}/{META_PROPERTIES}"
     return decode_meta_properties(disk.read_file(path), path) if disk.exists(path) else None
+
+
+def check_not_lost(disk: Disk, paths: Iterable[str]) -> None:
+    """Raise FormatError if one of the directories holds logs: their meta.properties is lost, they are no new ones.
+
+    Formatted anew, the metadata directory has another id than the quorum's log names: no controller would ever be
+    active. A deviation: Apache Kafka's tool formats them, and the node then waits for a controller for ever.
+    """
+    for path in paths:
+        names = partition_directories(disk, path)
+        if holds_metadata_log(disk, path):
+            names.append(METADATA_DIRECTORY)
+        if names:
+            raise FormatError(
+                f"No readable {META_PROPERTIES} files found. {path} has none, but it holds {len(names)} logs, such as "
+                f"{names[0]}. Nothing was touched. Restore {META_PROPERTIES} (cluster.id, node.id, directory.id) "
+                "from a backup; or, to begin anew without these logs, move their directories away."
+            )
 
 
 # -- an embedded node ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ def test_an_assignment_is_sent_until_the_controller_has_taken_it(error: Exceptio
         topic_id = hosting.create_topic("orders").topic_id
         controller: Any = InstantController(hosting.cluster)
         assignments = DirectoryAssignments(controller, NODE_ID, lambda: hosting.cluster.epochs[NODE_ID])
+        assignments.start()
         accepted: list[bool] = []
         controller.error = error
         assignments.assign(Assignment(topic_id, 0, directory_id(NODE_ID), lambda: accepted.append(True)))

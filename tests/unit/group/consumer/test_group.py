@@ -342,13 +342,39 @@ def test_expression_subscribes_to_what_matches_and_to_what_comes_to_match() -> N
     consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo.*")
 
     consumer.join()
+    assert consumer.partitions() == []
+    consumer.beat()
     assert consumer.partitions() == [("foo", 0)]
     world.image = image_of(2, foo=1, bar=1, food=2)
     world.pass_time(10_001)
     consumer.beat()
+    consumer.beat()
 
     assert consumer.partitions() == [("foo", 0), ("food", 0), ("food", 1)]
     assert world.group().subscriptions.resolved["foo.*"].version == 2
+
+
+def test_topics_by_name_are_assigned_before_those_that_an_expression_matches() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=["bar"], subscribed_topic_regex="foo.*")
+
+    consumer.join()
+    assert (consumer.epoch, consumer.partitions()) == (2, [("bar", 0)])
+    consumer.beat()
+
+    assert (consumer.epoch, consumer.partitions()) == (3, [("bar", 0), ("foo", 0)])
+
+
+def test_an_expression_that_changes_takes_what_it_no_longer_matches_at_once() -> None:
+    world = GroupWorld(image_of(foo=1, bar=1))
+    consumer = FakeConsumer(world, "a", subscribed_topic_names=None, subscribed_topic_regex="foo")
+    settle(consumer)
+
+    consumer.beat(subscribed_topic_regex="bar")
+    assert consumer.partitions() == []
+    settle(consumer)
+
+    assert consumer.partitions() == [("bar", 0)]
 
 
 def test_expressions_are_not_matched_again_at_every_new_topic() -> None:

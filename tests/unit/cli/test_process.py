@@ -1,0 +1,88 @@
+"""`kafkapy start` in its surroundings: a terminal that hangs up, nohup, standard streams that are closed."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+READY = "Kafka Server started"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def reads(path: Path, text: str) -> bool:
+    return path.exists() and text in path.read_text()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def node(tmp_path: Path, *, before: Callable[[], None] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A node that serves; what it logs is in `log`. `before` runs in its process before it starts."""
+    log = tmp_path / "log"
+    arguments = [sys.executable, "-m", "kafkapy", "start", "--data-dir", str(tmp_path / "data"), "--port", "0"]
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [*arguments, "--log-level", "INFO"], stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=before
+        )
+    with process:
+        try:
+            wait_until(lambda: reads(log, READY))
+            yield process
+        finally:
+            process.kill()
+
+
+def test_hangup_stops_in_order(tmp_path: Path) -> None:
+    with node(tmp_path) as process:
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 0
+    assert "Terminating process due to signal SIGHUP" in (tmp_path / "log").read_text()
+    assert (tmp_path / "data/.kafka_cleanshutdown").exists()
+
+
+def test_hangup_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path) -> None:
+    """As under nohup: a JVM leaves an ignored SIGHUP alone, too."""
+    with node(tmp_path, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None) as process:
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)  # delivered after it: a higher number, and one that is not pending
+        assert process.wait(20) == 0
+    text = (tmp_path / "log").read_text()
+    assert "signal SIGTERM" in text
+    assert "signal SIGHUP" not in text
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_standard_streams_do_not_spoil_the_stop(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    port = free_port()
+    data_dir = tmp_path / "data"
+    redirections = " ".join(f"{each}>&-" if each else "0<&-" for each in closed)
+    others = " ".join(f"{each}>/dev/null" for each in (1, 2) if each not in closed)
+    command = f"exec {sys.executable} -m kafkapy start --data-dir {data_dir} --port {port} {others} {redirections}"
+    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL) as process:
+        try:
+            wait_until((data_dir / ".kafkapy-reserve").exists)
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            streams = [os.readlink(f"/proc/{process.pid}/fd/{each}") for each in range(3)]
+            assert streams == ["/dev/null"] * 3
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+    assert (data_dir / ".kafka_cleanshutdown").exists()
