@@ -84,6 +84,7 @@ golden: setup tools   ## record again what Apache Kafka 4.3.1 answers: tests/gol
 	$(BIN)/python -m tools.record_migrations
 	$(BIN)/python -m tools.record_authorizations
 	$(BIN)/python -m tools.record_authorization_table
+	$(BIN)/python -m tools.record_transactions
 
 counts: setup    ## keep what the hot paths cost now (tests/simulator/hot_path_counts.json)
 	$(BIN)/python -m tests.simulator.hot_paths --update

@@ -200,16 +200,23 @@ def _prepared(
 def completed(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
     """Return the metadata of a decided transaction whose markers are all written."""
     is_commit = metadata.state is TransactionState.PREPARE_COMMIT
-    has_new_id = metadata.next_producer_id != NO_PRODUCER_ID and metadata.client_transaction_version >= 2
+    producer_id, producer_epoch = following_producer(metadata)
     return _moved(
         metadata,
         TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
-        producer_id=metadata.next_producer_id if has_new_id else metadata.producer_id,
-        producer_epoch=0 if has_new_id else metadata.producer_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         next_producer_id=NO_PRODUCER_ID,
         partitions=(),
         last_update_ms=now_ms,
     )
+
+
+def following_producer(metadata: TransactionMetadata) -> tuple[int, int]:
+    """Return the producer id and epoch with which the client goes on after a decided transaction."""
+    if metadata.next_producer_id != NO_PRODUCER_ID and metadata.client_transaction_version >= 2:
+        return metadata.next_producer_id, 0
+    return metadata.producer_id, metadata.producer_epoch
 
 
 def _moved(metadata: TransactionMetadata, target: TransactionState, **changes: Any) -> TransactionMetadata:

@@ -9,6 +9,9 @@
 Value version 0 is written at transaction.version 0, else 1, which adds previous and next producer id and the client's
 transaction version as tagged fields (KIP-890). Partitions are null in state Empty, and otherwise in the order of Java's
 hash collections (hash_order). Unknown types and versions are passed over: `decode_record` returns None for them.
+
+Deviation: at transaction.version 0 a client of version 2 is served, and the log does not keep its version. Apache Kafka
+fails on such a record, and its transactional id answers CONCURRENT_TRANSACTIONS from then on.
 """
 
 import struct

@@ -37,6 +37,7 @@ from kafkapy.transaction.metadata import (
     TransactionMetadata,
     completed,
     created,
+    following_producer,
     prepared,
     prepared_and_bumped,
     prepared_and_fenced,
@@ -74,8 +75,8 @@ class TransactionShard:
         self.transactions: dict[str, TransactionMetadata] = {}
         """By transactional id."""
         self._take_producer_id = take_producer_id
-        self._ongoing: dict[str, None] = {}
-        """Transactional ids in state ONGOING: those that may time out."""
+        self._ongoing: dict[str, frozenset[TopicPartition]] = {}
+        """Of each transaction in state ONGOING: its partitions, to look up one of many."""
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
         """Of each prepared transaction: partitions that are not known to have their marker."""
 
@@ -189,8 +190,8 @@ class TransactionShard:
             return TransactionDecision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if metadata.producer_epoch != producer_epoch:
             return TransactionDecision(_fenced(version, FENCED_SINCE))
-        is_ongoing = metadata.state is TransactionState.ONGOING
-        if is_ongoing and set(metadata.partitions).issuperset(partitions):
+        added = self._ongoing.get(transactional_id)
+        if added is not None and added.issuperset(partitions):
             return TransactionDecision(ErrorCode.NONE)
         following = with_partitions(metadata, partitions, client_transaction_version=client_version, now_ms=now_ms)
         return TransactionDecision(ErrorCode.NONE, [self._record(transactional_id, following)])
@@ -203,8 +204,7 @@ class TransactionShard:
         error = self._verification_error(transactional_id, metadata, producer_id, producer_epoch)
         if error is not None:
             return dict.fromkeys(partitions, error)
-        assert metadata is not None
-        added = set(metadata.partitions)
+        added = self._ongoing.get(transactional_id, frozenset())
         return {
             partition: ErrorCode.NONE if partition in added else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
@@ -244,7 +244,7 @@ class TransactionShard:
                 ErrorCode.UNKNOWN_SERVER_ERROR
             )  # as Kafka: no epoch is left, and only an abort needs none
         following = self._bumped(metadata, verdict, now_ms)
-        return self._prepare(request.transactional_id, following, _ended(completed(following, now_ms=now_ms)))
+        return self._prepare(request.transactional_id, following, _ended(following))
 
     def _abort_and_fence(
         self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
@@ -362,7 +362,7 @@ class TransactionShard:
             return
         self.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
-            self._ongoing[transactional_id] = None
+            self._ongoing[transactional_id] = frozenset(metadata.partitions)
         elif metadata.state.is_prepared:
             self._unmarked[transactional_id] = dict.fromkeys(metadata.partitions)
 
@@ -409,7 +409,9 @@ def _end_failed(code: ErrorCode) -> TransactionDecision:
 
 
 def _ended(metadata: TransactionMetadata) -> EndTxnResponse:
-    return EndTxnResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch)
+    """Return the answer to EndTxn 5: the producer id and epoch that the client goes on with."""
+    producer_id, producer_epoch = following_producer(metadata)
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 
 
 def _described_topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
