@@ -11,7 +11,7 @@ from typing import Any
 from kafkapy.errors import ApiError
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition, Group
-from kafkapy.group.offsets import NO_TIMESTAMP, CommittedOffset, OffsetStore, offset_record, offset_tombstone
+from kafkapy.group.offsets import CommittedOffset, OffsetStore, offset_record, offset_tombstone
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
@@ -44,6 +44,7 @@ from kafkapy.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.types import ZERO_UUID, Uuid
 
 NO_OFFSET = -1

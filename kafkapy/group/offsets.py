@@ -11,10 +11,8 @@ from kafkapy.dataclass import dataclass
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
+from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.types import ZERO_UUID, Uuid
-
-NO_PRODUCER_ID: Final = -1
-NO_TIMESTAMP: Final = -1
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api_table import GROUP_COORDINATOR_KEYS, GROUP_COORDINATOR_VALUES, MESSAGE_MODULES
 from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.builder import NewRecord
 
 KEY_VERSION: Final = 0
@@ -58,7 +59,7 @@ def encode_record(record: CoordinatorRecord, timestamp_ms: int) -> NewRecord:
 
 def written_version(value: Message) -> int:
     """Return the version that a value is written in."""
-    if value.NAME == "OffsetCommitValue" and value.expire_timestamp != -1:  # type: ignore[attr-defined]
+    if value.NAME == "OffsetCommitValue" and value.expire_timestamp != NO_TIMESTAMP:  # type: ignore[attr-defined]
         return EXPIRING_OFFSET_VERSION
     return WRITTEN_VERSIONS.get(value.NAME, 0)
 

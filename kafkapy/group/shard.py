@@ -18,7 +18,6 @@ from kafkapy.group.decision import GroupDecision
 from kafkapy.group.explain import explain
 from kafkapy.group.group import Group
 from kafkapy.group.offset_requests import OffsetRequests, group_not_found
-from kafkapy.group.offsets import NO_PRODUCER_ID
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
@@ -30,6 +29,7 @@ from kafkapy.protocol.messages.list_groups_response import ListedGroup
 from kafkapy.protocol.messages.offset_commit_key import OffsetCommitKey
 from kafkapy.protocol.messages.offset_commit_value import OffsetCommitValue
 from kafkapy.protocol.primitives import Message
+from kafkapy.record.batch import NO_PRODUCER_ID
 from kafkapy.seams import Random
 from kafkapy.types import Uuid
 

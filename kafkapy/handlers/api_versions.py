@@ -11,6 +11,7 @@ import re
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
 from kafkapy.metadata.features import shown_features
+from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import (
@@ -20,7 +21,6 @@ from kafkapy.protocol.messages.api_versions_response import (
     SupportedFeatureKey,
 )
 
-API_VERSIONS_KEY = 18
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -43,7 +43,7 @@ async def handle(
 
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return the answer to an unknown version, to be written in version 0."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS_KEY])])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_row(BROKER_APIS[API_VERSIONS])])
 
 
 def _is_valid_client(request: ApiVersionsRequest) -> bool:

@@ -14,7 +14,7 @@ from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
 from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
-from kafkapy.protocol.api import APIS, message_type, request_type, response_type
+from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Route = tuple[Any, Handler, Parts | None]
 """The class of an API's request, what handles it, and how it is cut where it is large."""
 PRODUCE = 0
-API_VERSIONS = 18
 
 
 class Router:

@@ -161,7 +161,7 @@ class Controller:
 
     def replay(self, record: Any, offset: int) -> None:
         """Make the tables what they are after `record` at `offset`. Raises AssertionError where it cannot follow."""
-        replay = _REPLAY.get(type(record).API_KEY)
+        replay = _REPLAY.get(type(record).__name__)
         assert replay is not None, f"{type(record).__name__} is no metadata record"
         replay(self, record, offset)
         self.next_offset = offset + 1
@@ -171,31 +171,31 @@ def _nothing(controller: Controller, record: Any, offset: int) -> None:
     """Records that the controller keeps no table of: the image carries them on."""
 
 
-_REPLAY: Final[dict[int, Callable[[Controller, Any, int], None]]] = {
-    0: lambda controller, record, offset: controller.brokers.replay_registration(record, offset),
-    1: lambda controller, record, _: controller.brokers.replay_unregistration(record),
-    2: lambda controller, record, _: controller.topics.replay_topic(record),
-    3: lambda controller, record, _: controller.topics.replay_partition(record),
-    4: lambda controller, record, _: controller.configs.replay(record),
-    5: lambda controller, record, _: controller.topics.replay_partition_change(record),
-    7: lambda controller, record, _: controller.brokers.replay_fence(record),
-    8: lambda controller, record, _: controller.brokers.replay_unfence(record),
-    9: lambda controller, record, _: controller.topics.replay_remove(record),
-    10: _nothing,
-    11: _nothing,
-    12: lambda controller, record, _: controller.features.replay(record),
-    14: _nothing,
-    15: lambda controller, record, _: controller.producer_ids.replay(record),
-    17: lambda controller, record, _: controller.brokers.replay_change(record),
-    18: lambda controller, record, _: controller.acls.replay(record),
-    19: lambda controller, record, _: controller.acls.replay_remove(record),
-    20: _nothing,
-    21: _nothing,
-    22: _nothing,
-    23: _nothing,
-    24: _nothing,
-    25: _nothing,
-    26: _nothing,
-    27: lambda controller, record, _: controller.brokers.replay_controller(record),
-    28: lambda controller, record, _: controller.topics.replay_clear_elr(record),
+_REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
+    "RegisterBrokerRecord": lambda controller, record, offset: controller.brokers.replay_registration(record, offset),
+    "UnregisterBrokerRecord": lambda controller, record, _: controller.brokers.replay_unregistration(record),
+    "TopicRecord": lambda controller, record, _: controller.topics.replay_topic(record),
+    "PartitionRecord": lambda controller, record, _: controller.topics.replay_partition(record),
+    "ConfigRecord": lambda controller, record, _: controller.configs.replay(record),
+    "PartitionChangeRecord": lambda controller, record, _: controller.topics.replay_partition_change(record),
+    "FenceBrokerRecord": lambda controller, record, _: controller.brokers.replay_fence(record),
+    "UnfenceBrokerRecord": lambda controller, record, _: controller.brokers.replay_unfence(record),
+    "RemoveTopicRecord": lambda controller, record, _: controller.topics.replay_remove(record),
+    "DelegationTokenRecord": _nothing,
+    "UserScramCredentialRecord": _nothing,
+    "FeatureLevelRecord": lambda controller, record, _: controller.features.replay(record),
+    "ClientQuotaRecord": _nothing,
+    "ProducerIdsRecord": lambda controller, record, _: controller.producer_ids.replay(record),
+    "BrokerRegistrationChangeRecord": lambda controller, record, _: controller.brokers.replay_change(record),
+    "AccessControlEntryRecord": lambda controller, record, _: controller.acls.replay(record),
+    "RemoveAccessControlEntryRecord": lambda controller, record, _: controller.acls.replay_remove(record),
+    "NoOpRecord": _nothing,
+    "ZkMigrationStateRecord": _nothing,
+    "RemoveUserScramCredentialRecord": _nothing,
+    "BeginTransactionRecord": _nothing,
+    "EndTransactionRecord": _nothing,
+    "AbortTransactionRecord": _nothing,
+    "RemoveDelegationTokenRecord": _nothing,
+    "RegisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller(record),
+    "ClearElrRecord": lambda controller, record, _: controller.topics.replay_clear_elr(record),
 }

@@ -81,7 +81,7 @@ class MetadataDelta:
 
     def replay(self, record: Any) -> None:
         """Take one metadata record into account. Raises AssertionError for one that cannot follow from the image."""
-        replay = _REPLAY.get(type(record).API_KEY)
+        replay = _REPLAY.get(type(record).__name__)
         assert replay is not None, f"{type(record).__name__} is no metadata record"
         replay(self, record)
 
@@ -228,33 +228,33 @@ class MetadataDelta:
         """NoOp, the marks of metadata transactions (the loader handles them) and ZooKeeper's state change nothing."""
 
 
-_REPLAY: Final[dict[int, Callable[[MetadataDelta, Any], None]]] = {
-    0: MetadataDelta._replay_register_broker,
-    1: MetadataDelta._replay_unregister_broker,
-    2: MetadataDelta._replay_topic,
-    3: MetadataDelta._replay_partition,
-    4: MetadataDelta._replay_config,
-    5: MetadataDelta._replay_partition_change,
-    7: MetadataDelta._replay_fence_broker,
-    8: MetadataDelta._replay_unfence_broker,
-    9: MetadataDelta._replay_remove_topic,
-    10: MetadataDelta._replay_token,
-    11: MetadataDelta._replay_scram,
-    12: MetadataDelta._replay_feature_level,
-    14: MetadataDelta._replay_client_quota,
-    15: MetadataDelta._replay_producer_ids,
-    17: MetadataDelta._replay_broker_registration_change,
-    18: MetadataDelta._replay_acl,
-    19: MetadataDelta._replay_remove_acl,
-    20: MetadataDelta._replay_nothing,
-    21: MetadataDelta._replay_nothing,
-    22: MetadataDelta._replay_remove_scram,
-    23: MetadataDelta._replay_nothing,
-    24: MetadataDelta._replay_nothing,
-    25: MetadataDelta._replay_nothing,
-    26: MetadataDelta._replay_remove_token,
-    27: MetadataDelta._replay_register_controller,
-    28: MetadataDelta._replay_clear_elr,
+_REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
+    "RegisterBrokerRecord": MetadataDelta._replay_register_broker,
+    "UnregisterBrokerRecord": MetadataDelta._replay_unregister_broker,
+    "TopicRecord": MetadataDelta._replay_topic,
+    "PartitionRecord": MetadataDelta._replay_partition,
+    "ConfigRecord": MetadataDelta._replay_config,
+    "PartitionChangeRecord": MetadataDelta._replay_partition_change,
+    "FenceBrokerRecord": MetadataDelta._replay_fence_broker,
+    "UnfenceBrokerRecord": MetadataDelta._replay_unfence_broker,
+    "RemoveTopicRecord": MetadataDelta._replay_remove_topic,
+    "DelegationTokenRecord": MetadataDelta._replay_token,
+    "UserScramCredentialRecord": MetadataDelta._replay_scram,
+    "FeatureLevelRecord": MetadataDelta._replay_feature_level,
+    "ClientQuotaRecord": MetadataDelta._replay_client_quota,
+    "ProducerIdsRecord": MetadataDelta._replay_producer_ids,
+    "BrokerRegistrationChangeRecord": MetadataDelta._replay_broker_registration_change,
+    "AccessControlEntryRecord": MetadataDelta._replay_acl,
+    "RemoveAccessControlEntryRecord": MetadataDelta._replay_remove_acl,
+    "NoOpRecord": MetadataDelta._replay_nothing,
+    "ZkMigrationStateRecord": MetadataDelta._replay_nothing,
+    "RemoveUserScramCredentialRecord": MetadataDelta._replay_remove_scram,
+    "BeginTransactionRecord": MetadataDelta._replay_nothing,
+    "EndTransactionRecord": MetadataDelta._replay_nothing,
+    "AbortTransactionRecord": MetadataDelta._replay_nothing,
+    "RemoveDelegationTokenRecord": MetadataDelta._replay_remove_token,
+    "RegisterControllerRecord": MetadataDelta._replay_register_controller,
+    "ClearElrRecord": MetadataDelta._replay_clear_elr,
 }
 
 

@@ -23,10 +23,10 @@ from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerPro
 from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.types import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
-NO_TIMESTAMP: Final = -1
 NO_REBALANCE_TIMEOUT: Final = -1
 VERSION_BYTES: Final = 2
 """A subscription or assignment of consumers begins with its version; what follows reads as version 0 in all of them."""
