@@ -130,8 +130,19 @@ def _set_up(client: WireClient) -> bytes:
     joined = request("ConsumerGroupHeartbeat", _heartbeat(["orders"]))
     until(lambda: client.call(joined, 1).error_code == 0)
     until(lambda: not any(_errors(client.call(request("OffsetCommit", _commit("simple", "orders")), 9))))
+    _begin_transaction(client)
     client.call(request("CreateAcls", {"creations": list(_acls())}), 3)
     return topic_id
+
+
+def _begin_transaction(client: WireClient) -> None:
+    """Leave a transaction open that has the topic."""
+    init = request("InitProducerId", {"transactional_id": "open", **NO_PRODUCER})
+    client.call(request("FindCoordinator", {"key_type": 1, "coordinator_keys": ["open"]}), 5)
+    until(lambda: client.call(init, 5).error_code == 0)
+    producer = client.call(init, 5)
+    added = request("AddPartitionsToTxn", _to_txn("open", producer.producer_id, producer.producer_epoch, "orders"))
+    until(lambda: not any(_errors(client.call(added, 3))))
 
 
 def _acls() -> Iterator[Fields]:
@@ -162,7 +173,7 @@ def steps(number: str, topic_id: bytes) -> Iterator[Step]:
     yield from _produce_and_fetch(topic_id)
     yield from _topics(number, topic_id)
     yield from _groups(number, topic_id)
-    yield Step("InitProducerId", 5, "an idempotent producer", {"transactional_id": None, **NO_PRODUCER})
+    yield from _transactions(number)
     yield from _cluster()
     yield from _configs()
 
@@ -271,7 +282,39 @@ def _groups(number: str, topic_id: bytes) -> Iterator[Step]:
     yield Step("ConsumerGroupDescribe", 1, "two groups", described)
 
 
-NO_PRODUCER: Final = {"transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
+def _transactions(number: str) -> Iterator[Step]:
+    own, no_producer = f"t-{number}", {"producer_id": 7, "producer_epoch": 0}
+    yield Step("FindCoordinator", 5, "transactions", {"key_type": 1, "coordinator_keys": ["open", own]})
+    yield Step("InitProducerId", 5, "an idempotent producer", {"transactional_id": None, **NO_PRODUCER})
+    yield Step("InitProducerId", 5, "a transactional producer", {"transactional_id": own, **NO_PRODUCER})
+    partitions = _to_txn(own, 7, 0, "orders", "unknown", "__consumer_offsets")
+    yield Step("AddPartitionsToTxn", 3, "three topics", partitions)
+    topics = [{"name": "orders", "partitions": [0]}]
+    verified = {"transactional_id": "open", **no_producer, "verify_only": True, "topics": topics}
+    yield Step("AddPartitionsToTxn", 5, "as a broker", {"transactions": [verified]})
+    transactional = {"transactional_id": own, **no_producer}
+    yield Step("AddOffsetsToTxn", 4, "a group", {**transactional, "group_id": "simple"})
+    yield Step("EndTxn", 4, "of another producer", {**transactional, "committed": True})
+    offsets = [{"partition_index": 0, "committed_offset": 0}]
+    committed = [{"name": name, "partitions": offsets} for name in ("orders", "unknown")]
+    committing = {**transactional, "group_id": "simple", "topics": committed}
+    yield Step("TxnOffsetCommit", 3, "two topics", committing)
+    markers = [{**no_producer, "topics": [{"name": "unknown", "partition_indexes": [0]}]}]
+    yield Step("WriteTxnMarkers", 1, "to an unknown topic", {"markers": markers})
+    yield Step("DescribeTransactions", 0, "two", {"transactional_ids": ["open", "nowhere"]})
+    yield Step("ListTransactions", 1, "all", {})
+
+
+NO_PRODUCER: Final = {"transaction_timeout_ms": 900_000, "producer_id": -1, "producer_epoch": -1}
+
+
+def _to_txn(transactional_id: str, producer_id: int, producer_epoch: int, *topics: str) -> Fields:
+    return {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": producer_id,
+        "v3_and_below_producer_epoch": producer_epoch,
+        "v3_and_below_topics": [{"name": topic, "partitions": [0]} for topic in topics],
+    }
 
 
 def steps_that_create(number: str) -> Iterator[Step]:
@@ -279,10 +322,8 @@ def steps_that_create(number: str) -> Iterator[Step]:
     missing = [{"name": f"auto-{number}"}, {"name": f"another-{number}"}]
     operations = {"include_topic_authorized_operations": True}
     yield Step("Metadata", 12, "topics to create", {"topics": missing, **operations})
-    yield Step("FindCoordinator", 5, "transactions", {"key_type": 1, "coordinator_keys": ["t"]})
     share = ["modern:AAAAAAAAAAAAAAAAAAAAAQ:0", "nonsense"]
     yield Step("FindCoordinator", 6, "share groups", {"key_type": 2, "coordinator_keys": share})
-    yield Step("InitProducerId", 5, "a transactional producer", {"transactional_id": f"t-{number}", **NO_PRODUCER})
 
 
 def _cluster() -> Iterator[Step]:
