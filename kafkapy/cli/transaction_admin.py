@@ -1,0 +1,272 @@
+"""What `kafkapy transactions` asks brokers, over connections of our own: librdkafka has none of these requests.
+
+Each request goes in the oldest version that can say what is asked, so that brokers of other versions answer, too.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from kafkapy.cli.client import TIMEOUT_S
+from kafkapy.cli.connection import Connection
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kafkapy.protocol.messages.describe_producers_response import ProducerState
+from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from kafkapy.protocol.messages.describe_transactions_response import TransactionState
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kafkapy.types import TopicPartition
+
+TRANSACTION_KEY_TYPE: Final = 1
+PARTITIONS_PER_REQUEST: Final = 500
+RETRY_S: Final = 0.1
+TERMINATION_TIMEOUT_MS: Final = 1
+"""The transaction time-out that `terminate` leaves behind: nobody is to begin a transaction with it. As Java's tool."""
+
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+
+
+AnswerT = TypeVar("AnswerT")
+
+
+class TransactionError(Exception):
+    """Why a command failed, for the operator."""
+
+
+class OpenTransaction(NamedTuple):
+    """A producer with a transaction open in a partition."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+class TransactionAdmin:
+    """A context manager, with a connection to each broker that is asked. Methods raise TransactionError."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._stack = ExitStack()
+        self._connections: dict[str, Connection] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    # -- what is asked --------------------------------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the transactional ids that all brokers coordinate, with producer id, state and coordinator."""
+        request = ListTransactionsRequest(list(states), list(producer_ids), duration_ms, pattern)
+        version = 2 if pattern is not None else 1 if duration_ms >= 0 else 0
+        found = []
+        for node_id in self._brokers():
+            response = self._call(node_id, request, version)
+            _check(response.error_code)
+            if response.unknown_state_filters:
+                raise TransactionError(f"no such state: {', '.join(response.unknown_state_filters)}")
+            found += [
+                {
+                    "transactional_id": each.transactional_id,
+                    "coordinator": node_id,
+                    "producer_id": each.producer_id,
+                    "state": each.transaction_state,
+                }
+                for each in response.transaction_states
+            ]
+        return sorted(found, key=lambda each: str(each["transactional_id"]))
+
+    def describe(self, transactional_id: str) -> tuple[int, TransactionState]:
+        """Return the coordinator of a transactional id, and what it tells of it."""
+
+        def ask() -> tuple[int, tuple[int, TransactionState]]:
+            node_id = self._coordinator_of(transactional_id)
+            (state,) = self._call(node_id, DescribeTransactionsRequest([transactional_id]), 0).transaction_states
+            return state.error_code, (node_id, state)
+
+        return _until_there(ask)
+
+    def producers_of(self, partition: TopicPartition) -> list[ProducerState]:
+        """Return the producers that the partition's leader remembers."""
+        (producers,) = self._producers_of([partition]).values()
+        return producers
+
+    def partitions(self, topic: str | None, node_id: int | None) -> list[TopicPartition]:
+        """Return the partitions of a topic, or of all, perhaps only those with a replica on one broker."""
+        return [
+            TopicPartition(described.name, partition.partition_index)
+            for described in self._metadata(None if topic is None else [topic])
+            for partition in described.partitions
+            if node_id is None or node_id in partition.replica_nodes
+        ]
+
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
+        """Return the transactions that are open in any of the partitions."""
+        found = []
+        for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
+            described = self._producers_of(partitions[start : start + PARTITIONS_PER_REQUEST])
+            found += [
+                OpenTransaction(partition, producer)
+                for partition, producers in described.items()
+                for producer in producers
+                if producer.current_txn_start_offset >= 0
+            ]
+        return found
+
+    def hanging_among(self, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+        """Return those whose coordinator does not know that the partition takes part: nobody will end them."""
+        expected = set()
+        for listed in self.list_transactions(producer_ids={each.producer.producer_id for each in candidates}):
+            try:
+                _, state = self.describe(listed["transactional_id"])
+            except TransactionError:
+                continue  # it expired in between
+            expected |= {
+                (listed["producer_id"], TopicPartition(topic.topic, partition))
+                for topic in state.topics
+                for partition in topic.partitions
+            }
+        return [each for each in candidates if (each.producer.producer_id, each.partition) not in expected]
+
+    def abort(self, transaction: OpenTransaction) -> None:
+        """Write the marker that ends a transaction in one partition, for a coordinator that does not know of it."""
+        (topic, partition), producer = transaction
+        marker = WritableTxnMarker(
+            producer.producer_id,
+            producer.producer_epoch,
+            False,
+            [WritableTxnMarkerTopic(topic, [partition])],
+            max(producer.coordinator_epoch, 0),  # -1: no marker yet; 0 is no later than any coordinator's
+        )
+        response = self._call(self._leader_of(transaction.partition), WriteTxnMarkersRequest([marker]), 1)
+        _check(response.markers[0].topics[0].partitions[0].error_code, subject=transaction.partition)
+
+    def terminate(self, transactional_id: str) -> tuple[int, int]:
+        """Abort a transaction under way and fence its producer; return the producer id and epoch that follow."""
+        request = InitProducerIdRequest(transactional_id, TERMINATION_TIMEOUT_MS)
+
+        def ask() -> tuple[int, tuple[int, int]]:
+            response = self._call(self._coordinator_of(transactional_id), request, 4)
+            return response.error_code, (response.producer_id, response.producer_epoch)
+
+        return _until_there(ask)
+
+    # -- whom -----------------------------------------------------------------------------------------------------
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        def ask() -> tuple[int, Any]:
+            request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION_KEY_TYPE)
+            response = self._call(None, request, 3)
+            return response.error_code, response
+
+        found = _until_there(ask)
+        self._addresses[found.node_id] = (found.host, found.port)
+        return int(found.node_id)
+
+    def _producers_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        leaders = self._leaders(sorted({topic for topic, _ in partitions}))
+        for partition in partitions:
+            leader = _leader(leaders, partition)
+            by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(partition.partition)
+        found = {}
+        for leader, topics in by_leader.items():
+            request = DescribeProducersRequest([TopicRequest(topic, numbers) for topic, numbers in topics.items()])
+            for described in self._call(leader, request, 0).topics:
+                for each in described.partitions:
+                    partition = TopicPartition(described.name, each.partition_index)
+                    _check(each.error_code, each.error_message, subject=partition)
+                    found[partition] = each.active_producers
+        return found
+
+    def _leader_of(self, partition: TopicPartition) -> int:
+        return _leader(self._leaders([partition.topic]), partition)
+
+    def _leaders(self, topics: list[str]) -> dict[TopicPartition, int]:
+        return {
+            TopicPartition(topic.name, partition.partition_index): partition.leader_id
+            for topic in self._metadata(topics)
+            for partition in topic.partitions
+        }
+
+    def _brokers(self) -> list[int]:
+        self._metadata([])
+        return sorted(self._addresses)
+
+    def _metadata(self, topics: list[str] | None) -> list[Any]:
+        """Return what brokers tell of topics (None: of all), and learn the brokers' addresses."""
+        asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+        response = self._call(None, MetadataRequest(asked, allow_auto_topic_creation=False), 9)
+        self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
+        for topic in response.topics:
+            if topic.error_code:
+                raise TransactionError(f"{topic.name}: {ErrorCode(topic.error_code).name}")
+        return list(response.topics)
+
+    def _call(self, node_id: int | None, request: Any, version: int) -> Any:
+        """Ask one broker; None: any."""
+        address = self._servers if node_id is None else "{}:{}".format(*self._addresses[node_id])
+        try:
+            if address not in self._connections:
+                self._connections[address] = self._stack.enter_context(Connection.to_any(address))
+            return self._connections[address].call(request, version)
+        except OSError as error:
+            raise TransactionError(f"no broker answers at {address}: {error.strerror or error}") from error
+        except ProtocolError as error:
+            raise TransactionError(f"what answers at {address} is not understood: {error}") from error
+
+
+def _leader(leaders: dict[TopicPartition, int], partition: TopicPartition) -> int:
+    leader = leaders.get(partition)
+    if leader is None:
+        raise TransactionError(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
+    if leader < 0:
+        raise TransactionError(f"{partition}: {ErrorCode.LEADER_NOT_AVAILABLE.name}")
+    return leader
+
+
+def _until_there(ask: Callable[[], tuple[int, AnswerT]]) -> AnswerT:
+    """Ask until the code says that it is done, and return the answer; raise what else it says, or after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        code, answer = ask()
+        if code not in _RETRIED or time.monotonic() >= deadline:
+            _check(code)
+            return answer
+        time.sleep(RETRY_S)
+
+
+def _check(code: int, message: str | None = None, *, subject: object = "") -> None:
+    if code:
+        name = ErrorCode(code).name
+        reason = f"{message} ({name})" if message else name
+        raise TransactionError(f"{subject}: {reason}" if subject else reason)
