@@ -23,7 +23,7 @@ from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
 from kafkapy.group.consumer.checks import check_static_member, unknown_member
 from kafkapy.group.consumer.classic_join import ClassicJoinDecision
 from kafkapy.group.consumer.classic_members import ClassicMembers
-from kafkapy.group.consumer.heartbeat import REGEX_REFRESH_MIN_MS, HeartbeatDecision
+from kafkapy.group.consumer.heartbeat import HeartbeatDecision
 from kafkapy.group.consumer.member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.records import (
     current_record,
@@ -32,6 +32,7 @@ from kafkapy.group.consumer.records import (
     member_tombstones,
     regex_tombstone,
 )
+from kafkapy.group.consumer.regex_schedule import RegexSchedule
 from kafkapy.group.consumer.state import GroupState
 from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
 from kafkapy.group.consumer.update import Surroundings
@@ -68,7 +69,7 @@ class ConsumerGroup(ClassicMembers):
         self.hashes = hashes or MetadataHashes()
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
-        self._matched_topics: frozenset[str] | None = None
+        self._regex_schedule = RegexSchedule()
 
     @property
     def group_type(self) -> str:
@@ -200,21 +201,9 @@ class ConsumerGroup(ClassicMembers):
         return subscriptions
 
     def due_regexes(self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int) -> set[str]:
-        """Return the expressions to match: new ones at once, all where topics came or the last time is long ago."""
-        unresolved = subscriptions.regexes.keys() - subscriptions.resolved.keys()
-        if not subscriptions.resolved:
-            self._matched_topics = frozenset(image.topics.by_name)
-            return unresolved
-        age_ms = wall_ms - min(resolved.timestamp_ms for resolved in subscriptions.resolved.values())
-        is_old = age_ms > self.settings.config.group_consumer_regex_refresh_interval_ms
-        if not is_old and (age_ms <= REGEX_REFRESH_MIN_MS or not self._has_new_topics(image)):
-            return unresolved
-        self._matched_topics = frozenset(image.topics.by_name)
-        return set(subscriptions.regexes)
-
-    def _has_new_topics(self, image: MetadataImage) -> bool:
-        matched = self._matched_topics
-        return matched is None or any(name not in matched for name in image.topics.by_name)
+        """Return the expressions that a heartbeat has to match (regex_schedule.py)."""
+        interval_ms = self.settings.config.group_consumer_regex_refresh_interval_ms
+        return self._regex_schedule.due(subscriptions, image, wall_ms, refresh_interval_ms=interval_ms)
 
     # Assignment
 

@@ -2,13 +2,14 @@
 
 Regular expressions are resolved last: a member is assigned what they match in its next heartbeat, and until then has
 the topics that it subscribes to by name. Kafka resolves them on another thread meanwhile. Deviation: a new expression
-is resolved at once; Kafka waits until the group's last resolution is REGEX_REFRESH_MIN_MS old.
+is resolved at once, if it is not one of many (regex_schedule.py); Kafka waits until the group's last resolution is
+REFRESH_MIN_MS old.
 
 Source: KIP-848; version 1 lets the member make its id (KIP-1082) and subscribe by regular expression.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkapy.group.consumer.checks import (
     check_instance_is_free,
@@ -34,10 +35,6 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy.group.consumer.group import ConsumerGroup
-
-
-REGEX_REFRESH_MIN_MS: Final = 10_000
-"""New topics make a group match its regular expressions again, but no more often than this."""
 
 
 class HeartbeatDecision(MemberUpdate):
