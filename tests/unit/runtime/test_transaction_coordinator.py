@@ -1,0 +1,227 @@
+"""The transaction coordinator's runtime: markers in the same turn, later ones, time-outs, loading, what it imports."""
+
+import asyncio
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from tests.simulator.loop import SimLoop
+from tests.support.hosting import NOW_MS, on_loop, settle
+from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
+
+
+async def hosting_with_producer(
+    loop: SimLoop, *topics: str, **properties: str
+) -> tuple[TransactionHosting, SimProducer]:
+    hosting = TransactionHosting(loop, **properties)
+    hosting.create_state_topic()
+    for topic in topics or ("orders",):
+        hosting.create_topic(topic)
+    producer = SimProducer(hosting)
+    assert await producer.init() == ErrorCode.NONE
+    return hosting, producer
+
+
+@on_loop
+async def test_markers_and_the_end_stand_before_the_answer(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop, "orders", "trades")
+    assert [await producer.send("orders"), await producer.send("trades")] == [0, 0]
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "CompleteCommit"
+    for topic in ("orders", "trades"):
+        assert shape_of(batches_of(hosting, topic)) == ["records", "marker"]
+        assert hosting.log(topic).last_stable_offset == 2
+
+
+@on_loop
+async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop):
+    hosting, _ = await hosting_with_producer(loop)
+    producers = [SimProducer(hosting, f"t-{number}") for number in range(10)]
+    for producer in producers:
+        await producer.init()
+        await producer.send()
+    writes: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith("/data/orders-0/") and path.endswith(".log"):
+            writes.append(path)
+
+    hosting.disk.hook = note
+    assert await asyncio.gather(*(producer.end() for producer in producers)) == [0] * 10
+    assert len(writes) == 1
+    assert shape_of(batches_of(hosting, "orders")) == ["records"] * 10 + ["marker"] * 10
+
+
+@on_loop
+async def test_a_marker_that_is_fenced_takes_no_other_along(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    other = SimProducer(hosting, "other")
+    await other.init()
+    await producer.send()
+    await other.send()
+    hosting.log().producer_state.producers[other.producer_id].move_to_epoch(9)
+    assert await asyncio.gather(producer.end(), other.end()) == [0, 0]
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "orders")) == ["records", "records", "marker"]
+
+
+@on_loop
+async def test_a_partition_without_room_holds_up_no_answer_and_gets_its_marker_later(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop, "orders", "trades")
+    await producer.send("orders")
+    await producer.send("trades")
+
+    def fill_disk(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith("/data/trades-0/"):
+            raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fill_disk
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "PrepareCommit"
+    assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
+    assert await producer.send("orders") == ErrorCode.CONCURRENT_TRANSACTIONS
+    hosting.disk.hook = None
+    await asyncio.sleep(6)
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "trades")) == ["records", "marker"]
+    assert await producer.send("orders") == ErrorCode.NONE
+
+
+@on_loop
+async def test_an_end_that_finds_no_room_for_its_own_record_is_completed_later(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+    seen = 0
+
+    def fill_disk(operation: str, path: str) -> None:
+        nonlocal seen
+        if operation == "write" and path.startswith(f"/data/{TRANSACTION_STATE_TOPIC}-0/"):
+            seen += 1
+            if seen > 1:
+                raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fill_disk
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "PrepareCommit"
+    hosting.disk.hook = None
+    await asyncio.sleep(6)
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"], "it is not written again"
+
+
+@on_loop
+async def test_a_prepare_that_finds_no_room_is_refused_and_the_transaction_goes_on(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+
+    def fill_disk(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith(f"/data/{TRANSACTION_STATE_TOPIC}-0/"):
+            raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fill_disk
+    with pytest.raises(ApiError) as caught:
+        await producer.end()
+    assert caught.value.code == ErrorCode.NOT_COORDINATOR
+    hosting.disk.hook = None
+    assert (producer.state(), shape_of(batches_of(hosting, "orders"))) == ("Ongoing", ["records"])
+    await asyncio.sleep(2)
+    assert await producer.end() == ErrorCode.NONE
+
+
+@on_loop
+async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+
+    def fail_markers(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith("/data/orders-0/"):
+            raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fail_markers
+    await producer.end(commit=False)
+    hosting.disk.hook = None
+    await hosting.transactions.close()
+    hosting.restart()
+    await hosting.loaded()
+    await settle()
+    assert producer.state() == "CompleteAbort"
+    assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
+
+
+@on_loop
+async def test_a_transaction_over_its_timeout_is_aborted_with_a_higher_epoch(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.init(timeout_ms=5000)
+    await producer.send()
+    await hosting.transactions.abort_timed_out()
+    assert producer.state() == "Ongoing"
+    await asyncio.sleep(5.001)
+    await hosting.transactions.abort_timed_out()
+    await settle()
+    assert producer.state() == "CompleteAbort"
+    assert await producer.end() == ErrorCode.INVALID_TXN_STATE
+    assert hosting.log().last_stable_offset == hosting.log().log_end_offset
+
+
+@on_loop
+async def test_ids_that_nobody_uses_are_forgotten(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop, transactional_id_expiration_ms="10000")
+    await hosting.transactions.expire()
+    assert producer.state() == "Empty"
+    await asyncio.sleep(10.001)
+    await hosting.transactions.expire()
+    host = hosting.transactions.host_of("t")
+    assert host.shard.transactions == {}
+    assert batches_of(hosting, TRANSACTION_STATE_TOPIC)[-1].producer_id == -1
+
+
+@on_loop
+async def test_a_producer_id_is_waited_for(loop: SimLoop):
+    hosting, _ = await hosting_with_producer(loop)
+    producers = [SimProducer(hosting, f"t-{number}") for number in range(25)]
+    assert await asyncio.gather(*(producer.init() for producer in producers)) == [0] * 25
+    assert len({producer.producer_id for producer in producers}) == 25
+
+
+@on_loop
+async def test_a_deleted_topic_needs_no_marker(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop, "orders", "trades")
+    await producer.send("orders")
+    await producer.send("trades")
+    hosting.delete_topic("trades")
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_effects_of_a_lost_partition_are_dropped(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+
+    def fail_markers(operation: str, path: str) -> None:
+        if operation == "write" and path.startswith("/data/orders-0/"):
+            raise OSError(errno.ENOSPC, "no space")
+
+    hosting.disk.hook = fail_markers
+    await producer.end()
+    hosting.delete_topic(TRANSACTION_STATE_TOPIC)
+    hosting.disk.hook = None
+    await asyncio.sleep(10)
+    assert shape_of(batches_of(hosting, "orders")) == ["records"], "its coordinator is another one"
+    assert hosting.clock.wall_ms() > NOW_MS
+
+
+def test_nothing_of_transactions_is_imported_at_the_start():
+    program = """
+import sys
+import kafkapy.server.broker, kafkapy.handlers.router
+print([name for name in sys.modules if name.startswith(("kafkapy.transaction.", "kafkapy.runtime.shard_host",
+    "kafkapy.runtime.markers", "kafkapy.runtime.marker_writer", "kafkapy.runtime.transaction_host"))])
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"
