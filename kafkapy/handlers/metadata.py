@@ -155,31 +155,37 @@ def _topics(
 ) -> list[MetadataResponseTopic]:
     is_all = _is_for_all(context, request)
     ids = list(dict.fromkeys(topic.topic_id for topic in request.topics or () if topic.topic_id != ZERO_UUID))
-    unknown: list[MetadataResponseTopic] = []
-    if is_all:
-        names: Iterable[str] = list(image.topics.by_name)
-    elif ids:
-        unknown = [_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in _unknown_ids(image, ids)]
-        names = [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]
-    else:
-        names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None)
+    names = list(image.topics.by_name) if is_all else _names_asked_for(request, image, ids)
     denied = access.denied(names)
-    allowed = [name for name in names if access.allows(name)] if denied else list(names)
+    allowed = [name for name in names if access.allows(name)] if denied else names
     topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
     missing = [name for name in allowed if name not in image.topics.by_name]
     refused = _not_creatable(services, context, request, missing) if missing else []
     topics += _missing(services, request, [name for name in missing if name not in refused] if refused else missing)
     if request.include_topic_authorized_operations and context.api_version >= 8:
-        for topic in topics:
-            topic.topic_authorized_operations = authorized_operations(
-                services.authorizer, context, ResourceType.TOPIC, topic.name or ""
-            )
+        _add_authorized_operations(services, context, topics)
     return [
-        *unknown,
+        *(_topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id) for topic_id in _unknown_ids(image, ids)),
         *topics,
         *(_topic_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused),
         *([] if is_all else _denied(image, denied, by_id=bool(ids))),
     ]
+
+
+def _names_asked_for(request: MetadataRequest, image: MetadataImage, ids: Sequence[Uuid]) -> list[str]:
+    """Return each name once; of the ids, if any are asked for, those of the topics that exist."""
+    if ids:
+        return [image.topics.by_id[topic_id].name for topic_id in ids if topic_id in image.topics.by_id]
+    return list(dict.fromkeys(topic.name for topic in request.topics or () if topic.name is not None))
+
+
+def _add_authorized_operations(
+    services: Services, context: RequestContext, topics: Iterable[MetadataResponseTopic]
+) -> None:
+    for topic in topics:
+        topic.topic_authorized_operations = authorized_operations(
+            services.authorizer, context, ResourceType.TOPIC, topic.name or ""
+        )
 
 
 def _unknown_ids(image: MetadataImage, ids: Iterable[Uuid]) -> list[Uuid]:
