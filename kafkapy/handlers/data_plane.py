@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, endpoint_of
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.registrations import BrokerRegistration
 from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.runtime.pool import run_in_pool
@@ -67,6 +67,12 @@ class TopicAccess:
     def denied(self, topics: Iterable[str]) -> list[str]:
         """Return the topics that are refused; all of them are asked about."""
         return [] if self._allows_everything else [topic for topic in topics if not self._ask(topic)]
+
+    async def ask_about(self, topics: Iterable[str]) -> None:
+        """Ask about each topic, giving way to others; `allows` and `denied` answer from memory then."""
+        if not self._allows_everything:
+            async for topic in walk(self._services, self._context).over(topics):
+                self._ask(topic)
 
     def _ask(self, topic: str) -> bool:
         answer = self._answers.get(topic)

@@ -4,11 +4,13 @@ v1: pattern types (KIP-290), v2: flexible, v3: resource type USER (KIP-373). Mor
 deleted.
 """
 
+from typing import Final
+
 from kafkapy.errors import ApiError
 from kafkapy.handlers.acl_requests import check_cluster, filter_of, is_disabled
-from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.metadata.acl_types import Acl, AclOperation
-from kafkapy.metadata.acls import DeletedAcls
+from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.metadata.acl_types import Acl, AclFilter, AclOperation
+from kafkapy.metadata.acls import find_acls
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.delete_acls_request import DeleteAclsRequest
 from kafkapy.protocol.messages.delete_acls_response import (
@@ -16,6 +18,10 @@ from kafkapy.protocol.messages.delete_acls_response import (
     DeleteAclsMatchingAcl,
     DeleteAclsResponse,
 )
+from kafkapy.types import Uuid
+
+MAX_MATCHES: Final = 100_000
+"""ACLs that one request's filters may match, each counted as often as it is matched: so many are answered."""
 
 
 async def handle(services: Services, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -24,19 +30,45 @@ async def handle(services: Services, context: RequestContext, request: DeleteAcl
         check_cluster(services, context, AclOperation.ALTER)
         if is_disabled(services):
             raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-        results = await services.follower.change(lambda controller, _: controller.acls.decide_delete(filters))
+        found = await _find(services, context, filters)
+        wanted = [each for each in found if not isinstance(each, ApiError)]
+        decided = await services.follower.change(lambda controller, _: controller.acls.decide_delete(wanted))
     except ApiError as error:
-        results = [DeletedAcls(error=error)] * len(filters)
-    return DeleteAclsResponse(filter_results=[_result(each) for each in results])
-
-
-def _result(deleted: DeletedAcls) -> DeleteAclsFilterResult:
-    error = deleted.error
-    return DeleteAclsFilterResult(
-        error_code=ErrorCode.NONE if error is None else int(error.code),
-        error_message=None if error is None else error.message,
-        matching_acls=[_matching(acl) for acl in deleted.acls],
+        return DeleteAclsResponse(filter_results=[_failed(error)] * len(filters))
+    deleted = iter(decided)
+    return DeleteAclsResponse(
+        filter_results=[
+            _failed(each)
+            if isinstance(each, ApiError)
+            else DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in next(deleted)])
+            for each in found
+        ]
     )
+
+
+async def _find(services: Services, context: RequestContext, filters: list[AclFilter]) -> list[list[Uuid] | ApiError]:
+    """Return the ids of the ACLs that each filter matches, or why it cannot be asked for; gives way between filters.
+
+    Raises ApiError for more than MAX_MATCHES. A deviation: Apache Kafka answers however many there are.
+    """
+    acls = services.metadata.image.acls
+    found: list[list[Uuid] | ApiError] = []
+    match_count = 0
+    async for asked in walk(services, context).over(filters):
+        try:
+            ids = find_acls(acls, asked)
+        except ApiError as error:
+            found.append(error)
+            continue
+        match_count += len(ids)
+        if match_count > MAX_MATCHES:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"The filters match ACLs more than {MAX_MATCHES} times.")
+        found.append(ids)
+    return found
+
+
+def _failed(error: ApiError) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=int(error.code), error_message=error.message)
 
 
 def _matching(acl: Acl) -> DeleteAclsMatchingAcl:

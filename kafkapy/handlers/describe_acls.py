@@ -6,7 +6,7 @@ v1: pattern types and the filter MATCH, all that apply to a name (KIP-290), v2: 
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.acl_requests import check_cluster, filter_of, is_disabled
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.acl_types import Acl, AclOperation, in_order
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_acls_request import DescribeAclsRequest
@@ -18,7 +18,8 @@ async def handle(services: Services, context: RequestContext, request: DescribeA
     check_cluster(services, context, AclOperation.DESCRIBE)
     if is_disabled(services):
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-    matched = [Acl.of(record) for record in services.metadata.image.acls.values() if asked.matches(record)]
+    every = walk(services, context).over(services.metadata.image.acls.values())
+    matched = [Acl.of(record) async for record in every if asked.matches(record)]
     return DescribeAclsResponse(error_message=None, resources=_resources(in_order(matched)))
 
 

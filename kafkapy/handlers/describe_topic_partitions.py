@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.image import MetadataImage, TopicImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -30,14 +31,13 @@ async def handle(
         names = _names(image, request)
     except ApiError as error:
         return _failed(request, ErrorCode(error.code))
-    allowed: list[str] = []
-    denied: list[str] = []
-    for name in names:
-        is_allowed = services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-        (allowed if is_allowed else denied).append(name)
+    access = TopicAccess(services, context, AclOperation.DESCRIBE)
+    await access.ask_about(names)
+    denied = access.denied(names)
+    allowed = [name for name in names if access.allows(name)] if denied else names
     limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))
     response = _page(image, ClusterView(image.cluster, context.listener_name), request, allowed, limit)
-    for topic in response.topics:
+    async for topic in walk(services, context).over(response.topics):
         topic.topic_authorized_operations = authorized_operations(
             services.authorizer, context, ResourceType.TOPIC, topic.name or ""
         )

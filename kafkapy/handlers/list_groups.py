@@ -6,7 +6,7 @@ its groups says COORDINATOR_LOAD_IN_PROGRESS rather than to leave some out.
 
 from functools import partial
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.list_groups_response import ListGroupsResponse
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -19,5 +19,6 @@ async def handle(services: Services, context: RequestContext, request: ListGroup
         lambda shard: shard.list_groups(request.states_filter, request.types_filter)
     )
     if not may_see_all:
-        groups = [group for group in groups if ask(ResourceType.GROUP, group.group_id)]
+        every = walk(services, context).over(groups)
+        groups = [group async for group in every if ask(ResourceType.GROUP, group.group_id)]
     return ListGroupsResponse(groups=groups)

@@ -4,7 +4,9 @@ v1: those whose transaction has run for longer than a duration (KIP-994). v2: th
 (KIP-1152); INVALID_REGULAR_EXPRESSION. State names that are none are said back.
 """
 
-from kafkapy.handlers.context import RequestContext, Services
+from functools import partial
+
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.messages.list_transactions_request import ListTransactionsRequest
 from kafkapy.protocol.messages.list_transactions_response import ListTransactionsResponse
 from kafkapy.security.authorizer import AclOperation, ResourceType
@@ -17,12 +19,10 @@ async def handle(
     filters = TransactionFilters.of(request)
     now_ms = services.clock.wall_ms()
     found = await services.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
-    authorize = services.authorizer.authorize
+    ask = partial(services.authorizer.authorize, context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
     return ListTransactionsResponse(
         unknown_state_filters=filters.unknown_states,
         transaction_states=[
-            state
-            for state in found
-            if authorize(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_id)
+            state async for state in walk(services, context).over(found) if ask(state.transactional_id)
         ],
     )

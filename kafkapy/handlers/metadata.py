@@ -21,7 +21,7 @@ from kafkapy.handlers.cluster_view import (
     missing_topic_error,
     random_alive_broker,
 )
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.handlers.encoded_answers import EncodedAnswer
 from kafkapy.handlers.large_requests import Parts
@@ -75,7 +75,12 @@ async def handle(
     controller_id = random_alive_broker(image.cluster, services.random)
     is_all = _is_for_all(context, request)
     access = TopicAccess(services, context, AclOperation.DESCRIBE, log_if_denied=not is_all)
-    if not _is_shared(context, request, image, access):
+    if is_all and not services.authorizer.allows_everything:
+        await access.ask_about(image.topics.by_name)
+        if request.include_topic_authorized_operations or access.denied(image.topics.by_name):
+            visible = await _visible(services, context, request, image, access)
+            return _respond(services, context, request, image, controller_id, access, visible)
+    if not _is_shared(context, request):
         return _respond(services, context, request, image, controller_id, access)
     return services.encoded_answers.get(
         image,
@@ -85,13 +90,12 @@ async def handle(
     )
 
 
-def _is_shared(context: RequestContext, request: MetadataRequest, image: MetadataImage, access: TopicAccess) -> bool:
-    """Whether all who ask this on the same listener are answered the same: for all topics, and nothing of their own."""
+def _is_shared(context: RequestContext, request: MetadataRequest) -> bool:
+    """Whether all who may see all topics are answered the same on one listener: for all, and nothing of their own."""
     return (
         _is_for_all(context, request)
         and not request.include_cluster_authorized_operations
         and not request.include_topic_authorized_operations
-        and not access.denied(image.topics.by_name)
     )
 
 
@@ -102,13 +106,15 @@ def _respond(
     image: MetadataImage,
     controller_id: int,
     access: TopicAccess,
+    visible: list[MetadataResponseTopic] | None = None,
 ) -> MetadataResponse:
+    """`visible`: the topics, where they are made already."""
     view = ClusterView(image.cluster, context.listener_name)
     response = MetadataResponse(
         brokers=_brokers(view, context.listener_name),
         cluster_id=services.cluster_id,
         controller_id=controller_id,
-        topics=_topics(services, context, request, image, view, access),
+        topics=_topics(services, context, request, image, view, access) if visible is None else visible,
     )
     if 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _cluster_operations(services, context)
@@ -143,6 +149,24 @@ def _brokers(view: ClusterView, listener_name: str) -> list[MetadataResponseBrok
         host, port = endpoint_of(broker, listener_name)
         brokers.append(MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack))
     return brokers
+
+
+async def _visible(
+    services: Services, context: RequestContext, request: MetadataRequest, image: MetadataImage, access: TopicAccess
+) -> list[MetadataResponseTopic]:
+    """Return all topics that the asker may see, giving way to others: there may be very many."""
+    view = ClusterView(image.cluster, context.listener_name)
+    has_operations = request.include_topic_authorized_operations and context.api_version >= 8
+    topics = []
+    async for name in walk(services, context).over(image.topics.by_name):
+        if access.allows(name):
+            topic = _topic(view, image.topics.by_name[name], context)
+            if has_operations:
+                topic.topic_authorized_operations = authorized_operations(
+                    services.authorizer, context, ResourceType.TOPIC, name
+                )
+            topics.append(topic)
+    return topics
 
 
 def _topics(

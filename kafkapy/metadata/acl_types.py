@@ -126,24 +126,6 @@ class AclFilter(NamedTuple):
             and self.permission_type in (PermissionType.ANY, acl.permission_type)
         )
 
-    def only(self) -> Acl | None:
-        """Return the one ACL that the filter matches, None if it may match several."""
-        if self.resource_name is None or self.principal is None or self.host is None:
-            return None
-        if self.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-            return None
-        if 1 in (self.resource_type, self.operation, self.permission_type):  # ANY, in each of these enums
-            return None
-        return Acl(
-            self.resource_type,
-            self.resource_name,
-            self.pattern_type,
-            self.principal,
-            self.host,
-            self.operation,
-            self.permission_type,
-        )
-
     def _matches_pattern(self, acl: Acl | AccessControlEntryRecord) -> bool:
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False

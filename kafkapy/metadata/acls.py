@@ -6,7 +6,6 @@ Creating an ACL that exists succeeds and writes no record, so no two ids stand f
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.acl_types import (
@@ -30,25 +29,15 @@ from kafkapy.types import Uuid
 _CONCRETE: Final = frozenset((PatternType.LITERAL, PatternType.PREFIXED))
 
 
-@dataclass(slots=True)
-class DeletedAcls:
-    """The ACLs that one filter matched, or why it was refused."""
-
-    acls: Sequence[Acl] = ()
-    error: ApiError | None = None
-
-
 class AclControl:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._by_id: dict[Uuid, AccessControlEntryRecord] = {}
-        self._ids: dict[Acl, tuple[Uuid, ...]] = {}
+        self._existing: set[Acl] = set()
 
     def load(self, image: MetadataImage) -> None:
         self._by_id = dict(image.acls)
-        self._ids = {}
-        for record in image.acls.values():
-            self._add_id(record)
+        self._existing = {Acl.of(record) for record in image.acls.values()}
 
     @property
     def by_id(self) -> Mapping[Uuid, AccessControlEntryRecord]:
@@ -61,55 +50,35 @@ class AclControl:
         """
         results = [_refusal(acl) for acl in acls]
         missing = dict.fromkeys(
-            acl for acl, error in zip(acls, results, strict=True) if error is None and acl not in self._ids
+            acl for acl, error in zip(acls, results, strict=True) if error is None and acl not in self._existing
         )
         check_operation_size(len(missing))
         return Decision(results, [acl.record(self._new_id()) for acl in missing], is_atomic=True)
 
     def decide_delete(
-        self, filters: Sequence[AclFilter]
-    ) -> Decision[RemoveAccessControlEntryRecord, list[DeletedAcls]]:
-        """Delete all that the filters match; an ACL that several match is told for each of them.
+        self, found: Sequence[Sequence[Uuid]]
+    ) -> Decision[RemoveAccessControlEntryRecord, list[list[Acl]]]:
+        """Delete ACLs; answer for each sequence of ids those that were there, in Kafka's order.
 
-        Raises ApiError INVALID_REQUEST if that is more than MAX_RECORDS_PER_OPERATION: then nothing is deleted.
+        Raises ApiError INVALID_REQUEST if they are more than MAX_RECORDS_PER_OPERATION: then nothing is deleted.
         """
-        unwanted: dict[Uuid, None] = {}
-        results = []
-        for each in filters:
-            if not is_known(each):
-                results.append(DeletedAcls(error=ApiError(ErrorCode.INVALID_REQUEST, _unknown_part(each))))
-                continue
-            matched = self._matching(each)
-            unwanted.update((record.id, None) for record in matched)
-            if len(unwanted) > MAX_RECORDS_PER_OPERATION:
-                message = f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
-                raise ApiError(ErrorCode.INVALID_REQUEST, message)
-            results.append(DeletedAcls(in_order([Acl.of(record) for record in matched])))
-        records = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in unwanted]
-        return Decision(results, records, is_atomic=True)
+        present = [[self._by_id[acl_id] for acl_id in ids if acl_id in self._by_id] for ids in found]
+        unwanted = dict.fromkeys(record.id for records in present for record in records)
+        if len(unwanted) > MAX_RECORDS_PER_OPERATION:
+            message = f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        deleted = [in_order([Acl.of(record) for record in records]) for records in present]
+        return Decision(deleted, [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in unwanted], is_atomic=True)
 
     def replay(self, record: AccessControlEntryRecord) -> None:
         assert record.id not in self._by_id, "an ACL is added twice"
         self._by_id[record.id] = record
-        self._add_id(record)
+        self._existing.add(Acl.of(record))
 
     def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
         removed = self._by_id.pop(record.id, None)
         assert removed is not None, "an ACL is removed that does not exist"
-        acl = Acl.of(removed)
-        left = tuple(acl_id for acl_id in self._ids.pop(acl) if acl_id != record.id)
-        if left:
-            self._ids[acl] = left
-
-    def _matching(self, asked: AclFilter) -> list[AccessControlEntryRecord]:
-        acl = asked.only()
-        if acl is not None:
-            return [self._by_id[acl_id] for acl_id in self._ids.get(acl, ())]
-        return [record for record in self._by_id.values() if asked.matches(record)]
-
-    def _add_id(self, record: AccessControlEntryRecord) -> None:
-        acl = Acl.of(record)
-        self._ids[acl] = (*self._ids.get(acl, ()), record.id)
+        self._existing.discard(Acl.of(removed))
 
     def _new_id(self) -> Uuid:
         acl_id = self._random.uuid()
@@ -118,9 +87,12 @@ class AclControl:
         return acl_id
 
 
-def is_known(asked: AclFilter) -> bool:
-    """Return whether every code of a filter is one that this version knows."""
-    return not _unknown_part(asked)
+def find_acls(acls: Mapping[Uuid, AccessControlEntryRecord], asked: AclFilter) -> list[Uuid]:
+    """Return the ids of all ACLs that a filter matches. Raises ApiError for a code that this version does not know."""
+    unknown = _unknown_part(asked)
+    if unknown:
+        raise ApiError(ErrorCode.INVALID_REQUEST, unknown)
+    return [acl_id for acl_id, record in acls.items() if asked.matches(record)]
 
 
 def _unknown_part(asked: AclFilter) -> str:

@@ -11,21 +11,22 @@ of one ACL made others go unheeded).
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final
 
 from kafkapy.metadata.acl_types import WILDCARD, WILDCARD_PRINCIPAL, Acl, PatternType
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkapy.types import Uuid
+
+_LITERAL: Final = int(PatternType.LITERAL)
+_PREFIXED: Final = int(PatternType.PREFIXED)
 
 Acls = Mapping[Uuid, AccessControlEntryRecord]
 Bucket = dict[str, list[Acl]]
 """The ACLs of one pattern by principal."""
 
 
-class _Pattern(NamedTuple):
-    resource_type: int
-    pattern_type: int
-    name: str
+_Pattern = tuple[int, int, str]
+"""Resource type, pattern type, name. A plain tuple: every question makes a few of them."""
 
 
 class AclIndex:
@@ -54,22 +55,22 @@ class AclIndex:
         fails or loops for ever at names that begin with a character below `*` and meet an ACL on another such name.
         """
         buckets = self._buckets
-        literal = buckets.get(_Pattern(resource_type, PatternType.LITERAL, name))
+        literal = buckets.get((resource_type, _LITERAL, name))
         if literal is not None:
             yield literal
         lengths = self._prefix_lengths.get(resource_type, [])
         for length in reversed(lengths[: bisect_right(lengths, len(name))]):
-            prefixed = buckets.get(_Pattern(resource_type, PatternType.PREFIXED, name[:length]))
+            prefixed = buckets.get((resource_type, _PREFIXED, name[:length]))
             if prefixed is not None:
                 yield prefixed
-        wildcard = buckets.get(_Pattern(resource_type, PatternType.LITERAL, WILDCARD)) if name != WILDCARD else None
+        wildcard = buckets.get((resource_type, _LITERAL, WILDCARD)) if name != WILDCARD else None
         if wildcard is not None:
             yield wildcard
 
     def of_principal(self, resource_type: int, principal: str) -> Iterator[Acl]:
         """Yield all ACLs of a resource type that are for a principal or for everybody."""
         for pattern, bucket in self._buckets.items():
-            if pattern.resource_type == resource_type:
+            if pattern[0] == resource_type:
                 for each in {principal, WILDCARD_PRINCIPAL}:
                     yield from bucket.get(each, ())
 
@@ -95,13 +96,14 @@ class AclIndex:
             self._count_prefix(pattern, -1)
 
     def _count_prefix(self, pattern: _Pattern, change: int) -> None:
-        if pattern.pattern_type != PatternType.PREFIXED:
+        resource_type, pattern_type, name = pattern
+        if pattern_type != PatternType.PREFIXED:
             return
-        counts = self._prefix_counts.setdefault(pattern.resource_type, Counter())
-        counts[len(pattern.name)] += change
-        if not counts[len(pattern.name)]:
-            del counts[len(pattern.name)]
-        self._prefix_lengths[pattern.resource_type] = sorted(counts)
+        counts = self._prefix_counts.setdefault(resource_type, Counter())
+        counts[len(name)] += change
+        if not counts[len(name)]:
+            del counts[len(name)]
+        self._prefix_lengths[resource_type] = sorted(counts)
 
 
 def details(acl: Acl) -> tuple[int, str, str, int]:
@@ -110,4 +112,4 @@ def details(acl: Acl) -> tuple[int, str, str, int]:
 
 
 def _pattern_of(acl: Acl) -> _Pattern:
-    return _Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
+    return acl.resource_type, acl.pattern_type, acl.resource_name

@@ -133,7 +133,7 @@ class StandardAuthorizer:
         if principal in self._super_users:
             return SUPER_USER
         if self._acls() is not self._indexed:
-            self._refresh()
+            self.refresh()
         if self._indexed is None:
             raise AuthorizerNotReadyError
         key = (principal, host, operation, resource_type, resource_name)
@@ -146,7 +146,8 @@ class StandardAuthorizer:
                 self._remembered[key] = rule
         return rule
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Take over the newest ACLs; the next question would do so."""
         self._indexed = self._acls()
         self._index.update(self._indexed or {})
         self._remembered.clear()

@@ -66,9 +66,11 @@ def new_authorizer(security: "SecurityConfig", acls: "Callable[[], Acls | None]"
     super_users = frozenset(user for user in (each.strip() for each in security.super_users.split(";")) if user)
     default = "ALLOWED" if security.allow_everyone_if_no_acl_found else "DENIED"
     server_logger.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)
-    return StandardAuthorizer(
+    authorizer = StandardAuthorizer(
         acls,
         super_users=super_users,
         allow_everyone_if_no_acl_found=security.allow_everyone_if_no_acl_found,
         audit_log=KafkaAuditLog(),
     )
+    authorizer.refresh()
+    return authorizer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.acl_types import Acl, AclFilter, AclOperation, PatternType, PermissionType, ResourceType
-from kafkapy.metadata.acls import AclControl
+from kafkapy.metadata.acls import AclControl, find_acls
 from kafkapy.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkapy.security.acl_index import Acls
 from kafkapy.security.standard_authorizer import StandardAuthorizer
@@ -141,9 +141,9 @@ class World:
 
     def delete(self, filters: list[AclFilter]) -> None:
         before = self.model
-        decision = self.control.decide_delete(filters)
+        decision = self.control.decide_delete([find_acls(self.acls, asked) for asked in filters])
         for asked, deleted in zip(filters, decision.response, strict=True):
-            assert sorted(deleted.acls) == sorted(acl for acl in before if matches(asked, acl))
+            assert sorted(deleted) == sorted(acl for acl in before if matches(asked, acl))
         for record in decision.records:
             self.control.replay_remove(record)
         gone = {record.id for record in decision.records}

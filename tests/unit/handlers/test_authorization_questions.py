@@ -3,6 +3,7 @@
 tests/golden/authorization.tsv has what the two brokers ask, API by API.
 """
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +39,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch_request import (
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.reactor.socket_channel import host_address
+from kafkapy.runtime.turns import STEPS_PER_TURN
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from tests.simulator.loop import SimLoop, run
 from tests.support.controllers import Cluster
@@ -256,6 +258,29 @@ def test_metadata_of_all_topics_leaves_no_trace_of_what_is_hidden() -> None:
     authorizer = Deny((AclOperation.DESCRIBE, "b"))
     assert [topic.name for topic in ask_metadata(authorizer, None).topics] == ["a"]
     assert authorizer.questions == [("DESCRIBE", "TOPIC", "a", 1, *FILTER), ("DESCRIBE", "TOPIC", "b", 1, *FILTER)]
+
+
+@pytest.mark.parametrize("handler", [metadata, describe_topic_partitions])
+def test_very_many_topics_are_asked_about_in_turns(handler: Any) -> None:
+    cluster = Cluster(broker_count=1)
+    create(services(cluster), *(f"t{number}" for number in range(2_500)))
+    request: Any = MetadataRequest(topics=None) if handler is metadata else DescribeTopicPartitionsRequest()
+    asker = context(13 if handler is metadata else 0)
+    asker.connection = SimpleNamespace(is_held=False)
+
+    async def main(loop: SimLoop) -> None:
+        authorizer = Deny((AclOperation.DESCRIBE, "t7"))
+        task = loop.create_task(handler.handle(services(cluster, authorizer=authorizer), asker, request))
+        turns = 0
+        while not task.done():
+            before = len(authorizer.questions)
+            await asyncio.sleep(0.001)
+            assert len(authorizer.questions) - before <= 9 * STEPS_PER_TURN, "one and eight operations of a topic"
+            turns += 1
+        assert turns > 2
+        assert "t7" not in {topic.name for topic in task.result().topics}
+
+    run(main)
 
 
 def test_the_right_to_create_is_asked_of_the_cluster_once() -> None:
