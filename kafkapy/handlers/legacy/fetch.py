@@ -31,7 +31,7 @@ from kafkapy.runtime.pool import run_in_pool
 from kafkapy.seams import FileRegion
 
 OLDEST_SERVED: Final = 4
-MAGIC_1_FROM: Final = 2
+MAGIC_1_SINCE: Final = 2
 
 
 async def handle(services: Services, context: RequestContext, request: LegacyFetchRequest) -> LegacyFetchResponse:
@@ -77,7 +77,7 @@ class _Conversion:
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._services = services
         self._context = context.at_version(OLDEST_SERVED)
-        self._magic = 1 if context.api_version >= MAGIC_1_FROM else 0
+        self._magic = 1 if context.api_version >= MAGIC_1_SINCE else 0
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         return await fetch.handle(self._services, self._context, request)
