@@ -15,14 +15,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from harness.servers import Server
+from harness.servers import ApacheKafka, Kafkapy, Server
 from tests.compat.conftest import new_server
+from tools.kafka import JAVA_LIBS
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 ALL_ARE_SUPER_USERS = {**AUTHORIZER, "super.users": "User:ANONYMOUS"}
 OPEN_AT_FIRST = {**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
-ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
+ALLOW, DENY, ANY = AclPermissionType.ALLOW, AclPermissionType.DENY, AclPermissionType.ANY
 EVERY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
@@ -56,6 +57,11 @@ def create(server: Server, *bindings: AclBinding) -> None:
 def names(server: Server) -> list[str]:
     client = admin(server)
     return [each.name for each in client.describe_acls(EVERY).result(10)]
+
+
+def told(server: Server) -> list[str]:
+    client = admin(server)
+    return [str(each) for each in client.describe_acls(EVERY).result(10)]
 
 
 def binding(resource: ResourceType, name: str, principal: str, operation: AclOperation, **fields: object) -> AclBinding:
@@ -135,6 +141,26 @@ def test_what_is_denied_is_denied_before_and_after_a_restart(tmp_path: Path) -> 
             assert produced(server, "secret") == KafkaError.TOPIC_AUTHORIZATION_FAILED
             server.stop()
             server.start()
+
+
+@pytest.mark.ours
+@pytest.mark.skipif(not JAVA_LIBS.is_dir(), reason="Apache Kafka's jars are missing: run `make tools`")
+def test_they_go_from_one_broker_to_the_other_and_back(tmp_path: Path) -> None:
+    expected: set[str] = set()
+    for turn, kind in enumerate((Kafkapy, ApacheKafka, Kafkapy)):
+        with kind(tmp_path / "data", ALL_ARE_SUPER_USERS) as server:
+            assert set(told(server)) == expected
+            kept = binding(ResourceType.TOPIC, f"kept-{turn}", "User:a", AclOperation.READ, pattern=PREFIXED)
+            gone = binding(ResourceType.GROUP, f"gone-{turn}", "User:b", AclOperation.ALL, permission=DENY)
+            create(server, kept, gone)
+            client = admin(server)
+            wanted = AclBindingFilter(
+                ResourceType.ANY, f"gone-{turn - 1}", ResourcePatternType.ANY, None, None, AclOperation.ANY, ANY
+            )
+            (deleted,) = client.delete_acls([wanted]).values()
+            assert len(deleted.result(10)) == (turn > 0)
+            expected = set(told(server))
+            assert len(expected) == turn + 2
 
 
 def produced(server: Server, topic: str) -> int | None:

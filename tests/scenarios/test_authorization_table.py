@@ -14,7 +14,9 @@ import pytest
 from kafkapy import Broker
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.protocol.api import APIS
-from tests.support.authorization_script import PROPERTIES, play
+from kafkapy.record.builder import build_batch
+from tests.support.authorization_script import ALL, NO_TOPIC, PROPERTIES, play, request, set_up
+from tests.support.wire import WireClient, request_frame
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.tsv"
 API_VERSIONS = 18
@@ -70,6 +72,25 @@ def test_every_handler_asks_what_apache_kafkas_asks(audit: AuditLog) -> None:
         for row in rows
         if row not in others
     )
+
+
+@pytest.mark.parametrize("host", [ALL, NO_TOPIC])
+def test_small_produces_that_come_together_are_asked_about_once_each(audit: AuditLog, host: str) -> None:
+    batch = build_batch([(1, None, b"v", ())])
+    data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
+    produce = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": data}
+    frame = request_frame(request("Produce", produce), 12, correlation_id=7)
+    with Broker(properties=PROPERTIES) as broker:
+        with WireClient(broker.bootstrap_servers) as client:
+            set_up(client)
+        with WireClient(broker.bootstrap_servers, source_host=host) as client:
+            audit.take()
+            client.send_bytes((len(frame).to_bytes(4, "big") + frame) * 5)
+            for _ in range(5):
+                client.receive_frame()
+        asked = [line.partition(" from host")[0] for line in audit.take() if f"from host = {host} " in line]
+    level, verdict = ("DEBUG", "Allowed") if host == ALL else ("INFO", "Denied")
+    assert asked == [f"{level} Principal = User:ANONYMOUS is {verdict} operation = WRITE"] * 5
 
 
 def test_every_api_that_is_served_is_in_the_table() -> None:

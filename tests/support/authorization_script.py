@@ -76,7 +76,7 @@ def _value(hint: Any, value: Any) -> Any:
 def play(bootstrap: str, audit: Callable[[], Iterable[str]], apis: Iterable[int]) -> Iterator[str]:
     """Set up, then send the steps of the given APIs from each host. `audit` returns the lines written since it was."""
     with WireClient(bootstrap) as client:
-        topic_id = _set_up(client)
+        topic_id = set_up(client)
     served = {APIS[key].request_name.removesuffix("Request") for key in apis}
     script = [(host, step) for host in HOSTS for step in steps(_number(host), topic_id)]
     script += [(host, step) for host in HOSTS for step in steps_that_create(_number(host))]
@@ -122,7 +122,7 @@ def _errors(answer: Any) -> Iterator[int]:
                 yield from _errors(value)
 
 
-def _set_up(client: WireClient) -> bytes:
+def set_up(client: WireClient) -> bytes:
     """Make a topic, groups of each kind and the ACLs; return the topic's id."""
     topic_id = create_topic(client, "orders")
     for group in ("modern", "simple"):
