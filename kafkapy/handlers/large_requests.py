@@ -18,7 +18,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.primitives import Writer
-from kafkapy.runtime.pool import HeavyWork
+from kafkapy.runtime.pool import QueuedWork
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
 """Below it, decoding takes 15 ms at most, however many elements there are. Few requests but Produce reach it."""
@@ -54,8 +54,8 @@ class LargeRequests:
         self._services: Services = services
 
     @cached_property
-    def _work(self) -> HeavyWork:
-        return HeavyWork(self._services.io_pool, at_once=1)
+    def _work(self) -> QueuedWork:
+        return QueuedWork(self._services.io_pool, at_once=1)
 
     async def read(
         self, context: RequestContext, request_class: Any, frame: memoryview, position: int, most: int

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import CREATE_TIME
-from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NAMES, NONE
+from kafkapy.record.compression import MAX_APPENDED_BYTES, NAMES, NONE
 from kafkapy.seams import ReadableBuffer
 
 MAX_INT64 = (1 << 63) - 1
@@ -46,7 +46,7 @@ class ValidationRules:
     timestamp_before_max_ms: int = MAX_INT64
     timestamp_after_max_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    max_decompressed_bytes: int = MAX_APPENDED_BYTES
 
     def target_codec(self, source_codec: int) -> int:
         if self.compression_type == "producer":

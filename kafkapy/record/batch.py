@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, decompress
+from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, decompress
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import CorruptRecordError, InvalidRecordsError
 from kafkapy.record.varint import read_varint, read_varlong
@@ -211,10 +211,11 @@ class RecordBatch:
 
         Raises RecordTooLargeError before they exceed max_bytes, CorruptRecordError when they do not inflate.
         """
-        payload = memoryview(self.data)[self.position + HEADER_BYTES : self.end_position]
-        if self.compression == NONE:
-            return bytes(payload)
-        return decompress(self.compression, payload, self.magic, max_bytes)
+        return decompress(self.compression, self.compressed(), self.magic, max_bytes)
+
+    def compressed(self) -> memoryview:
+        """Return the bytes of the records as they are in the batch, not copied."""
+        return memoryview(self.data)[self.position + HEADER_BYTES : self.end_position]
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         """Yield the records in order. Raises InvalidRecordsError where one is malformed, or as records_payload does."""
@@ -222,14 +223,10 @@ class RecordBatch:
             return
         if self.record_count < 0:
             raise InvalidRecordsError(f"a batch that counts {self.record_count} records")
-        payload = self.records_payload(max_bytes)
         append_time_ms = self.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else None
-        position = 0
-        for _ in range(self.record_count):
-            record, position = _read_record(payload, position, self.base_offset, self.base_timestamp, append_time_ms)
-            yield record
-        if position != len(payload):
-            raise InvalidRecordsError(f"{len(payload) - position} bytes behind the last record of the batch")
+        yield from records_in(
+            self.records_payload(max_bytes), self.record_count, self.base_offset, self.base_timestamp, append_time_ms
+        )
 
     def offset_of_max_timestamp(self) -> int:
         """Return the offset of the first record that has the batch's max timestamp; the last offset where none has."""
@@ -246,6 +243,18 @@ class RecordBatch:
             f"leader_epoch={self.partition_leader_epoch}, producer_id={self.producer_id}, "
             f"attributes={self.attributes:#x}, size_bytes={self.size_bytes})"
         )
+
+
+def records_in(
+    payload: bytes, record_count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
+) -> Iterator[Record]:
+    """Yield the records of an inflated payload. Raises InvalidRecordsError where one is malformed."""
+    position = 0
+    for _ in range(record_count):
+        record, position = _read_record(payload, position, base_offset, base_timestamp, append_time_ms)
+        yield record
+    if position != len(payload):
+        raise InvalidRecordsError(f"{len(payload) - position} bytes behind the last record of the batch")
 
 
 def _read_record(

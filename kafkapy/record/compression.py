@@ -13,6 +13,7 @@ imported when first used.
 """
 
 import zlib
+from io import BytesIO
 
 from kafkapy.record.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
@@ -31,10 +32,14 @@ ZSTD = 4
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_DECOMPRESSED_BYTES = 104_857_600
-"""How far a batch may inflate where the caller sets no bound: what socket.request.max.bytes lets through uncompressed.
+"""How far a batch may inflate that is read: what socket.request.max.bytes lets through uncompressed.
 
 A deviation: Kafka has no bound, and a batch of a few KiB can fill its heap.
 """
+
+MAX_APPENDED_BYTES = 48 << 20
+"""How far a batch may inflate that is appended, where its topic does not take larger ones uncompressed, and what a
+client older than Kafka 0.11 sends or is sent: so that no request costs 64 MiB beyond itself, copies included."""
 
 MAX_PARTS = 4096
 """How many members, frames or streams may follow each other: each costs its own call, and no client writes many."""
@@ -53,6 +58,8 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _CHUNK_BYTES = 1 << 20
+_BEST_RATIOS = {GZIP: 1032, SNAPPY: _SNAPPY_MAX_RATIO, LZ4: 255}
+_MOST_BLOCKS_LOOKED_AT = 1024  # half a millisecond; of zstd at most 128 MiB, of snappy usually 32 MiB
 _GZIP_INPUT_BYTES = 1 << 16  # zlib copies what it leaves of its input, at each call and behind each member
 _ZSTD_WINDOW_BYTES = 1 << 27  # the largest window that libzstd decodes unless told otherwise
 
@@ -76,13 +83,7 @@ def compress(codec: int, data: ReadableBuffer, level: int | None = None, magic: 
 
 
 def decompress(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> bytes:
-    """Return what `data` inflates to, as `inflate` does."""
-    inflated = inflate(codec, data, magic, max_bytes)
-    return inflated if isinstance(inflated, bytes) else bytes(inflated)
-
-
-def inflate(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> bytes | bytearray:
-    """Return what `data` inflates to: a bytearray where it is large, which spares the copy of it as a whole.
+    """Return what `data` inflates to.
 
     Raises RecordTooLargeError before it would exceed max_bytes, CorruptRecordError when it is not what the codec
     writes, InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
@@ -98,6 +99,41 @@ def inflate(codec: int, data: ReadableBuffer, magic: int, max_bytes: int) -> byt
     if codec == ZSTD:
         return _decompress_zstd(bytes(data), max_bytes)
     raise _unknown_codec(codec)
+
+
+def inflated_at_most(codec: int, data: ReadableBuffer, max_bytes: int) -> int:
+    """Return a bound of what `data` inflates to, no more than max_bytes; read off its headers, in microseconds.
+
+    Off those of zstd and snappy as clients write them; else the codec's best ratio counts.
+    """
+    if codec == NONE:
+        return len(data)
+    most_bytes = _BEST_RATIOS.get(codec, 1) * len(data)
+    if codec == ZSTD:
+        most_bytes = _zstd_at_most(bytes(data), max_bytes)
+    elif codec == SNAPPY and data[:8] == _XERIAL_MAGIC:
+        most_bytes = min(most_bytes, _xerial_at_most(data, max_bytes))
+    return min(most_bytes, max_bytes)
+
+
+def _zstd_at_most(data: bytes, max_bytes: int) -> int:
+    try:
+        end, most_bytes, _ = _zstd_frame_bounds(data, 0, _MOST_BLOCKS_LOOKED_AT)
+    except CorruptRecordError:  # or of more blocks
+        return max_bytes
+    return most_bytes if end == len(data) else max_bytes
+
+
+def _xerial_at_most(data: ReadableBuffer, max_bytes: int) -> int:
+    position, most_bytes = 16, 0
+    for _ in range(_MOST_BLOCKS_LOOKED_AT):
+        if position >= len(data):
+            return most_bytes
+        block_bytes = int.from_bytes(data[position : position + 4], "big")
+        length, _ = _snappy_length(bytes(data[position + 4 : position + 9]))
+        most_bytes += length
+        position += 4 + block_bytes
+    return max_bytes
 
 
 def _unknown_codec(codec: int) -> InvalidRecordsError:
@@ -117,7 +153,7 @@ class _Inflated:
         self._max_bytes = max_bytes
         self.left_bytes = max_bytes
         self._first = b""
-        self._joined: bytearray | None = None
+        self._joined: BytesIO | None = None
 
     def add(self, part: bytes) -> None:
         """Raises RecordTooLargeError."""
@@ -125,18 +161,20 @@ class _Inflated:
         if self.left_bytes < 0:
             raise _too_large(self._max_bytes)
         if self._joined is not None:
-            self._joined += part
+            self._joined.write(part)
         elif not self._first:
             self._first = part
         elif part:
-            self._joined = bytearray(self._first)
-            self._joined += part
+            self._joined = BytesIO()
+            self._joined.write(self._first)
+            self._joined.write(part)
 
-    def whole(self) -> bytes | bytearray:
-        return self._first if self._joined is None else self._joined
+    def whole(self) -> bytes:
+        """Return the parts as one; BytesIO gives its buffer away without a copy."""
+        return self._first if self._joined is None else self._joined.getvalue()
 
 
-def _decompress_gzip(data: ReadableBuffer, max_bytes: int) -> bytes | bytearray:
+def _decompress_gzip(data: ReadableBuffer, max_bytes: int) -> bytes:
     view = memoryview(data)
     inflated = _Inflated(max_bytes)
     position = 0
@@ -178,7 +216,7 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: bytes, max_bytes: int) -> bytes | bytearray:
+def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
     if data[:8] != _XERIAL_MAGIC:
         return _inflate_snappy_block(data, max_bytes)
     inflated = _Inflated(max_bytes)
@@ -201,12 +239,8 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes | bytearray:
 def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
     import snappy
 
-    length = 0
-    for index, byte in enumerate(block[:5]):
-        length |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            break
-    else:
+    length, is_whole = _snappy_length(block)
+    if not is_whole:
         raise CorruptRecordError("snappy: a block does not start with its length")
     if length > _SNAPPY_MAX_RATIO * len(block):
         raise CorruptRecordError(f"snappy: {len(block)} bytes cannot inflate to {length}")
@@ -216,6 +250,16 @@ def _inflate_snappy_block(block: bytes, max_bytes: int) -> bytes:
         return bytes(snappy.uncompress(block))
     except snappy.UncompressError as error:
         raise CorruptRecordError("snappy: a block does not inflate") from error
+
+
+def _snappy_length(block: bytes) -> tuple[int, bool]:
+    """Return the length that stands before a block, and whether it ends."""
+    length = 0
+    for index, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return length, True
+    return length, False
 
 
 def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
@@ -233,7 +277,7 @@ def _compress_lz4(data: ReadableBuffer, level: int, magic: int) -> bytes:
     return frame[:6] + _lz4_checksum(frame[:6]) + frame[7:]
 
 
-def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes | bytearray:
+def _decompress_lz4(data: bytes, magic: int, max_bytes: int) -> bytes:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
@@ -289,7 +333,7 @@ def _rotate_left(value: int, count: int) -> int:
     return (value << count | value >> (32 - count)) & 0xFFFFFFFF
 
 
-def _decompress_zstd(data: bytes, max_bytes: int) -> bytes | bytearray:
+def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
@@ -313,7 +357,7 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes | bytearray:
     raise CorruptRecordError(f"zstd: more than {MAX_PARTS} frames")
 
 
-def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
+def _zstd_frame_bounds(data: bytes, start: int, max_blocks: int = MAX_ZSTD_BLOCKS) -> tuple[int, int, bool]:
     """Return (where the frame at `start` ends, the most bytes that it makes, whether it says so), off its headers.
 
     libzstd gives no output before it is given a place for all of it, and frames that were streamed do not say how much
@@ -331,7 +375,7 @@ def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
     position = start + 5 + (1 - is_single_segment) + (0, 1, 2, 4)[descriptor & 3]
     size_length = (is_single_segment, 2, 4, 8)[descriptor >> 6]
     claimed_bytes = int.from_bytes(data[position : position + size_length], "little") + (256 if size_length == 2 else 0)
-    position, most_bytes = _walk_zstd_blocks(data, position + size_length)
+    position, most_bytes = _walk_zstd_blocks(data, position + size_length, max_blocks)
     end = position + (4 if descriptor & 4 else 0)
     if end > len(data):
         raise CorruptRecordError("zstd: a frame is cut short")
@@ -340,14 +384,14 @@ def _zstd_frame_bounds(data: bytes, start: int) -> tuple[int, int, bool]:
     return (end, claimed_bytes, True) if size_length else (end, most_bytes, False)
 
 
-def _walk_zstd_blocks(data: bytes, position: int) -> tuple[int, int]:
+def _walk_zstd_blocks(data: bytes, position: int, max_blocks: int) -> tuple[int, int]:
     """Return (the position behind the last block, the most bytes that the blocks make)."""
     most_bytes = block_count = 0
     is_last = 0
     while not is_last:
         block_count += 1
-        if block_count > MAX_ZSTD_BLOCKS:
-            raise CorruptRecordError(f"zstd: more than {MAX_ZSTD_BLOCKS} blocks")
+        if block_count > max_blocks:
+            raise CorruptRecordError(f"zstd: more than {max_blocks} blocks")
         if position + 3 > len(data):
             raise CorruptRecordError("zstd: a frame is cut short")
         header = int.from_bytes(data[position : position + 3], "little")

@@ -1,11 +1,30 @@
 """Records between magic 2 and the message sets of clients older than Kafka 0.11. Source: KIP-31, KIP-32, KIP-98.
 
-Both ways go through records one by one, as in Kafka: about 2 us each. Only old clients pay for it.
+Both ways go through records one by one, as in Kafka: about 2 us each. Only old clients pay for it. Records are read and
+written some hundred at a time: beside what goes in and what comes out, a conversion holds one inflated batch.
 """
 
-from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch, batches
-from kafkapy.record.builder import NewRecord, build_batch
-from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, ZSTD
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from kafkapy.record.batch import (
+    BATCH_HEADER,
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Record,
+    RecordBatch,
+    batches,
+)
+from kafkapy.record.builder import NewRecord, encode_records, seal
+from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES, NONE, ZSTD, compress
 from kafkapy.record.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
     CorruptRecordError,
@@ -14,72 +33,130 @@ from kafkapy.record.errors import (
 from kafkapy.record.legacy import LegacyBatch, build_message_set
 from kafkapy.seams import ReadableBuffer
 
+RECORDS_AT_ONCE: Final = 256
+"""Read and written together: half a millisecond, after which a worker gives way."""
 
-def up_convert(message_set: ReadableBuffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+WRAPPED_BYTES: Final = 256 << 10
+"""About so much is wrapped by one compressed message: a larger batch becomes several."""
+
+MESSAGE_OVERHEAD_BYTES: Final = 34
+NO_BOUND: Final = 1 << 62
+
+
+def up_convert(
+    message_set: ReadableBuffer, max_bytes: int = MAX_APPENDED_BYTES, pause: Callable[[], None] | None = None
+) -> bytes:
     """Return a producer's message set of magic 0 or 1 as one batch of magic 2 with offsets from 0 on.
 
     The codec stays. Messages of magic 0 have no time: NO_TIMESTAMP. A message cut short at the end is left out. One
-    that claims LogAppendTime is as good as any (a deviation: Kafka refused it where the topic has that type).
-    Raises CorruptRecordError (a CRC), RecordTooLargeError (inflates beyond max_bytes), and InvalidRecordsError where
-    Kafka's LogValidator refuses: no message, mixed formats, several wrappers.
+    that claims LogAppendTime is as good as any (a deviation: Kafka refused it where the topic has that type). pause()
+    is called at times. Raises CorruptRecordError (a CRC), RecordTooLargeError (inflates beyond max_bytes), and
+    InvalidRecordsError where Kafka's LogValidator refuses: no message, mixed formats, several wrappers.
     """
-    messages = list(batches(message_set))
-    if not messages:
+    first = next(batches(message_set), None)
+    if first is None:
         raise InvalidRecordsError("a partition must have messages, and has none")
-    first = messages[0]
-    codec = max(message.compression for message in messages)
-    if codec != NONE and len(messages) > 1:
-        raise InvalidRecordsError("a compressed message must be the only one of its partition")
-    records: list[NewRecord] = []
-    for message in messages:
+    codec = first.compression
+    payload = bytearray()
+    count = base_timestamp = 0
+    max_timestamp = NO_TIMESTAMP
+    records = _checked_records(message_set, first, max_bytes)
+    while some := list(islice(records, RECORDS_AT_ONCE)):
+        if not count:
+            base_timestamp = max_timestamp = some[0][0]
+        payload += encode_records(some, range(count, count + len(some)), base_timestamp)
+        max_timestamp = max(max_timestamp, max(record[0] for record in some))
+        count += len(some)
+        if pause is not None:
+            pause()
+    stored = payload if codec == NONE else compress(codec, payload)
+    header = BATCH_HEADER.pack(
+        0, HEADER_BYTES - LOG_OVERHEAD_BYTES + len(stored), NO_LEADER_EPOCH, 2, 0, codec, count - 1, base_timestamp,
+        max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    )  # fmt: skip
+    return seal(header, stored)
+
+
+def _checked_records(message_set: ReadableBuffer, first: RecordBatch, max_bytes: int) -> Iterator[NewRecord]:
+    for index, message in enumerate(batches(message_set)):
+        if index and (message.compression != NONE or first.compression != NONE):
+            raise InvalidRecordsError("a compressed message must be the only one of its partition")
         if not isinstance(message, LegacyBatch) or message.magic != first.magic:
             raise InvalidRecordsError(f"a message of magic {message.magic} after one of magic {first.magic}")
-        records += _checked_records(message, max_bytes)
-    return build_batch(records, compression=codec)
+        if not message.is_valid():
+            raise CorruptRecordError(f"the CRC of a message of magic {message.magic} is wrong")
+        for record, inner in message.messages(max_bytes):
+            if inner.magic != message.magic:
+                raise InvalidRecordsError(f"a message of magic {inner.magic} within one of magic {message.magic}")
+            if inner is not message and not inner.is_valid():
+                raise CorruptRecordError(f"the CRC of a compressed message of magic {inner.magic} is wrong")
+            yield record.timestamp_ms, record.key, record.value, ()
 
 
-def _checked_records(message: LegacyBatch, max_bytes: int) -> list[NewRecord]:
-    if not message.is_valid():
-        raise CorruptRecordError(f"the CRC of a message of magic {message.magic} is wrong")
-    records: list[NewRecord] = []
-    for record, inner in message.messages(max_bytes):
-        if inner.magic != message.magic:
-            raise InvalidRecordsError(f"a message of magic {inner.magic} within one of magic {message.magic}")
-        if inner is not message and not inner.is_valid():
-            raise CorruptRecordError(f"the CRC of a compressed message of magic {inner.magic} is wrong")
-        records.append((record.timestamp_ms, record.key, record.value, ()))
-    return records
-
-
-def down_convert(data: ReadableBuffer, magic: int, first_offset: int) -> bytes:
+def down_convert(
+    data: ReadableBuffer,
+    magic: int,
+    first_offset: int,
+    *,
+    most_bytes: int = NO_BOUND,
+    max_inflated_bytes: int = MAX_DECOMPRESSED_BYTES,
+    pause: Callable[[], None] | None = None,
+) -> bytes:
     """Return whole batches as message sets of magic 0 or 1 for a consumer that asked for first_offset.
 
     Older formats stay as they are, control batches are left out, headers are lost, as are the times for magic 0. A
-    batch that was not compressed begins at first_offset, since its messages then stand alone; a compressed one stays
-    whole, and the consumer skips. Raises InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) at a batch in zstd with
-    nothing before it; else the answer ends there.
+    batch that was not compressed begins at first_offset, since its messages then stand alone; of a compressed one the
+    consumer skips what comes before. Ends with the first message, or some hundred, by which there are most_bytes: the
+    consumer asks for what follows. Raises InvalidRecordsError (UNSUPPORTED_COMPRESSION_TYPE) at a batch in zstd with
+    nothing before it (else the answer ends there), RecordTooLargeError for one that inflates beyond max_inflated_bytes.
     """
-    parts: list[bytes] = []
+    converted = bytearray()
     for batch in batches(data):
         if batch.is_control:
             continue
         if batch.compression == ZSTD:
-            if parts:
+            if converted:
                 break
             raise InvalidRecordsError("zstd, which clients this old do not know", code=UNSUPPORTED_COMPRESSION_TYPE)
-        parts.append(bytes(batch.raw()) if batch.magic <= magic else _down_convert_batch(batch, magic, first_offset))
-    return b"".join(parts)
+        if batch.magic <= magic:
+            converted += batch.raw()
+        else:
+            for part in _down_convert_batch(batch, magic, first_offset, max_inflated_bytes):
+                converted += part
+                if pause is not None:
+                    pause()
+                if len(converted) >= most_bytes:
+                    break
+        if len(converted) >= most_bytes:
+            break
+    return bytes(converted)
 
 
-def _down_convert_batch(batch: RecordBatch, magic: int, first_offset: int) -> bytes:
-    records = batch.records()
-    if batch.compression == NONE:
-        records = (record for record in records if record.offset >= first_offset)
+def _down_convert_batch(batch: RecordBatch, magic: int, first_offset: int, max_inflated_bytes: int) -> Iterator[bytes]:
+    """Yield the message sets that a batch becomes."""
     is_append_time = batch.timestamp_type == LOG_APPEND_TIME
-    return build_message_set(
-        records,
-        magic=magic,
-        compression=batch.compression,
-        timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
-        append_time_ms=batch.max_timestamp if is_append_time else NO_TIMESTAMP,
-    )
+    records = batch.records(max_inflated_bytes)
+    is_plain = batch.compression == NONE
+    if is_plain:
+        records = (record for record in records if record.offset >= first_offset)
+    while some := _next_records(records, RECORDS_AT_ONCE if is_plain else NO_BOUND):
+        if some[-1].offset >= first_offset:
+            yield build_message_set(
+                some,
+                magic=magic,
+                compression=batch.compression,
+                timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
+                append_time_ms=batch.max_timestamp if is_append_time else NO_TIMESTAMP,
+            )
+
+
+def _next_records(records: Iterator[Record], most: int) -> list[Record]:
+    """Return the next records: at most so many, and about WRAPPED_BYTES of messages."""
+    some: list[Record] = []
+    size_bytes = 0
+    for record in records:
+        some.append(record)
+        size_bytes += MESSAGE_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        if len(some) >= most or size_bytes >= WRAPPED_BYTES:
+            break
+    return some

@@ -1,7 +1,7 @@
 """One batch as a leader takes it: its header and records checked, then patched or written anew. See validate.py."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct
 from typing import Final
 
@@ -21,11 +21,11 @@ from kafkapy.record.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     Record,
-    RecordBatch,
     last_sequence,
+    records_in,
 )
 from kafkapy.record.builder import encode_records, seal
-from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, inflate
+from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, decompress, inflated_at_most
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import (
     INVALID_RECORD,
@@ -54,6 +54,9 @@ MOST_RECORD_ERRORS: Final = 10_000
 MOST_NAMED_RECORDS: Final = 1 << 20
 """Records of a batch that are looked at one by one (to name those at fault, to number them anew): two seconds' work."""
 
+
+REWRITING_COPIES: Final = 3
+"""A batch in another codec: as it came, as it is written anew, and that compressed."""
 
 PLACE: Final = Struct(">qii")
 """What begins a header: base offset, length, leader epoch."""
@@ -144,7 +147,7 @@ class LeaderBatch:
                 f"a batch for {where} of producer id {pid} with epoch {pepoch} and sequence {base_sequence}"
             )
 
-    def _inflated(self) -> Payload:
+    def _inflated(self) -> bytes:
         payload = self.view[HEADER_BYTES:]
         most_bytes = self.rules.max_decompressed_bytes
         if self.is_on_loop:
@@ -152,7 +155,7 @@ class LeaderBatch:
                 raise TooHeavyError
             most_bytes = min(most_bytes, LIGHT_INFLATED_BYTES)
         try:
-            return inflate(self.codec, payload, 2, most_bytes)
+            return decompress(self.codec, payload, 2, most_bytes)
         except RecordTooLargeError:
             if most_bytes < self.rules.max_decompressed_bytes:
                 raise TooHeavyError from None
@@ -228,12 +231,8 @@ class LeaderBatch:
     def _records(self) -> Iterator[Record]:
         """Yield the records, from the payload that is inflated already."""
         header = self.header
-        attributes = header.attributes & ~CODEC_MASK
-        return RecordBatch(
-            self._with_header(
-                0, header.leader_epoch, attributes, header.base_timestamp, header.max_timestamp, self.payload
-            )
-        ).records()
+        append_time_ms = header.max_timestamp if self.is_append_time_claimed else None
+        return records_in(self.payload, header.record_count, 0, header.base_timestamp, append_time_ms)
 
     def _with_header(
         self,
@@ -288,8 +287,9 @@ class LeaderBatch:
             )
         if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
             raise TooHeavyError
-        records = [(record.timestamp_ms, record.key, record.value, record.headers) for record in self._records()]
-        return records[0][0], encode_records(records, range(len(records)), records[0][0])
+        records = ((record.timestamp_ms, record.key, record.value, record.headers) for record in self._records())
+        first = next(records)
+        return first[0], encode_records(chain((first,), records), range(self.header.record_count), first[0])
 
     def _is_hard_to_compress(self, size_bytes: int) -> bool:
         if self.target == NONE:
@@ -309,6 +309,14 @@ class LeaderBatch:
             view[35:43] = max_timestamp.to_bytes(8, "big", signed=True)
             view[17:21] = crc32c(view[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
         return view
+
+
+def bytes_to_check(batch: memoryview, rules: ValidationRules) -> int:
+    """Return a bound of the memory that checking a batch takes beside it."""
+    attributes = int.from_bytes(batch[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2], "big", signed=True)
+    codec = attributes & CODEC_MASK
+    inflated_bytes = inflated_at_most(codec, batch[HEADER_BYTES:], rules.max_decompressed_bytes)
+    return inflated_bytes if rules.target_codec(codec) == codec else REWRITING_COPIES * inflated_bytes
 
 
 def _claimed_bytes(codec: int, payload: memoryview) -> int:

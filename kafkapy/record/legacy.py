@@ -97,16 +97,20 @@ class LegacyBatch(RecordBatch):
     def is_valid(self) -> bool:
         return self.crc == zlib.crc32(memoryview(self.data)[self.position + _CRC_START : self.end_position])
 
-    def records_payload(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-        """Return the message set that a wrapper holds, inflated; for a message alone, the message itself."""
+    def compressed(self) -> memoryview:
+        """Return the message set that a wrapper holds, as it is; for a message alone, the message itself."""
         if self.compression == NONE:
-            return bytes(self.raw())
-        if self.compression == ZSTD:
-            raise InvalidRecordsError(f"zstd in a message of magic {self.magic}")
+            return self.raw()
         _, value = self._key_and_value()
         if value is None:
             raise InvalidRecordsError("a compressed message without a value")
-        return decompress(self.compression, value, self.magic, max_bytes)
+        return memoryview(value)
+
+    def records_payload(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+        """Return the message set that a wrapper holds, inflated; for a message alone, the message itself."""
+        if self.compression == ZSTD:
+            raise InvalidRecordsError(f"zstd in a message of magic {self.magic}")
+        return decompress(self.compression, self.compressed(), self.magic, max_bytes)
 
     def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         for record, _ in self.messages(max_bytes):
@@ -117,12 +121,10 @@ class LegacyBatch(RecordBatch):
         if self.compression == NONE:
             yield Record(self.last_offset, self.max_timestamp, *self._key_and_value()), self
             return
-        inner = list(_messages(self.records_payload(max_bytes)))
-        if not inner:
-            raise InvalidRecordsError("a compressed message that wraps none")
-        base_offset = self._offset_of_relative_zero(inner[-1].last_offset)
+        payload = self.records_payload(max_bytes)
+        base_offset = self._offset_of_relative_zero(payload)
         append_time_ms = self.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else None
-        for message in inner:
+        for message in _messages(payload):
             if message.compression != NONE:
                 raise InvalidRecordsError("a compressed message within a compressed message")
             timestamp_ms = message.max_timestamp
@@ -130,8 +132,9 @@ class LegacyBatch(RecordBatch):
                 timestamp_ms = append_time_ms
             yield Record(base_offset + message.last_offset, timestamp_ms, *message._key_and_value()), message
 
-    def _offset_of_relative_zero(self, last_inner_offset: int) -> int:
+    def _offset_of_relative_zero(self, message_set: bytes) -> int:
         """Return what the offsets within count from: 0 for magic 0, whose messages have absolute ones."""
+        last_inner_offset = _last_offset(message_set)
         if self.magic == 0 or self.last_offset == 0:  # librdkafka once sent wrappers with offset 0
             return 0
         if self.last_offset < last_inner_offset:
@@ -168,6 +171,20 @@ def _messages(message_set: bytes) -> Iterator[LegacyBatch]:
         message = LegacyBatch(message_set, position)
         yield message
         position += message.size_bytes
+
+
+def _last_offset(message_set: bytes) -> int:
+    """Return the offset of the last message within a wrapper, by lengths alone; what is wrong, _messages says."""
+    position, last_position = 0, -1
+    while len(message_set) - position >= LOG_OVERHEAD_BYTES:
+        length = int.from_bytes(message_set[position + 8 : position + 12], "big", signed=True)
+        if length < 0 or position + LOG_OVERHEAD_BYTES + length > len(message_set):
+            break
+        last_position = position
+        position += LOG_OVERHEAD_BYTES + length
+    if last_position < 0:
+        raise InvalidRecordsError("a compressed message that wraps none")
+    return int.from_bytes(message_set[last_position : last_position + 8], "big", signed=True)
 
 
 def build_message_set(

@@ -30,12 +30,14 @@ INCONSISTENT_TOPIC_ID: Final = 103
 class NeedsWorker(KafkapyError):
     """An append whose records take too long to check for the event loop: run `check` in the IoPool, append its result.
 
-    Not a failure. `check` raises what the append would have raised, and returns what Log.append_checked takes.
+    Not a failure. `check` raises what the append would have raised, and returns what Log.append_checked takes; it takes
+    at most needed_bytes of memory.
     """
 
-    def __init__(self, check: "Callable[[], ValidatedRecords]") -> None:
+    def __init__(self, check: "Callable[[], ValidatedRecords]", needed_bytes: int) -> None:
         super().__init__()
         self.check = check
+        self.needed_bytes = needed_bytes
 
 
 class NeedsWarming(KafkapyError):

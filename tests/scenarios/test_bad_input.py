@@ -28,7 +28,7 @@ from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.record.builder import build_batch, seal
-from kafkapy.record.compression import GZIP, LZ4, MAX_DECOMPRESSED_BYTES, NONE, SNAPPY, ZSTD, compress
+from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, NONE, SNAPPY, ZSTD, compress
 from tests.support.asking import LATEST, batch_of, consume, create_topic, list_offset, metadata, produce
 from tests.support.wire import WireClient
 
@@ -43,7 +43,7 @@ SETTLED_WITHIN_S = 0.25
 PATIENCE_S = 10
 """For answers that must come."""
 GROWTH_MB = 48.0
-MAX_INFLATED_MB = MAX_DECOMPRESSED_BYTES / 2**20
+MAX_INFLATED_MB = MAX_APPENDED_BYTES / 2**20
 PRODUCE, FETCH = 0, 1
 
 

@@ -2,10 +2,12 @@
 max.bytes and at least one batch (KIP-74).
 
 Converted in the IO pool. Where all that was read are control batches, the next ones are read, so that the consumer can
-go on. Deviation: before v3, too, a batch larger than max.partition.bytes is returned whole, not cut to a consumer's
-endless despair.
+go on. Deviations: before v3, too, a batch larger than max.partition.bytes is returned whole, not cut to a consumer's
+endless despair. An answer has about MAX_CONVERTED_BYTES at most, less where much waits for peers that take nothing; the
+consumer asks for the rest. Apache Kafka converts bit by bit as the peer takes it.
 """
 
+import asyncio
 from copy import copy
 from functools import partial
 from typing import Final
@@ -13,6 +15,7 @@ from typing import Final
 from kafkapy.errors import ApiError
 from kafkapy.handlers import fetch
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.legacy.conversions import region_of, run_conversion
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.fetch_response import FetchResponse
@@ -25,13 +28,19 @@ from kafkapy.protocol.messages.legacy_fetch_response import (
     PartitionData,
 )
 from kafkapy.record.batch import batches
+from kafkapy.record.compression import MAX_APPENDED_BYTES, MAX_DECOMPRESSED_BYTES
 from kafkapy.record.convert import down_convert
 from kafkapy.replication.fetch_read import release_records
-from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.pool import SMALL_ANSWER_BYTES
 from kafkapy.seams import FileRegion
+from kafkapy.storage.workers import give_way
 
 OLDEST_SERVED: Final = 4
-MAGIC_1_SINCE: Final = 2
+MAGIC_1_FROM: Final = 2
+MAX_CONVERTED_BYTES: Final = 8 << 20
+"""In one answer: what is converted is in memory until the peer has taken it."""
+NO_ROOM_PAUSE_S: Final = 0.25
+"""Where results that other peers do not take leave no room, a consumer is answered with nothing, after so long."""
 
 
 async def handle(services: Services, context: RequestContext, request: LegacyFetchRequest) -> LegacyFetchResponse:
@@ -40,28 +49,30 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
         replica_id=request.replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
+        max_bytes=min(request.max_bytes, conversion.bytes_left),
         topics=[FetchTopic(topic=topic.topic, partitions=_served(topic.partitions)) for topic in request.topics],
     )
     response = await conversion.fetch(served)
     asked = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
+    answer = LegacyFetchResponse()
     try:
-        return LegacyFetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic.topic,
-                    [
-                        await conversion.convert(topic.topic, asked[topic.topic, read.partition_index], read)
-                        for read in topic.partitions
-                    ],
+        for topic in response.responses:
+            converted = FetchableTopicResponse(topic.topic)
+            answer.responses.append(converted)
+            for read in topic.partitions:
+                converted.partitions.append(
+                    await conversion.convert(topic.topic, asked[topic.topic, read.partition_index], read)
                 )
-                for topic in response.responses
-            ]
-        )
+    except BaseException:
+        for converted in answer.responses:
+            for partition in converted.partitions:
+                _release(partition.records)
+        raise
     finally:
         for topic in response.responses:
             for read in topic.partitions:
                 release_records(read)
+    return answer
 
 
 def _served(partitions: list[LegacyPartition]) -> list[FetchPartition]:
@@ -71,13 +82,19 @@ def _served(partitions: list[LegacyPartition]) -> list[FetchPartition]:
     ]
 
 
+def _release(records: object) -> None:
+    if isinstance(records, FileRegion):
+        records.release()
+
+
 class _Conversion:
-    """What is the same for all partitions of a request."""
+    """What is the same for all partitions of a request, and how much of its answer is left."""
 
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._services = services
         self._context = context.at_version(OLDEST_SERVED)
-        self._magic = 1 if context.api_version >= MAGIC_1_SINCE else 0
+        self._magic = 1 if context.api_version >= MAGIC_1_FROM else 0
+        self.bytes_left = MAX_CONVERTED_BYTES
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         return await fetch.handle(self._services, self._context, request)
@@ -85,10 +102,9 @@ class _Conversion:
     async def convert(self, topic: str, asked: LegacyPartition, read: Read) -> PartitionData:
         """Return what the consumer gets of a partition; its region is released."""
         answer = PartitionData(read.partition_index, read.error_code, read.high_watermark, b"")
-        while isinstance(read.records, FileRegion):
+        while isinstance(read.records, FileRegion) and self.bytes_left > 0:
             try:
-                work = partial(_convert, read.records, self._magic, asked.fetch_offset)
-                records, next_offset = await run_in_pool(self._services.io_pool, work)
+                answer.records, next_offset = await self._convert(read.records, asked.fetch_offset)
             except ApiError as error:
                 answer.error_code = error.code
                 return answer
@@ -97,18 +113,47 @@ class _Conversion:
                 return answer
             finally:
                 release_records(read)
-            if records:
-                answer.records = records
+            if answer.records or self.bytes_left <= 0:
                 return answer
             asked = copy(asked)
             asked.fetch_offset = next_offset
-            again = await self.fetch(FetchRequest(topics=[FetchTopic(topic=topic, partitions=_served([asked]))]))
+            topics = [FetchTopic(topic=topic, partitions=_served([asked]))]
+            again = await self.fetch(FetchRequest(max_bytes=self.bytes_left, topics=topics))
             read = again.responses[0].partitions[0]
         return answer
 
+    async def _convert(self, region: FileRegion, first_offset: int) -> tuple[FileRegion | bytes, int]:
+        """Return the messages of a region, as far as there is room for them, and the offset behind it."""
+        heavy_work = self._services.heavy_work
+        most_bytes = min(self.bytes_left, max(region.length, SMALL_ANSWER_BYTES))
+        room = heavy_work.take_answer_room(most_bytes)
+        if room is None:
+            self.bytes_left = 0
+            await asyncio.sleep(NO_ROOM_PAUSE_S)
+            return b"", first_offset
+        try:
+            converted, next_offset = await run_conversion(
+                heavy_work,
+                partial(_convert, region, self._magic, first_offset, room.byte_count),
+                input_bytes=region.length,
+                inflated_bytes=MAX_DECOMPRESSED_BYTES,
+                needed_bytes=MAX_APPENDED_BYTES + region.length + most_bytes,
+            )
+        except BaseException:
+            room.release()
+            raise
+        room.resize(len(converted))
+        self.bytes_left -= len(converted)
+        return region_of(converted, room.release) if converted else b"", next_offset
 
-def _convert(region: FileRegion, magic: int, first_offset: int) -> tuple[bytes, int]:
-    """Return the messages of a region and the offset behind it; runs on a worker."""
+
+def _convert(
+    region: FileRegion, magic: int, first_offset: int, most_bytes: int, max_inflated_bytes: int
+) -> tuple[bytes, int]:
+    """Runs on a worker."""
     data = region.read()
     next_offset = max((batch.last_offset + 1 for batch in batches(data)), default=first_offset + 1)
-    return down_convert(data, magic, first_offset), next_offset
+    converted = down_convert(
+        data, magic, first_offset, most_bytes=most_bytes, max_inflated_bytes=max_inflated_bytes, pause=give_way
+    )
+    return converted, next_offset

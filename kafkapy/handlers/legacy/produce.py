@@ -1,20 +1,21 @@
 """Produce 0-2: message sets of magic 0 and 1, stored as batches of magic 2. v1: throttle time, v2: append time.
 
-The conversion takes some 2 us a record, and whatever inflating takes: above CONVERTED_AT_ONCE_BYTES on a worker, while
-the connection starts nothing, since such producers have no sequence numbers to keep their order by.
+The conversion takes some 2 us a record, and whatever inflating takes. What is compressed, or above
+CONVERTED_AT_ONCE_BYTES, is converted on a worker, a partition at a time; the connection starts nothing meanwhile, since
+such producers have no sequence numbers to keep their order by.
 
 Deviation: KAFKA_STORAGE_ERROR, which came with version 4, is told as NOT_LEADER_OR_FOLLOWER, so that the producer tries
 again.
 """
 
 from collections.abc import Container
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers import produce
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
 from kafkapy.handlers.data_plane import TopicAccess
+from kafkapy.handlers.legacy.conversions import run_conversion
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.legacy_produce_request import LegacyProduceRequest
 from kafkapy.protocol.messages.legacy_produce_request import PartitionProduceData as LegacyData
@@ -24,14 +25,24 @@ from kafkapy.protocol.messages.legacy_produce_response import (
     TopicProduceResponse,
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.record.batch import CODEC_MASK
+from kafkapy.record.compression import MAX_APPENDED_BYTES, NONE, inflated_at_most
 from kafkapy.record.convert import up_convert
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.replication.replica_manager import NO_ACKS
-from kafkapy.seams import FileRegion
+from kafkapy.seams import FileRegion, ReadableBuffer
 from kafkapy.security.authorizer import AclOperation
+from kafkapy.storage.workers import give_way
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.pool import HeavyWork
 
 OLDEST_SERVED: Final = 3
 CONVERTED_AT_ONCE_BYTES: Final = 4096
+MAX_INFLATED_BYTES: Final = MAX_APPENDED_BYTES // 2
+"""How far a message set may inflate (a deviation, as MAX_APPENDED_BYTES): beside it there is what it becomes."""
+
+ATTRIBUTES_POSITION: Final = 17
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -41,11 +52,9 @@ async def handle(
     names = (topic.name for topic in request.topic_data for _ in topic.partition_data)
     access = TopicAccess(services, context, AclOperation.WRITE, names)
     forbidden = {topic.name for topic in request.topic_data if topic.partition_data and not access.allows(topic.name)}
-    if _size_bytes(request) <= CONVERTED_AT_ONCE_BYTES:
-        conversion = _Conversion(request, forbidden)
-    else:
-        context.connection.is_held = True
-        conversion = await services.heavy_work.run(partial(_Conversion, request, forbidden))
+    conversion = _Conversion(request, services.heavy_work)
+    context.connection.is_held = not conversion.is_light
+    await conversion.run(forbidden)
     response = await produce.serve(services, context.at_version(OLDEST_SERVED), conversion.request, access)
     if response is not None:
         appended = (answer for topic in response.responses for answer in topic.partition_responses)
@@ -61,29 +70,28 @@ async def handle(
     return None
 
 
-def _size_bytes(request: LegacyProduceRequest) -> int:
-    return sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
-
-
 class _Conversion:
-    """The request that is served instead, and the answer: partitions that cannot be converted are in that only.
+    """The request that is served instead, and the answer: partitions that cannot be converted are in that only."""
 
-    Nothing of a forbidden topic is converted.
-    """
-
-    def __init__(self, asked: LegacyProduceRequest, forbidden: Container[str]) -> None:
+    def __init__(self, asked: LegacyProduceRequest, heavy_work: "HeavyWork") -> None:
+        self._asked = asked
+        self._heavy_work = heavy_work
+        self.is_light = _is_light(asked)
         self.request = ProduceRequest(acks=asked.acks, timeout_ms=asked.timeout_ms)
         self.response = LegacyProduceResponse()
         self.awaited: list[PartitionProduceResponse] = []
         """The answers that the append fills in, in the order of the request that is served."""
         self.refused: dict[int, str] = {}
-        for topic in asked.topic_data:
+
+    async def run(self, forbidden: Container[str]) -> None:
+        """Convert; nothing of a forbidden topic."""
+        for topic in self._asked.topic_data:
             self.request.topic_data.append(TopicProduceData(name=topic.name))
             self.response.responses.append(TopicProduceResponse(topic.name))
             for data in topic.partition_data:
-                self._add(data, is_forbidden=topic.name in forbidden)
+                await self._add(data, is_forbidden=topic.name in forbidden)
 
-    def _add(self, data: LegacyData, *, is_forbidden: bool) -> None:
+    async def _add(self, data: LegacyData, *, is_forbidden: bool) -> None:
         answer = PartitionProduceResponse(data.index, base_offset=-1)
         self.response.responses[-1].partition_responses.append(answer)
         assert not isinstance(data.records, FileRegion), "a request never carries a region"
@@ -92,10 +100,39 @@ class _Conversion:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if data.records is None:
                 raise InvalidRecordsError("a partition must have messages, and has none")
-            records = memoryview(bytearray(up_convert(data.records)))
+            records = memoryview(bytearray(await self._convert(data.records)))
         except ApiError as error:
             answer.error_code = error.code
             self.refused[data.index] = str(error)
             return
         self.request.topic_data[-1].partition_data.append(PartitionProduceData(data.index, records))
         self.awaited.append(answer)
+
+    async def _convert(self, records: ReadableBuffer) -> bytes:
+        if self.is_light:
+            return up_convert(records)
+        inflated_bytes = inflated_at_most(_codec(records), records, MAX_INFLATED_BYTES)
+        return await run_conversion(
+            self._heavy_work,
+            lambda max_inflated_bytes: up_convert(records, max_inflated_bytes, give_way),
+            input_bytes=len(records),
+            inflated_bytes=MAX_INFLATED_BYTES,
+            needed_bytes=2 * inflated_bytes + len(records),
+        )
+
+
+def _is_light(request: LegacyProduceRequest) -> bool:
+    """Whether a request is converted at once."""
+    size_bytes = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            assert not isinstance(data.records, FileRegion), "a request never carries a region"
+            if data.records and _codec(data.records) != NONE:
+                return False
+            size_bytes += len(data.records or b"")
+    return size_bytes <= CONVERTED_AT_ONCE_BYTES
+
+
+def _codec(message_set: ReadableBuffer) -> int:
+    """Return the codec of the first message, which is the only one where it is compressed."""
+    return message_set[ATTRIBUTES_POSITION] & CODEC_MASK if len(message_set) > ATTRIBUTES_POSITION else NONE

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
+from kafkapy.record.compression import MAX_APPENDED_BYTES
 from kafkapy.record.validate import (
     AppendOrigin,
     BatchSpan,
@@ -87,6 +88,7 @@ def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: Append
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         max_message_bytes=config.max_message_bytes,
+        max_decompressed_bytes=max(config.max_message_bytes, MAX_APPENDED_BYTES),
     )
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
 from kafkapy.record.errors import TooHeavyError
+from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
 from kafkapy.seams import ReadableBuffer
 from kafkapy.storage.errors import (
@@ -209,7 +210,8 @@ class Log:
                 is_on_loop=is_from_client,
             )
         except TooHeavyError:
-            raise NeedsWorker(lambda: check_apart(records, rules, now_ms)) from None
+            needed_bytes = bytes_to_check(memoryview(records), rules)
+            raise NeedsWorker(lambda: check_apart(records, rules, now_ms), needed_bytes) from None
         return self._append(validated, origin, now_ms, verification, transaction_version)
 
     def append_checked(

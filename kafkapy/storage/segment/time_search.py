@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from kafkapy.errors import KafkapyError
 from kafkapy.record.batch import LOG_APPEND_TIME, RecordBatch, batch_at
-from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE
+from kafkapy.record.compression import MAX_DECOMPRESSED_BYTES, NONE, inflated_at_most
 from kafkapy.record.errors import RecordTooLargeError
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.time_index import TimestampOffset
@@ -29,12 +29,16 @@ RECORDS_BETWEEN_PAUSES: Final = 256
 
 
 class HeavySearch(KafkapyError):
-    """Not a failure: run `run` on a worker, note its result in `searched` under `place`, and search again."""
+    """Not a failure: run `run` on a worker, note its result in `searched` under `place`, and search again.
 
-    def __init__(self, place: Place, run: Callable[[], TimestampOffset | None]) -> None:
+    It takes at most needed_bytes of memory.
+    """
+
+    def __init__(self, place: Place, run: Callable[[], TimestampOffset | None], needed_bytes: int) -> None:
         super().__init__(place)
         self.place = place
         self.run = run
+        self.needed_bytes = needed_bytes
 
 
 def find_timestamp(
@@ -92,7 +96,9 @@ def _search(
         except RecordTooLargeError:
             pass
     raise HeavySearch(
-        place, lambda: _first_record(batch, timestamp_ms, start_offset, MAX_DECOMPRESSED_BYTES, pause=give_way)
+        place,
+        lambda: _first_record(batch, timestamp_ms, start_offset, MAX_DECOMPRESSED_BYTES, pause=give_way),
+        inflated_at_most(batch.compression, batch.compressed(), MAX_DECOMPRESSED_BYTES),
     )
 
 

@@ -1,0 +1,75 @@
+"""Conversions for old clients within the account of heavy work, and their results within a share of it until they left.
+
+What is converted for a Fetch is in memory until the peer has taken it: it leaves as a region of a file in memory, whose
+release gives the bytes back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from kafkapy.record.errors import RecordTooLargeError
+from kafkapy.runtime.pool import SMALL_WORK_BYTES, HeavyWork
+from kafkapy.seams import FileRegion, ReadableBuffer
+
+T = TypeVar("T")
+
+SMALL_INPUT_BYTES: Final = 1 << 20
+SMALL_INFLATED_BYTES: Final = 2 << 20
+"""What is tried first as small work: read, inflated, written and compressed it takes SMALL_WORK_BYTES at most."""
+
+
+async def run_conversion(
+    heavy_work: HeavyWork, convert: Callable[[int], T], *, input_bytes: int, inflated_bytes: int, needed_bytes: int
+) -> T:
+    """Run `convert(max_inflated_bytes)` on a worker, as small work where that is enough.
+
+    inflated_bytes: how far a batch may inflate at most; needed_bytes: what that takes. Raises as `convert` does.
+    """
+    if input_bytes <= SMALL_INPUT_BYTES:
+        try:
+            return await heavy_work.run(lambda: convert(SMALL_INFLATED_BYTES), SMALL_WORK_BYTES)
+        except RecordTooLargeError:
+            pass
+    return await heavy_work.run(lambda: convert(inflated_bytes), needed_bytes)
+
+
+def region_of(data: bytes, on_release: Callable[[], None]) -> FileRegion:
+    """Return a region over bytes in memory."""
+    return FileRegion(_BytesFile(data), 0, len(data), on_release)
+
+
+class _BytesFile:
+    """seams.File over bytes that are only read."""
+
+    __slots__ = ("_data",)
+
+    path = "(converted messages)"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def pread(self, length: int, position: int) -> bytes:
+        return self._data[position : position + length]
+
+    pread_nowait = pread
+
+    def warm(self, length: int, position: int) -> tuple[int, bool]:
+        return min(length, len(self._data) - position), False
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def fileno(self) -> int:
+        return -1
+
+    def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
+        raise AssertionError("this file is only read")
+
+    def truncate(self, size: int) -> None:
+        raise AssertionError("this file is only read")
+
+    def sync(self) -> None:
+        raise AssertionError("this file is only read")
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,112 @@
+"""HeavyWork: what needs memory on a worker, within one account."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkapy.runtime.pool import ANSWER_BYTES, SMALL_ANSWER_BYTES, SMALL_WORK_BYTES, WORK_BYTES, HeavyWork
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimLoop, run
+
+LARGEST = WORK_BYTES - SMALL_WORK_BYTES
+
+
+class Work:
+    """Calls that take so long on a worker; what the account held while each was at work."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.heavy = HeavyWork(SimIoPool(loop, worker_count=8))
+        self.held: list[int] = []
+        self.ended: list[str] = []
+
+    async def run(self, name: str, needed_bytes: int, duration_ms: int = 100) -> str:
+        def call() -> str:
+            self.held.append(self.heavy.bytes_in_use)
+            self.loop.block(duration_ms)
+            return name
+
+        result = await self.heavy.run(call, needed_bytes)
+        self.ended.append(result)
+        return result
+
+
+def on_work(test: Callable[[Work], Awaitable[None]]) -> Callable[[], None]:
+    def call() -> None:
+        async def main(loop: SimLoop) -> None:
+            await test(Work(loop))
+
+        run(main)
+
+    call.__name__ = test.__name__
+    return call
+
+
+@on_work
+async def test_what_needs_memory_waits_for_room_in_its_order(work: Work) -> None:
+    sizes = {"a": 70 << 20, "b": 50 << 20, "c": 60 << 20, "d": 9 << 20}
+    await asyncio.gather(*(work.run(name, size) for name, size in sizes.items()))
+    assert work.ended == ["a", "b", "c", "d"]
+    assert max(work.held) <= LARGEST
+    assert work.heavy.bytes_in_use == 0
+
+
+@on_work
+async def test_what_needs_more_than_there_is_runs_alone(work: Work) -> None:
+    await asyncio.gather(work.run("a", 1 << 30), work.run("b", 9 << 20), work.run("c", 1 << 30))
+    assert work.ended == ["a", "b", "c"]
+    assert max(work.held) == LARGEST
+
+
+@on_work
+async def test_small_work_is_not_kept_waiting_by_large(work: Work) -> None:
+    large = [asyncio.create_task(work.run("large", LARGEST, 5000)) for _ in range(10)]
+    await asyncio.sleep(0.01)
+    start = work.loop.time()
+    await work.run("small", SMALL_WORK_BYTES, 10)
+    assert work.loop.time() - start < 0.25
+    await asyncio.gather(*large)
+
+
+@on_work
+async def test_work_that_fails_gives_its_room_back(work: Work) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broken"):
+            await work.heavy.run(fail, LARGEST)
+    assert await work.run("after", LARGEST) == "after"
+
+
+@on_work
+async def test_work_that_is_cancelled_as_it_waits_leaves_no_trace(work: Work) -> None:
+    first = asyncio.create_task(work.run("first", LARGEST))
+    waiting = [asyncio.create_task(work.run("never", LARGEST)) for _ in range(2)]
+    last = asyncio.create_task(work.run("last", LARGEST))
+    await asyncio.sleep(0.01)
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(first, last)
+    assert work.ended == ["first", "last"]
+    assert work.heavy.bytes_in_use == 0
+
+
+@on_work
+async def test_results_that_nobody_takes_leave_room_for_small_ones_only(work: Work) -> None:
+    heavy = work.heavy
+    held = heavy.take_answer_room(ANSWER_BYTES - SMALL_ANSWER_BYTES)
+    rest = heavy.take_answer_room(8 << 20)
+    assert held is not None
+    assert rest is not None
+    assert rest.byte_count == SMALL_ANSWER_BYTES
+    assert heavy.take_answer_room(SMALL_ANSWER_BYTES + 1) is None
+    small = heavy.take_answer_room(SMALL_ANSWER_BYTES)
+    assert small is not None
+    assert await work.run("others", LARGEST) == "others"
+    held.resize(1000)
+    for room in (held, rest, small):
+        room.release()
+        room.release()
+    assert heavy.answer_bytes == 0
