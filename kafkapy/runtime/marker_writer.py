@@ -184,9 +184,6 @@ class MarkerWriter:
 
     def _settle(self, pending: PendingMarkers, refused: Mapping[TopicPartition, ErrorCode]) -> None:
         """Complete a transaction, or see to the partitions that it still waits for."""
-        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused.values():
-            logger.info("Another coordinator ends the transaction of %s", pending.effect.transactional_id)
-            return
         written = [partition for partition in pending.partitions if partition not in refused]
         pending.partitions = tuple(refused)
         try:
@@ -195,6 +192,9 @@ class MarkerWriter:
             logger.warning("The end of the transaction of %s waits: %s", pending.effect.transactional_id, error)
         else:
             if not refused:
+                return
+            if ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused.values():
+                logger.info("Another coordinator ends the transaction of %s", pending.effect.transactional_id)
                 return
             logger.info("Transaction of %s: markers wait for %s", pending.effect.transactional_id, dict(refused))
         if pending.host.is_active and not self._is_closed:
