@@ -17,8 +17,6 @@ A frame that has begun to arrive holds bytes that only its completion frees. The
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkapy.reactor.limits import PEEK_BYTES, RECEIVE_BYTES
-
 TIGHT_SHARE: Final = 8
 """Once less than one part in so many is free, connections receive little at once, and no lease is passed on."""
 
@@ -43,11 +41,11 @@ class Backlog:
         "_max_requests",
         "_on_wait",
         "_roomy_bytes",
-        "_tight_bytes",
         "bytes",
         "lease_holder",
         "max_bytes",
         "requests",
+        "tight_bytes",
         "waiting",
     )
 
@@ -58,7 +56,8 @@ class Backlog:
         self.max_bytes = max_bytes
         self._max_requests = max_requests
         self._roomy_bytes = max(0, max_bytes - 2 * max_frame_bytes)  # up to here every frame may be received
-        self._tight_bytes = max_bytes - max_bytes // TIGHT_SHARE
+        self.tight_bytes = max_bytes - max_bytes // TIGHT_SHARE
+        """From here on a connection between two frames receives PEEK_BYTES at once, not RECEIVE_BYTES."""
         self._on_wait = on_wait
         self.waiting: dict[Reader, None] = {}
         self.bytes = 0
@@ -74,11 +73,6 @@ class Backlog:
     def waits_for_turns(self) -> bool:
         """Whether it is queued requests that keep others waiting, not bytes."""
         return self.requests >= self._max_requests
-
-    @property
-    def receive_bytes(self) -> int:
-        """How much a connection between two frames receives at once."""
-        return RECEIVE_BYTES if self.bytes < self._tight_bytes else PEEK_BYTES
 
     def may_receive(self, reader: Reader) -> bool:
         """Return whether `reader` may receive now; if not, it is resumed once it may."""
@@ -105,7 +99,7 @@ class Backlog:
 
     def pass_lease_on(self) -> None:
         """Take the lease from a holder that stalls, and give it to the first who waits and would leave some room."""
-        room_bytes = self._tight_bytes - self.bytes
+        room_bytes = self.tight_bytes - self.bytes
         for reader in self.waiting:
             if 0 < reader.begun_frame_bytes <= room_bytes:
                 self.lease_holder = reader

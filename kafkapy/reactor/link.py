@@ -16,7 +16,9 @@ from kafkapy.reactor.limits import (
     BYTES_PER_TURN,
     FRAMES_PER_TURN,
     HALF_CLOSED_LINGER_MS,
+    PEEK_BYTES,
     PROBED_BYTES,
+    RECEIVE_BYTES,
     SENDFILE_BYTES,
 )
 from kafkapy.reactor.regions import read_small
@@ -202,7 +204,8 @@ class Link:
             if count:
                 machine.feed_frame(buffer[:count])
         else:
-            wanted = self._backlog.receive_bytes
+            backlog = self._backlog
+            wanted = RECEIVE_BYTES if backlog.bytes < backlog.tight_bytes else PEEK_BYTES
             data = self._channel.receive(wanted)
             count = None if data is None else len(data)
             if data:
