@@ -8,23 +8,13 @@ from typing import Any
 import pytest
 
 from kafkapy.__main__ import main
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
-from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from kafkapy.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
-from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.asking import batch_of, create_topic, list_offset, until
+from tests.support.asking import READ_COMMITTED, create_topic, list_offset
+from tests.support.transactions import TransactionalProducer, hanging_transaction
 from tests.support.wire import WireClient
 
 Run = Callable[..., Any]
-READ_COMMITTED = 1
-TRANSACTION_KEY_TYPE = 1
-SET, BROKER_RESOURCE = 0, 4
-PRODUCER_FENCED = 90
 
 
 @pytest.fixture
@@ -41,52 +31,10 @@ def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
 def ongoing(client: WireClient, topic: str) -> tuple[int, int]:
     """A transaction of the test's own id with a record in partition 0 of its topic; producer id and epoch."""
     create_topic(client, topic)
-    producer = initialized(client, topic)
-    begin(client, topic, producer)
-    return producer
-
-
-def initialized(client: WireClient, transactional_id: str) -> tuple[int, int]:
-    """Return the producer id and epoch that a transactional id gets, once it has a coordinator."""
-    responses: list[Any] = []
-
-    def is_there() -> bool:
-        client.call(FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id]), 6)
-        responses.append(client.call(InitProducerIdRequest(transactional_id, 60_000), 4))
-        return bool(responses[-1].error_code == 0)
-
-    until(is_there)
-    return responses[-1].producer_id, responses[-1].producer_epoch
-
-
-def begin(client: WireClient, topic: str, producer: tuple[int, int], version: int = 12) -> None:
-    """Produce 12 adds the partition by itself; here for a transactional id of the topic's name."""
-    batch = batch_of(producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, is_transactional=True)
-    data = [TopicProduceData(topic, bytes(16), [PartitionProduceData(0, batch)])]
-    response = client.call(ProduceRequest(transactional_id=topic, acks=-1, timeout_ms=30_000, topic_data=data), version)
-    assert response.responses[0].partition_responses[0].error_code == 0, response
-
-
-def hang(client: WireClient, topic: str) -> int:
-    """Leave a transaction open in partition 0 of a new topic that no coordinator knows of; return its producer id.
-
-    That needs a broker that does not verify partitions, as those before KIP-890.
-    """
-    create_topic(client, topic)
-    producer = initialized(client, topic)
-    verify_partitions(client, is_wanted=False)
-    try:
-        begin(client, topic, producer, version=9)
-    finally:
-        verify_partitions(client, is_wanted=True)
-    return producer[0]
-
-
-def verify_partitions(client: WireClient, *, is_wanted: bool) -> None:
-    config = AlterableConfig("transaction.partition.verification.enable", SET, str(is_wanted).lower())
-    resource = AlterConfigsResource(BROKER_RESOURCE, "", [config])
-    (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
-    assert answer.error_code == 0, answer
+    producer = TransactionalProducer(client, topic)
+    assert producer.init() == 0
+    assert producer.send(topic) == 0
+    return producer.producer_id, producer.epoch
 
 
 def test_transactions_are_listed(run: Run, topic: str, ongoing: tuple[int, int]) -> None:
@@ -136,7 +84,8 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang(run: Run, topic:
 
 
 def test_a_hanging_transaction_is_found_and_ended(run: Run, client: WireClient, topic: str) -> None:
-    producer_id = hang(client, topic)
+    create_topic(client, topic)
+    producer_id = hanging_transaction(client, topic)
     asked = ("find-hanging", "--topic", topic, "--partition", 0, "--max-transaction-timeout", 0)
     (found,) = json.loads(run(*asked, "--json").out)
     assert (found["producer_id"], found["open_from"]) == (producer_id, 0)
@@ -152,7 +101,7 @@ def test_a_transaction_is_terminated(run: Run, client: WireClient, topic: str, o
     ended = run("terminate", topic)
     assert ended.status == 0
     assert ended.out == f"Fenced {topic}: producer {ongoing[0]} continues at epoch {ongoing[1] + 2}.\n"
-    assert client.call(EndTxnRequest(topic, *ongoing, committed=True), 4).error_code == PRODUCER_FENCED
+    assert client.call(EndTxnRequest(topic, *ongoing, committed=True), 4).error_code == ErrorCode.PRODUCER_FENCED
     assert list_offset(client, topic, -1, isolation_level=READ_COMMITTED).offset == 2
 
 

@@ -7,6 +7,11 @@ from kafkapy.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxn
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -22,6 +27,7 @@ from tests.support.asking import LATEST, READ_COMMITTED, batch_of, list_offset, 
 from tests.support.wire import WireClient
 
 TRANSACTION = 1
+SET, BROKER = 0, 4
 NOT_YET = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -182,3 +188,26 @@ def read_committed(client: WireClient, topic: str) -> list[bytes | None]:
 
     answer = fetch(client, topic, isolation_level=READ_COMMITTED, max_wait_ms=0)
     return [record.value for batch in kept_batches(answer) for record in batch.records()]
+
+
+def hanging_transaction(client: WireClient, topic: str) -> int:
+    """Leave a transaction open in partition 0 that no coordinator knows of; return its producer id.
+
+    It takes a broker that does not verify partitions, as none did before KIP-890.
+    """
+    producer = TransactionalProducer(client, topic)
+    assert producer.init() == 0
+    verify_partitions(client, is_wanted=False)
+    try:
+        assert producer.send(topic, version=9) == 0
+    finally:
+        verify_partitions(client, is_wanted=True)
+    return producer.producer_id
+
+
+def verify_partitions(client: WireClient, *, is_wanted: bool) -> None:
+    """Set transaction.partition.verification.enable of all brokers."""
+    config = AlterableConfig("transaction.partition.verification.enable", SET, str(is_wanted).lower())
+    resource = AlterConfigsResource(BROKER, "", [config])
+    (answer,) = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses
+    assert answer.error_code == 0, answer
