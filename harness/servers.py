@@ -7,6 +7,7 @@ now and at its peak.
 
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -29,6 +30,8 @@ STOCK_JVM = [
 ]
 """What Kafka's own start script passes (KAFKA_JVM_PERFORMANCE_OPTS)."""
 
+API_VERSIONS_FRAME = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""Size, api key, version, correlation id, no client id."""
 CLUSTER_ID = "a2Fma2FweS1iZW5jaG1hcA"
 
 
@@ -82,13 +85,19 @@ class Server:
             )
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                break
-            except OSError:
-                self._check_alive(timeout_s)
-                time.sleep(0.005)
+        """Return once a request is answered: a port may be bound before anybody serves it."""
+        while not self._answers(timeout_s):
+            self._check_alive(timeout_s)
+            time.sleep(0.005)
+
+    def _answers(self, timeout_s: float) -> bool:
+        """Whether ApiVersions 0 gets an answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
+                connection.sendall(API_VERSIONS_FRAME)
+                return bool(connection.recv(4))
+        except OSError:
+            return False
 
     def _check_alive(self, timeout_s: float) -> None:
         assert self.process is not None

@@ -1,7 +1,7 @@
 """AllocateProducerIds 0, for the controller's listener: a block of producer ids for one broker (KIP-730)."""
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkapy.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -9,7 +9,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(
-    services: Services, context: RequestContext, request: AllocateProducerIdsRequest
+    services: ControllerServices, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

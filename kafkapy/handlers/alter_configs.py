@@ -18,7 +18,7 @@ from kafkapy.handlers.config_changes import (
     twice_named,
     write,
 )
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.metadata.configs import CONTROLLED_TYPES
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kafkapy.protocol.error_code import ErrorCode
@@ -27,7 +27,9 @@ from kafkapy.protocol.messages.alter_configs_response import AlterConfigsResourc
 from kafkapy.security.authorizer import AclOperation
 
 
-async def handle(services: Services, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    services: Services | ControllerServices, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
     results: Results = {}
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     duplicates = twice_named(request.resources)
@@ -41,14 +43,19 @@ async def handle(services: Services, context: RequestContext, request: AlterConf
     if changes:
         results |= await write(
             services,
+            context,
             changes,
             lambda controller, _: controller.configs.decide_legacy_alter(changes, validate_only=request.validate_only),
+            AlterConfigsRequest(
+                resources=[each for each in request.resources if resource_of(each) in changes],
+                validate_only=request.validate_only,
+            ),
         )
     return AlterConfigsResponse(responses=responses(AlterConfigsResourceResponse, request.resources, results))
 
 
 def _checked_configs(
-    services: Services, context: RequestContext, requested: AlterConfigsResource
+    services: Services | ControllerServices, context: RequestContext, requested: AlterConfigsResource
 ) -> dict[str, str | None]:
     """Return what is to be set, as far as this broker can tell that it may be. Raises ApiError."""
     check_names_and_values(requested.configs, has_value=lambda config: True)

@@ -1,7 +1,7 @@
 """AssignReplicasToDirs 0, for the controller's listener: a broker says where its replicas lie (KIP-858)."""
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
@@ -9,7 +9,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(
-    services: Services, context: RequestContext, request: AssignReplicasToDirsRequest
+    services: ControllerServices, context: RequestContext, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AssignReplicasToDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

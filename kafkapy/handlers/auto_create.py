@@ -25,14 +25,18 @@ def create_topics_soon(services: Services, names: Sequence[str]) -> None:
     wanted = [name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL]
     if wanted:
         request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
-        services.controller.write_soon(lambda controller, _: controller.topics.decide_create(request), _log_failures)
+        services.active_controller.ask_soon(
+            request, lambda controller, _: controller.topics.decide_create(request), _log_failures
+        )
 
 
 async def create_topic(services: Services, name: str) -> None:
     """Have the controller create the topic and wait until the metadata has it; what fails is logged."""
     request = CreateTopicsRequest(topics=[creatable_topic(services, name)])
     try:
-        response = await services.controller.write(lambda controller, _: controller.topics.decide_create(request))
+        response = await services.active_controller.ask(
+            request, lambda controller, _: controller.topics.decide_create(request)
+        )
         _log_failures(response)
     except ApiError as error:
         _log_failures(error)

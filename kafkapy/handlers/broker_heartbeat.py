@@ -4,7 +4,7 @@ v1: directories that went offline (KIP-858). v2: cordoned directories (KIP-1066)
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -12,7 +12,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(
-    services: Services, context: RequestContext, request: BrokerHeartbeatRequest
+    services: ControllerServices, context: RequestContext, request: BrokerHeartbeatRequest
 ) -> BrokerHeartbeatResponse:
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -5,7 +5,7 @@ restart (KIP-966). v4: features whose minimum is 0.
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkapy.protocol.messages.broker_registration_response import BrokerRegistrationResponse
@@ -13,7 +13,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(
-    services: Services, context: RequestContext, request: BrokerRegistrationRequest
+    services: ControllerServices, context: RequestContext, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return BrokerRegistrationResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

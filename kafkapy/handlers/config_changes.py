@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from kafkapy.errors import ApiError, ConfigError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.handlers.forwarding import forward_message
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.image import (
@@ -18,6 +19,7 @@ from kafkapy.metadata.image import (
 )
 from kafkapy.metadata.topics import invalid_topic_name_reason
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.primitives import Message
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 Results = dict[ConfigResource, ApiError | None]
@@ -60,7 +62,7 @@ def check_names_and_values(configs: Iterable[NamedConfig], has_value: Callable[[
 
 
 def check_permission(
-    services: Services, context: RequestContext, resource: ConfigResource, operation: AclOperation
+    services: Services | ControllerServices, context: RequestContext, resource: ConfigResource, operation: AclOperation
 ) -> None:
     """Raise ApiError unless the asker may do `operation` to the resource's configs."""
     kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -80,9 +82,12 @@ def check_topic_name(name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_own_id(services: Services, name: str) -> None:
-    """Raise ApiError unless a broker's configs are asked of that broker itself ("": of all brokers)."""
-    if not name:
+def check_own_id(services: Services | ControllerServices, name: str) -> None:
+    """Raise ApiError unless a broker's configs are asked of that broker itself ("": of all brokers).
+
+    A controller takes those that a broker has passed on.
+    """
+    if not name or isinstance(services, ControllerServices):
         return
     if broker_id_of(name, "Node id must be an integer, but it is: ") != services.node_id:
         message = f"Unexpected broker id, expected {services.node_id}, but received {name}"
@@ -96,8 +101,13 @@ def broker_id_of(name: str, complaint: str) -> int:
     return int(name)
 
 
-def check_broker_configs(services: Services, name: str, configs: Mapping[str, str]) -> None:
-    """Raise ApiError unless `configs` could become all that is set for this broker, or for all ("")."""
+def check_broker_configs(services: Services | ControllerServices, name: str, configs: Mapping[str, str]) -> None:
+    """Raise ApiError unless `configs` could become all that is set for this broker, or for all ("").
+
+    A broker checks its own before it passes them on; the controller knows no broker's properties file.
+    """
+    if isinstance(services, ControllerServices):
+        return
     try:
         services.dynamic_config.validate(configs, is_per_broker=name != "")
     except ConfigError as error:
@@ -105,12 +115,33 @@ def check_broker_configs(services: Services, name: str, configs: Mapping[str, st
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
-async def write(services: Services, resources: Iterable[ConfigResource], decide: Decide) -> Results:
-    """Have the controller decide; where it cannot, that is the result of every resource."""
+async def write(
+    services: Services | ControllerServices,
+    context: RequestContext,
+    resources: Iterable[ConfigResource],
+    decide: Decide,
+    request: Message,
+) -> Results:
+    """Have the controller decide; where it cannot, that is the result of every resource.
+
+    `request` says the same for a controller on another node: what is left of the client's request.
+    """
     try:
+        if not isinstance(services, ControllerServices) and not services.active_controller.is_local:
+            return _results(await forward_message(services, context, request))
         return await services.follower.change(decide)
     except ApiError as error:
         return dict.fromkeys(resources, error)
+
+
+def _results(response: Any) -> Results:
+    """Return what the controller's answer to AlterConfigs or IncrementalAlterConfigs says of each resource."""
+    return {
+        ConfigResource(each.resource_type, each.resource_name): (
+            ApiError(each.error_code, each.error_message) if each.error_code else None
+        )
+        for each in response.responses
+    }
 
 
 def responses(

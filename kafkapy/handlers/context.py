@@ -1,8 +1,8 @@
 """What a handler is given: the services of the broker, and the request's own context."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
@@ -15,9 +15,12 @@ from kafkapy.security.authorizer import Authorizer
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.config.dynamic import DynamicConfig
+    from kafkapy.machine import Decision
+    from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchSessionCache
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.active_controller import ActiveController
     from kafkapy.runtime.controller import ControllerRuntime
     from kafkapy.runtime.group_coordinator import GroupCoordinator
     from kafkapy.runtime.log_dir_mover import LogDirMover
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     from kafkapy.runtime.transaction_verification import TransactionVerification
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.storage.manager.log_manager import LogManager
+
+
+R = TypeVar("R")
 
 
 class CloseConnection(ProtocolError):
@@ -97,6 +103,14 @@ class MetadataView(Protocol):
     def image(self) -> "MetadataImage": ...
 
 
+class MetadataChanges(Protocol):
+    """Has the controller decide, and answers when those who need to know do: a broker's follower, a controller."""
+
+    async def change(
+        self, decide: "Callable[[Controller, int], Decision[Any, R]]", *, timeout_ms: int = ...
+    ) -> "R": ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ControllerServices:
     """The parts of a controller that handlers of its own listener call: a node without a broker has no more."""
@@ -104,8 +118,12 @@ class ControllerServices:
     cluster_id: str
     node_id: int
     config: "BrokerConfig"
+    clock: "Clock"
+    random: "Random"
     authorizer: Authorizer
     metadata: MetadataView
+    controller: "ControllerRuntime"
+    follower: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
 
@@ -125,6 +143,7 @@ class Services:
     authorizer: Authorizer
     metadata: MetadataView
     controller: "ControllerRuntime"
+    active_controller: "ActiveController"
     follower: "MetadataFollower"
     quorum: "Quorum"
     log_manager: "LogManager"

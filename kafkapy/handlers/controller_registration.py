@@ -1,7 +1,7 @@
 """ControllerRegistration 0, for the controller's listener: where a controller listens and what it knows (KIP-919)."""
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
 from kafkapy.protocol.messages.controller_registration_response import ControllerRegistrationResponse
@@ -9,7 +9,7 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 
 async def handle(
-    services: Services, context: RequestContext, request: ControllerRegistrationRequest
+    services: ControllerServices, context: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return ControllerRegistrationResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

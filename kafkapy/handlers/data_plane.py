@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
 
 NO_LEADER_ID = -1
-STORAGE_ERROR_FROM = 6
+STORAGE_ERROR_SINCE = 6
 """The first Fetch version whose clients know KAFKA_STORAGE_ERROR; older ones are sent to look for another leader."""
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import STORAGE_ERROR_FROM, Leaders, TopicAccess, completion, warm
+from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, warm
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import (
@@ -29,13 +29,13 @@ from kafkapy.protocol.messages.fetch_response import (
     PartitionData,
 )
 from kafkapy.replication.fetch_read import FetchRead, failed_partition, release_records
-from kafkapy.replication.fetch_session import TOPIC_IDS_FROM, FetchContext, FetchedPartition
+from kafkapy.replication.fetch_session import TOPIC_IDS_SINCE, FetchContext, FetchedPartition
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
-LEADERS_FROM: Final = 16
-REPLICA_STATE_FROM: Final = 15
+LEADERS_SINCE: Final = 16
+REPLICA_STATE_SINCE: Final = 15
 NO_LEADER_EPOCH: Final = -1
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -54,7 +54,7 @@ class _Limits(NamedTuple):
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
     version = context.api_version
-    replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
+    replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE else request.replica_id
     is_from_follower = replica_id >= 0
     fetch = services.fetch_sessions.open(
         request, version, is_from_follower=is_from_follower, now_ms=services.clock.monotonic_ms()
@@ -83,7 +83,7 @@ def _sort_out(
 ) -> tuple[list[Readable], dict[object, PartitionData]]:
     """Return the partitions that can be read, and the answers, by key, of those that cannot."""
     partitions = services.replica_manager.partitions
-    uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     names = _topic_names(services, asked_partitions, uses_topic_ids=uses_topic_ids)
     access = TopicAccess(services, context, AclOperation.READ, names)
     readable: list[Readable] = []
@@ -209,7 +209,7 @@ def _respond(services: Services, context: RequestContext, fetch: FetchContext, a
     has_moved = False
     for asked, answer in sent:
         if answer.error_code:
-            if answer.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+            if answer.error_code == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
                 answer.error_code = NOT_LEADER_OR_FOLLOWER
             has_moved = has_moved or answer.error_code in CODES_WITH_LEADER
         if last is None or last.topic_id != asked.topic_id or last.topic != asked.topic:
@@ -217,7 +217,7 @@ def _respond(services: Services, context: RequestContext, fetch: FetchContext, a
             last = asked
         topics[-1].partitions.append(answer)
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
-    if has_moved and version >= LEADERS_FROM:
+    if has_moved and version >= LEADERS_SINCE:
         _tell_leaders(services, context, response)
     return response
 

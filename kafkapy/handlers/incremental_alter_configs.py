@@ -21,7 +21,7 @@ from kafkapy.handlers.config_changes import (
     twice_named,
     write,
 )
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.metadata.configs import CONTROLLED_TYPES, ConfigOperation, ConfigOperationType
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC, ConfigResource
 from kafkapy.protocol.error_code import ErrorCode
@@ -38,7 +38,7 @@ from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(
-    services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
+    services: Services | ControllerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     results: Results = {}
     changes: dict[ConfigResource, list[ConfigOperation]] = {}
@@ -58,9 +58,14 @@ async def handle(
     if changes:
         results |= await write(
             services,
+            context,
             changes,
             lambda controller, _: controller.configs.decide_incremental_alter(
                 changes, validate_only=request.validate_only
+            ),
+            IncrementalAlterConfigsRequest(
+                resources=[each for each in request.resources if resource_of(each) in changes],
+                validate_only=request.validate_only,
             ),
         )
     return IncrementalAlterConfigsResponse(
@@ -69,7 +74,7 @@ async def handle(
 
 
 def _checked_operations(
-    services: Services, context: RequestContext, requested: AlterConfigsResource
+    services: Services | ControllerServices, context: RequestContext, requested: AlterConfigsResource
 ) -> list[ConfigOperation]:
     """Return what is to be done, as far as this broker can tell that it may be. Raises ApiError."""
     check_names_and_values(
@@ -82,7 +87,8 @@ def _checked_operations(
         check_topic_name(resource.name)
     elif resource.resource_type == RESOURCE_BROKER:
         check_own_id(services, resource.name)
-        check_broker_configs(services, resource.name, _next_broker_configs(services, resource.name, operations))
+        if not isinstance(services, ControllerServices):
+            check_broker_configs(services, resource.name, _next_broker_configs(services, resource.name, operations))
     elif resource.resource_type == RESOURCE_BROKER_LOGGER:
         check_own_id(services, resource.name or "none")
     elif resource.resource_type not in CONTROLLED_TYPES:

@@ -30,8 +30,8 @@ from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import HeavySearch, Searched
 
 CONSUMER_REPLICA_ID: Final = -1
-LEADER_EPOCHS_FROM: Final = 4
-OFFSET_NOT_AVAILABLE_FROM: Final = 5
+LEADER_EPOCHS_SINCE: Final = 4
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 async def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -63,7 +63,7 @@ class _Lookup:
             return ListOffsetsPartitionResponse(asked.partition_index, self._known_code(error.code))
         except StorageError:
             return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
-        leader_epoch = found.leader_epoch if self._version >= LEADER_EPOCHS_FROM else NO_LEADER_EPOCH
+        leader_epoch = found.leader_epoch if self._version >= LEADER_EPOCHS_SINCE else NO_LEADER_EPOCH
         return ListOffsetsPartitionResponse(asked.partition_index, 0, found.timestamp_ms, found.offset, leader_epoch)
 
     def _check(self, topic: str, asked: ListOffsetsPartition) -> None:
@@ -99,7 +99,7 @@ class _Lookup:
                 raise log.log_dir.failure(error, f"reading {partition.topic_partition}") from error
 
     def _known_code(self, code: int) -> int:
-        if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < OFFSET_NOT_AVAILABLE_FROM:
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < OFFSET_NOT_AVAILABLE_SINCE:
             return ErrorCode.LEADER_NOT_AVAILABLE
         return code
 

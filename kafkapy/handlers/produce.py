@@ -39,9 +39,9 @@ from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
 
 VALID_ACKS: Final = frozenset((-1, 0, 1))
-ZSTD_FROM: Final = 7
-TOPIC_IDS_FROM: Final = 13
-LEADERS_FROM: Final = 10
+ZSTD_SINCE: Final = 7
+TOPIC_IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 10
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Who may write to internal topics, as in Apache Kafka."""
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -181,12 +181,12 @@ class _Plan:
     def _plan(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         answer = PartitionProduceResponse(data.index, 0, -1, -1, -1, NO_RECORD_ERRORS, None, NO_LEADER)
         partitions = self._services.replica_manager.partitions
-        if self._version >= TOPIC_IDS_FROM:
+        if self._version >= TOPIC_IDS_SINCE:
             partition = partitions.find_by_id(topic.topic_id, data.index)
         else:
             partition = partitions.find(topic.name, data.index)
         name = topic.name if partition is None else partition.topic_partition.topic
-        if partition is None and self._version >= TOPIC_IDS_FROM:
+        if partition is None and self._version >= TOPIC_IDS_SINCE:
             image = partitions.newest_image.topics.by_id.get(topic.topic_id)
             if image is None:
                 return _refused(answer, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
@@ -230,7 +230,7 @@ class _Plan:
             raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
 
     def finish(self) -> ProduceResponse:
-        if self._version >= LEADERS_FROM and self._has_moved():
+        if self._version >= LEADERS_SINCE and self._has_moved():
             self._tell_leaders()
         return self.response
 
@@ -304,7 +304,7 @@ def _topic_names(services: Services, context: RequestContext, request: ProduceRe
     by_id = services.replica_manager.partitions.newest_image.topics.by_id
     for topic in request.topic_data:
         name: str | None = topic.name
-        if context.api_version >= TOPIC_IDS_FROM:
+        if context.api_version >= TOPIC_IDS_SINCE:
             image = by_id.get(topic.topic_id)
             name = None if image is None else image.name
         if name is not None:
@@ -326,9 +326,9 @@ def check_batch(records: memoryview | bytes | None, version: int) -> tuple[memor
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of magic {magic}")
     if magic != 2:
         raise ApiError(ErrorCode.INVALID_RECORD, f"a record batch of magic {magic}, which must be 2")
-    if attributes & CODEC_MASK == ZSTD and version < ZSTD_FROM:
+    if attributes & CODEC_MASK == ZSTD and version < ZSTD_SINCE:
         raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_FROM}"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in Produce {version}, which came with {ZSTD_SINCE}"
         )
     size_bytes = length + LOG_OVERHEAD_BYTES
     if size_bytes == len(records):

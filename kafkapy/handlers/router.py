@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
-from kafkapy.handlers.table import BROKER_APIS, LEGACY_APIS, ServedApi
+from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header
@@ -30,16 +30,22 @@ PRODUCE = 0
 class Router:
     """Serves the APIs of a table. Handlers, and with them their messages, are imported when first asked for."""
 
-    def __init__(self, services: Services | ControllerServices) -> None:
+    def __init__(self, services: Services | ControllerServices | None = None) -> None:
+        self._routes: dict[int, Route] = {}
+        self._small_produces: SmallProduces | None = None
+        if services is not None:
+            self.serve(services)
+
+    def serve(self, services: Services | ControllerServices) -> None:
+        """Say what the handlers call: once, before the first request. A listener is bound before all of it is there."""
         self._services: Any = services
         self._apis = services.apis
+        self._forwarded = FORWARDED_APIS if services.apis is BROKER_APIS else frozenset()
         serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
-        self._routes: dict[int, Route] = {}
         self._large = LargeRequests(services)
         # Among controllers, requests are about one partition, and a node without a broker has no workers.
         self._large_frame_bytes = LARGE_FRAME_BYTES if isinstance(services, Services) else sys.maxsize
-        self._small_produces: SmallProduces | None = None
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
         """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0)."""
@@ -47,6 +53,8 @@ class Router:
         served = self._apis.get(header.api_key)
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
+        if header.api_key in self._forwarded and not self._services.active_controller.is_local:
+            return await self._forward(header, connection, frame, served)
         if not served.served_min <= header.api_version <= served.max_version:
             route = self._load_legacy(served, header.api_version)
             if route is None:
@@ -81,6 +89,16 @@ class Router:
 
             self._small_produces = small_produces = SmallProduces(self._services)
         return small_produces.serve(connection, data, position, most)
+
+    async def _forward(
+        self, header: RequestHeader, connection: Connection, frame: memoryview, served: ServedApi
+    ) -> Writer:
+        """Have the active controller answer. A version that is not served here is not passed on either."""
+        if not served.served_min <= header.api_version <= served.max_version:
+            return self._refuse_version(header)
+        from kafkapy.handlers.forwarding import forward
+
+        return await forward(self._services, RequestContext(header, connection), frame)
 
     def _load(self, served: ServedApi) -> Route:
         module = import_module(f"kafkapy.handlers.{served.handler}")

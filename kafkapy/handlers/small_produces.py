@@ -17,7 +17,7 @@ from typing import Final
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
-from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_FROM, VALID_ACKS
+from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS
 from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
@@ -139,7 +139,7 @@ class SmallProduces:
         (topic,) = request.topic_data
         (data,) = topic.partition_data
         partitions = self._manager.partitions
-        if header.api_version >= TOPIC_IDS_FROM:
+        if header.api_version >= TOPIC_IDS_SINCE:
             partition = partitions.find_by_id(topic.topic_id, data.index)
         else:
             partition = partitions.find(topic.name, data.index)
@@ -230,7 +230,7 @@ def _prefix_end(data: bytes, position: int, api_version: int) -> int:
         return 0
     if not data[position + 3]:
         return 0  # acks=0, which is not for here
-    if api_version >= TOPIC_IDS_FROM:
+    if api_version >= TOPIC_IDS_SINCE:
         end = position + 30
     else:
         name_bytes = data[position + 9]

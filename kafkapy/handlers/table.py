@@ -113,16 +113,37 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
         _row(1, "raft_requests", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
+        _row(19, "create_topics"),
+        _row(20, "delete_topics"),
+        _row(29, "describe_acls", max_elements=FEW),
+        _row(30, "create_acls", max_elements=ACLS),
+        _row(31, "delete_acls", max_elements=FEW),
+        _row(33, "alter_configs"),
+        _row(37, "create_partitions"),
+        _row(44, "incremental_alter_configs"),
         _row(52, "raft_requests", max_elements=FEW),
         _row(53, "raft_requests", max_elements=FEW),
         _row(54, "raft_requests", max_elements=FEW),
+        _row(55, "describe_quorum", max_elements=FEW),
+        _row(58, "envelope", max_elements=FEW),
         _row(59, "raft_requests", max_elements=FEW),
+        _row(62, "broker_registration", max_elements=FEW),
+        _row(63, "broker_heartbeat"),
+        _row(67, "allocate_producer_ids", max_elements=FEW),
+        _row(70, "controller_registration", max_elements=FEW),
+        _row(73, "assign_replicas_to_dirs"),
         _row(80, "raft_requests", max_elements=FEW),
         _row(81, "raft_requests", max_elements=FEW),
         _row(82, "raft_requests", max_elements=FEW),
     )
 }
 """What the controllers' listener serves."""
+
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 55))
+"""What a broker passes on as it came where it is not the active controller."""
+
+FORWARDED_IN_PART_APIS = frozenset((33, 44))
+"""AlterConfigs and IncrementalAlterConfigs: a broker looks at its own resources and passes on the rest."""
 
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
 """Served from version 0 on, by handlers.legacy, where kafkapy.legacy.clients.enable says so: clients from 0.9."""

@@ -28,7 +28,7 @@ NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 0x7FFFFFFF
-TOPIC_IDS_FROM: Final = 13
+TOPIC_IDS_SINCE: Final = 13
 """The first version of Fetch that names topics by id."""
 EVICTION_MS: Final = 120_000
 """How long a session is safe from being evicted; a constant in Apache Kafka, too."""
@@ -198,7 +198,7 @@ class FetchSessionCache:
             return FetchContext(
                 asked,
                 wants_session_of=cache,
-                uses_topic_ids=version >= TOPIC_IDS_FROM,
+                uses_topic_ids=version >= TOPIC_IDS_SINCE,
                 is_privileged=is_from_follower,
             )
         session = self._sessions.get(session_id)
@@ -206,7 +206,7 @@ class FetchSessionCache:
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FetchContext((), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= TOPIC_IDS_FROM):
+        if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return self._continue(session, request, now_ms)
 

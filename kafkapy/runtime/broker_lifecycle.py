@@ -2,9 +2,8 @@
 
     NOT_RUNNING -> register() -> REGISTERED (fenced) -> unfence() -> RUNNING -> shut_down() -> NOT_RUNNING
 
-The controller is asked through `ControllerRuntime.write`, in this process; a node whose controller is elsewhere gets
-NOT_CONTROLLER and tries again (asking over the network comes with clusters of more nodes). The broker epoch is the
-offset of its registration: what the controller tells incarnations apart by. Source: KIP-631, KIP-841.
+The active controller is asked wherever it is (runtime/active_controller.py), and again while there is none. The broker
+epoch is the offset of its registration: what the controller tells incarnations apart by. Source: KIP-631, KIP-841.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from kafkapy.types import Uuid, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
-    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.active_controller import ActiveController
 
 R = TypeVar("R")
 
@@ -60,7 +59,7 @@ class BrokerLifecycle:
     def __init__(
         self,
         *,
-        controller: "ControllerRuntime",
+        controller: "ActiveController",
         config: "BrokerConfig",
         cluster_id: str,
         incarnation_id: Uuid,
@@ -114,8 +113,9 @@ class BrokerLifecycle:
         cluster's id, a feature level that we do not know).
         """
         response = await self._ask_until_answered(
-            lambda: self._controller.write(
-                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True)
+            lambda: self._controller.ask(
+                self._registration,
+                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True),
             )
         )
         self.broker_epoch = response.broker_epoch
@@ -154,7 +154,9 @@ class BrokerLifecycle:
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that is this broker's alone. Raises ApiError."""
         request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
-        response = await self._controller.write(lambda controller, _: controller.decide_allocate_producer_ids(request))
+        response = await self._controller.ask(
+            request, lambda controller, _: controller.decide_allocate_producer_ids(request)
+        )
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     def directory_failed(self, directory: Uuid) -> None:
@@ -182,7 +184,14 @@ class BrokerLifecycle:
         self._is_due.set()
 
     async def _leave(self) -> None:
-        while not (await self._heartbeat()).should_shut_down:
+        """Ask to go until the controller agrees. Another node may become the active one meanwhile."""
+        while True:
+            try:
+                if (await self._heartbeat()).should_shut_down:
+                    return
+            except ApiError as error:
+                if error.code != ErrorCode.NOT_CONTROLLER:
+                    raise
             await asyncio.sleep(SHUTDOWN_POLL_MS / 1000)
 
     async def _stop_heartbeats(self) -> None:
@@ -221,7 +230,9 @@ class BrokerLifecycle:
             offline_log_dirs=list(self._offline_directories),
             cordoned_log_dirs=self._cordoned(),
         )
-        response = await self._controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
+        response = await self._controller.ask(
+            request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms)
+        )
         self._reported_directories.update(request.offline_log_dirs)
         return response
 

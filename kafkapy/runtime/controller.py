@@ -26,7 +26,6 @@ from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.controller_registration_request import ControllerRegistrationRequest
 from kafkapy.seams import Clock, Random
 from kafkapy.types import OffsetAndEpoch
 
@@ -41,6 +40,8 @@ ImageListener = Callable[[MetadataDelta, MetadataImage], None]
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Below the quorum's 8 MiB: a decision that need not be atomic is split into batches of at most this."""
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""How long a request without a time-out of its own waits."""
 MIN_COMMIT_WAIT_MS: Final = 1000
 """How long a request with a time-out waits at least for what was decided and appended: it will most likely come."""
 FENCE_CHECKS_PER_SESSION: Final = 8
@@ -95,6 +96,11 @@ class ControllerRuntime:
     def image(self) -> MetadataImage:
         """The last committed image."""
         return self._loader.image
+
+    @property
+    def committed_offset(self) -> int:
+        """The offset of the last record that the image has; -1 before the first."""
+        return self._committed_offset
 
     @property
     def is_active(self) -> bool:
@@ -161,12 +167,6 @@ class ControllerRuntime:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         self._end_term()
-
-    async def register_self(self, request: ControllerRegistrationRequest) -> None:
-        """Have this controller's listeners and features in the log, unless this incarnation's are there already."""
-        registered = self.image.cluster.controllers.get(request.controller_id)
-        if registered is None or registered.incarnation_id != request.incarnation_id:
-            await self.write(lambda controller, _: controller.decide_register_controller(request))
 
     # -- the quorum's listener ------------------------------------------------------------------------------------
 
@@ -380,6 +380,18 @@ class ControllerRuntime:
         provenance = image.provenance
         snapshot_id = OffsetAndEpoch(provenance.last_offset + 1, provenance.leader_epoch)
         return snapshot_id, provenance.timestamp_ms, encoded_slices(image)
+
+
+class ControllerChanges:
+    """What a controller's own listener answers with: a change is done once it is committed (no broker need follow)."""
+
+    def __init__(self, controller: ControllerRuntime) -> None:
+        self._controller = controller
+
+    async def change(
+        self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> R:
+        return await self._controller.write(decide, timeout_ms=timeout_ms)
 
 
 def _time_out(future: "asyncio.Future[None]") -> None:

@@ -22,7 +22,7 @@ from kafkapy.protocol.messages.assign_replicas_to_dirs_response import AssignRep
 from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
-    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.active_controller import ActiveController
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
 """Kafka's bound."""
@@ -49,7 +49,7 @@ class DirectoryAssignments:
     it that no other takes its place: see `is_pending`.
     """
 
-    def __init__(self, controller: "ControllerRuntime", node_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, controller: "ActiveController", node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -140,7 +140,9 @@ class DirectoryAssignments:
                 directory.topics.append(topic)
             topic.partitions.append(PartitionData(partition_index=each.partition_id))
         request.directories = list(directories.values())
-        return await self._controller.write(lambda controller, _: controller.partitions.decide_assign_replicas(request))
+        return await self._controller.ask(
+            request, lambda controller, _: controller.partitions.decide_assign_replicas(request)
+        )
 
     def _note(
         self, response: AssignReplicasToDirsResponse, sent: dict[tuple[Uuid, int], Assignment]

@@ -155,6 +155,11 @@ class Quorum:
         return self._core.leader_id
 
     @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Return where the leader listens; empty while it is unknown."""
+        return self._core.role.leader_endpoints
+
+    @property
     def leader_epoch(self) -> int:
         return self._core.leader_epoch
 

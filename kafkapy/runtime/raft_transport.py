@@ -20,6 +20,7 @@ from kafkapy.runtime.peer import Peer
 
 logger = logging.getLogger(__name__)
 
+SETTLE_POLL_S = 0.01
 RESPONSE_SLACK_MS = 500
 """The core counts its own time-out; the connection waits this much longer, so that the core decides."""
 
@@ -41,6 +42,7 @@ class NetworkRaftTransport:
         self._timeout_ms = request_timeout_ms + RESPONSE_SLACK_MS
         self._bootstrap_servers = bootstrap_servers
         self._peers: dict[int, Peer] = {}
+        self._unanswered_count = 0
 
     def send(
         self,
@@ -55,17 +57,29 @@ class NetworkRaftTransport:
             asyncio.get_running_loop().call_soon(on_response, None)  # never while the core still steps
             return
         api_key = API_KEYS[type(request)]
+        self._unanswered_count += 1
+
+        def on_failure(is_unsupported: bool) -> None:
+            self._unanswered_count -= 1
+            on_response(_failure(request, is_unsupported))
+
         self._peer(node_id, address).send(
             ClientRequest(
                 api_key=api_key,
                 build=lambda version: request_to_message(request, version, self._wire),
                 on_response=lambda message, version: self._on_message(node_id, request, message, version, on_response),
-                on_failure=lambda is_unsupported: on_response(_failure(request, is_unsupported)),
+                on_failure=on_failure,
                 timeout_ms=self._timeout_ms,
                 min_version=lowest_version(request),
                 max_version=newest_version(api_key),
             )
         )
+
+    async def settle(self, timeout_s: float) -> None:
+        """Return once what was sent is answered or has failed, or after the time-out."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._unanswered_count and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(SETTLE_POLL_S)
 
     def close(self) -> None:
         """Close all connections; what waits for a response fails."""
@@ -98,6 +112,7 @@ class NetworkRaftTransport:
         version: int,
         on_response: Callable[[Response | None], None],
     ) -> None:
+        self._unanswered_count -= 1
         try:
             response = message_to_response(message, request, version, self._wire)
         except PeerError as error:

@@ -32,17 +32,15 @@ from kafkapy.metadata.image import (
 )
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.raft.voters import Endpoint as RaftEndpoint
-from kafkapy.raft.voters import VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.replication.fetch_session import FetchSessionCache
 from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.cleaner import LogCleaner
-from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.group_coordinator import GroupCoordinator
@@ -54,13 +52,13 @@ from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
 from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.quorum import Quorum
 from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
 from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server import listeners
-from kafkapy.server.formatted import bootstrap_records, check_identity, check_metadata_log
-from kafkapy.server.limits import changed_limits, limits_at_start, open_file_capacity
+from kafkapy.server.formatted import check_identity, check_metadata_log
+from kafkapy.server.limits import changed_limits, limits_at_start, limits_of_controllers, open_file_capacity
+from kafkapy.server.quorum_node import QuorumNode
 from kafkapy.server.stopping import take_steps
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner.manager import CleanerManager
@@ -73,7 +71,7 @@ from kafkapy.storage.manager.space_reserve import SpaceReserve
 from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
-from kafkapy.types import METADATA_PARTITION, ZERO_UUID, Uuid
+from kafkapy.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
@@ -101,6 +99,7 @@ class BrokerServer:
         random: "Random",
         new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], IoPool]" = ThreadIoPool,
         listen: "Callable[..., seams.Listener]" = listen_on_socket,
+        new_connector: "Callable[[asyncio.AbstractEventLoop, IoPool], seams.Connector] | None" = None,
         new_helper: "Callable[[asyncio.AbstractEventLoop], seams.HelperProcess] | None" = None,
     ) -> None:
         """`new_io_pool(loop, worker_count)`; `listen` is called as reactor.socket_channel.listen is."""
@@ -114,6 +113,7 @@ class BrokerServer:
         self._random = random
         self._new_io_pool = new_io_pool
         self._listen = listen
+        self._new_connector = new_connector if new_connector is not None else _new_socket_connector
         self._new_helper = new_helper if new_helper is not None else _new_helper
         self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
         self._dynamic_config = DynamicConfig(config)
@@ -162,7 +162,7 @@ class BrokerServer:
                 self._maintenance.stop,
                 self._cleaner.stop,
                 self._expirer.stop,
-                self._controller.close,
+                self._quorum_node.close_controller,
                 self._close_quorum,
                 self._close_logs,
                 self._log_manager.directories.unlock,
@@ -186,7 +186,7 @@ class BrokerServer:
     async def _close_quorum(self) -> None:
         """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
         try:
-            await self._quorum.close()
+            await self._quorum_node.close_quorum()
         except BaseException:
             self._log_manager.directories.forget_clean_stop(self.config.metadata_log_dir)
             raise
@@ -206,6 +206,7 @@ class BrokerServer:
         undo.callback(self._io_pool.close)
         self._open_directories(undo)
         await self._start_metadata(undo)
+        await self._register(undo)
         await self._start_replicas(undo)
         await self._start_serving(undo)
 
@@ -224,13 +225,33 @@ class BrokerServer:
 
     async def _start_metadata(self, undo: AsyncExitStack) -> None:
         """Recover the metadata and join the quorum."""
-        self._quorum = self._new_quorum()
-        self._controller = self._new_controller()
+        self._quorum_node = node = self._new_quorum_node()
+        self._quorum, self._controller = node.quorum, node.controller
         undo.push_async_callback(self._close_quorum)
-        await self._quorum.start()
-        undo.push_async_callback(self._controller.close)
-        self._controller.start()
-        await self._register_controller()
+        undo.push_async_callback(node.close_controller)
+        await node.start()
+
+    async def _register(self, undo: AsyncExitStack) -> None:
+        """Bind the clients' listeners and register; return once the metadata has at least that registration.
+
+        So no log is judged a stray, and no partition led, by older metadata. Raises ApiError.
+        """
+        self._reactor = self._new_reactor()
+        undo.callback(self._reactor.close)
+        self._addresses = listeners.bind(self._reactor, self.config)
+        self._lifecycle = self._new_lifecycle()
+        self._on_directory_failed.append(self._tell_of_failed_directory)
+        undo.push_async_callback(self._lifecycle.close)
+        timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._quorum_node.caught_up_to(await self._lifecycle.register())
+        except TimeoutError:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "The broker did not register with a controller within "
+                f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
+            ) from None
 
     async def _start_replicas(self, undo: AsyncExitStack) -> None:
         """Load the logs, then lead and follow what the metadata says."""
@@ -256,18 +277,12 @@ class BrokerServer:
         undo.push_async_callback(self._cleaner.stop)
 
     async def _start_serving(self, undo: AsyncExitStack) -> None:
-        """Bind the listeners, register, begin with what happens in periods, accept."""
+        """Be unfenced, begin with what happens in periods, accept."""
         config = self.config
         self._metrics = self._new_metrics()
         if self._metrics is not None:
             undo.callback(self._metrics.close)
-        self._reactor = self._new_reactor()
-        undo.callback(self._reactor.close)
-        self._addresses = listeners.bind(self._reactor, config)
-        self._lifecycle = self._new_lifecycle()
-        self._on_directory_failed.append(self._tell_of_failed_directory)
-        undo.push_async_callback(self._lifecycle.close)
-        await self._lifecycle.register()
+        self._router.serve(self._new_services())
         await self._lifecycle.unfence()
         await self._follower.caught_up()
         undo.callback(self._expirer.stop)
@@ -300,49 +315,30 @@ class BrokerServer:
             on_directory_room=self._directory_has_room,
         )
 
-    def _new_quorum(self) -> Quorum:
+    def _new_quorum_node(self) -> QuorumNode:
         config = self.config
-        directory = self._log_manager.directories.at(config.metadata_log_dir)
+        directories = self._log_manager.directories
+        directory = directories.at(config.metadata_log_dir)
         directory_id = directory.directory_id if directory is not None else None
-        controllers = tuple(RaftEndpoint(each.listener, each.host, each.port) for each in config.controller_listeners)
-        name = config.controller_listener_names[0]
-        voters = [static_voter(id, RaftEndpoint(name, host, port)) for id, (host, port) in config.quorum_voters.items()]
-        return Quorum(
-            node_id=self.node_id,
-            directory_id=directory_id or ZERO_UUID,
+        return QuorumNode(
+            config,
             cluster_id=self.cluster_id,
-            directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
-            config=config.quorum,
-            local_endpoints=controllers,
-            static_voters=VoterSet(voters),
+            directory_id=directory_id or ZERO_UUID,
+            incarnation_id=self._incarnation_id,
+            rules=DynamicConfigRules(self._dynamic_config),
+            authorizer=self._new_authorizer(),
+            limits=limits_of_controllers(config),
             disk=self._disk,
             clock=self._clock,
             random=self._random,
             io_pool=self._io_pool,
-            on_fatal=self._quorum_failed,
+            listen=self._listen,
+            new_connector=self._new_connector,
+            was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
             make_room=self._keep_room_for_metadata,
-            was_clean_shutdown=self._log_manager.directories.take_clean_shutdown(config.metadata_log_dir),
-        )
-
-    def _new_controller(self) -> ControllerRuntime:
-        return ControllerRuntime(
-            quorum=self._quorum,
-            config=self.config,
-            cluster_id=self.cluster_id,
-            rules=DynamicConfigRules(self._dynamic_config),
-            clock=self._clock,
-            random=self._random,
-            bootstrap_records=bootstrap_records(self._disk, self.config.metadata_log_dir),
+            on_quorum_failed=self._quorum_failed,
             on_fatal=self._fail,
         )
-
-    async def _register_controller(self) -> None:
-        """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
-        try:
-            await self._controller.register_self(listeners.controller_registration(self.config, self._incarnation_id))
-        except ApiError as error:
-            if error.code != ErrorCode.UNSUPPORTED_VERSION:
-                raise
 
     async def _load_logs(self) -> None:
         configs = self._controller.image.configs
@@ -478,8 +474,8 @@ class BrokerServer:
         self._io_pool.resize(config.node.num_io_threads)
         self._cleaner.reconfigure(config.log)
 
-    def _new_reactor(self) -> Reactor:
-        services = Services(
+    def _new_services(self) -> Services:
+        return Services(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
             config=self.config,
@@ -491,6 +487,7 @@ class BrokerServer:
             authorizer=self._new_authorizer(),
             metadata=self._controller,
             controller=self._controller,
+            active_controller=self._quorum_node.active,
             follower=self._follower,
             quorum=self._quorum,
             log_manager=self._log_manager,
@@ -506,13 +503,16 @@ class BrokerServer:
             transactions=self._transactions,
             transaction_verification=self._new_transaction_verification(),
         )
+
+    def _new_reactor(self) -> Reactor:
+        self._router = Router()
+        self._update_dynamic_config(self._controller.image)
         self._limits = limits_at_start(self.config, self._dynamic_config.current)
-        router = Router(services)
         return Reactor(
             self._loop,
             self._limits,
-            route=router.route,
-            gather=router.gather,
+            route=self._router.route,
+            gather=self._router.gather,
             io_pool=self._io_pool,
             listen=self._listen,
         )
@@ -520,7 +520,7 @@ class BrokerServer:
     def _new_mover(self) -> LogDirMover:
         return LogDirMover(
             self._replica_manager,
-            DirectoryAssignments(self._controller, self.node_id, lambda: self._lifecycle.broker_epoch),
+            DirectoryAssignments(self._quorum_node.active, self.node_id, lambda: self._lifecycle.broker_epoch),
             node_id=self.node_id,
             settings=lambda: self._dynamic_config.current,
             clock=self._clock,
@@ -559,7 +559,7 @@ class BrokerServer:
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(
-            controller=self._controller,
+            controller=ActiveController(self._controller, self._quorum_node.new_channel),
             config=self.config,
             cluster_id=self.cluster_id,
             incarnation_id=self._incarnation_id,
@@ -634,6 +634,12 @@ def _try_reserve(change: Callable[[], None]) -> None:
 def new_broker(config: BrokerConfig) -> BrokerServer:
     """Return a node on the system's disk, clocks and entropy."""
     return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
+
+
+def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "IoPool") -> "seams.Connector":
+    from kafkapy.reactor.connector import SocketConnector  # a node alone never has one
+
+    return SocketConnector(loop, io_pool)
 
 
 def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":

@@ -25,6 +25,11 @@ def limits_at_start(static: BrokerConfig, current: BrokerConfig) -> ReactorLimit
         return _limits(current, _resolved_overrides(static))
 
 
+def limits_of_controllers(config: BrokerConfig) -> ReactorLimits:
+    """Return what counts for the controllers' own listener; max.connections.per.ip.overrides are for clients."""
+    return _limits(config, {})
+
+
 def changed_limits(limits: ReactorLimits, before: BrokerConfig, config: BrokerConfig) -> ReactorLimits:
     """Return what takes the place of `limits`, which were those of `before`.
 

@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.controller_registration_request import (
     Feature,
     Listener,
 )
+from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.types import Uuid
 
@@ -23,23 +24,39 @@ logger = logging.getLogger("kafkapy.server")
 
 
 def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
-    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError.
-
-    The controller's is not bound: a quorum of one has nobody to talk to.
-    """
+    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
     addresses = {}
     for endpoint in config.broker_listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
-        try:
-            address = reactor.bind(endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port)
-        except OSError as error:
-            where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
-            hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""
-            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}{hint}") from error
+        address = _bind(reactor, endpoint)
         addresses[endpoint.listener] = address
         logger.info("Awaiting socket connections on %s:%d.", *address[:2])
     return addresses
+
+
+def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoint, ...]:
+    """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
+    ports = {}
+    for endpoint in config.controller_listeners:
+        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+            raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
+        ports[endpoint.listener] = _bind(reactor, endpoint)[1]
+    return tuple(
+        RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
+        for each in config.advertised_controller_listeners
+        if each.listener in ports
+    )
+
+
+def _bind(reactor: Reactor, endpoint: ConfigEndpoint) -> tuple[str, int]:
+    """Bind one listener. Raises OSError with what to do about it."""
+    try:
+        return reactor.bind(endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port)
+    except OSError as error:
+        where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
+        hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}{hint}") from error
 
 
 def advertised(config: BrokerConfig, addresses: Mapping[str, tuple[str, int]]) -> dict[str, Endpoint]:

@@ -35,7 +35,7 @@ from tests.simulator.disk import SimDisk
 from tests.simulator.helper import SimHelper
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import START_WALL_MS, SimClock, SimLoop
-from tests.simulator.network import LinkRules, SimClient, SimListener, SimNetwork
+from tests.simulator.network import LinkRules, SimClient, SimConnector, SimListener, SimNetwork
 from tests.support.chance import SeededRandom
 from tests.support.wire import request_frame
 
@@ -91,6 +91,7 @@ class Machine:
             random=self.random,
             new_io_pool=self._new_io_pool,
             listen=self._listen,
+            new_connector=lambda _loop, _io_pool: SimConnector(self.network, ADDRESS[0]),
             new_helper=self._new_helper,
         )
         await self.server.start()

@@ -1,6 +1,7 @@
 """Quorums whose messages travel as Apache Kafka's requests over a simulated network: reactors, peers, the real wire."""
 
 import asyncio
+from typing import Any
 
 from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
@@ -36,6 +37,10 @@ def host_of(node_id: int) -> str:
 def voter_of(node_id: int) -> Voter:
     key = ReplicaKey(node_id, bytes([node_id]) * 16)
     return Voter(key, (Endpoint(LISTENER, host_of(node_id), 9093),))
+
+
+NO_CONTROLLER: Any = None
+"""Nothing asks a quorum without a controller over it to decide."""
 
 
 class NoMetadata:
@@ -84,8 +89,12 @@ class WiredNode:
                 cluster_id=CLUSTER_ID,
                 node_id=node_id,
                 config=CONFIG,
+                clock=SimClock(loop),
+                random=SeededRandom(node_id),
+                follower=NO_CONTROLLER,
                 authorizer=AllowAll(),
                 metadata=NoMetadata(),
+                controller=NO_CONTROLLER,
                 quorum=self.quorum,
             )
         )

@@ -26,6 +26,8 @@ PROPERTIES = {
 class InstantController:
     """ControllerRuntime's face on a Cluster: what is decided is committed and in the image before write returns."""
 
+    is_local = True
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.error: ApiError | None = None
@@ -43,6 +45,13 @@ class InstantController:
     async def change(self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None) -> Any:
         """As MetadataFollower does."""
         return await self.write(decide, timeout_ms=timeout_ms)
+
+    async def ask(self, request: Any, decide: Callable[[Any, int], Any]) -> Any:
+        """As ActiveController does."""
+        return await self.write(decide)
+
+    def ask_soon(self, request: Any, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
+        self.write_soon(decide, on_done)
 
     def write_soon(self, decide: Callable[[Any, int], Any], on_done: Callable[[Any], None]) -> None:
         response = self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
@@ -95,6 +104,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         authorizer=authorizer or Deny(),
         metadata=controller,
         controller=controller,
+        active_controller=controller,
         follower=controller,
         encoded_answers=EncodedAnswers(),
         **walking(),

@@ -36,7 +36,7 @@ from kafkapy.seams import FileRegion
 from kafkapy.storage.workers import give_way
 
 OLDEST_SERVED: Final = 4
-MAGIC_1_FROM: Final = 2
+MAGIC_1_SINCE: Final = 2
 MAX_CONVERTED_BYTES: Final = 8 << 20
 """In one answer: what is converted is in memory until the peer has taken it."""
 NO_ROOM_PAUSE_S: Final = 0.25
@@ -93,7 +93,7 @@ class _Conversion:
     def __init__(self, services: Services, context: RequestContext) -> None:
         self._services = services
         self._context = context.at_version(OLDEST_SERVED)
-        self._magic = 1 if context.api_version >= MAGIC_1_FROM else 0
+        self._magic = 1 if context.api_version >= MAGIC_1_SINCE else 0
         self.bytes_left = MAX_CONVERTED_BYTES
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:

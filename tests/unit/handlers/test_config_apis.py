@@ -81,6 +81,7 @@ class OneNode:
         self.clock = SimpleNamespace(monotonic_ms=lambda: 0)
         self.metadata = SimpleNamespace(image=EMPTY_IMAGE)
         self.follower = SimpleNamespace(change=self.write)
+        self.active_controller = SimpleNamespace(is_local=True)
         self.tables = Controller(
             node_id=config.node_id,
             cluster_id="c",

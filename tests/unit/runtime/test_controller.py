@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionR
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
 from tests.simulator.loop import SimClock, SimLoop, run
@@ -58,7 +59,7 @@ class Node:
 
     def lifecycle(self, incarnation: bytes = b"i" * 16) -> BrokerLifecycle:
         return BrokerLifecycle(
-            controller=self.controller,
+            controller=ActiveController(self.controller),
             config=self.config,
             cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
@@ -467,7 +468,7 @@ def test_broker_of_another_cluster_is_told_so() -> None:
     async def scenario(node: Node) -> None:
         node.quorum.lead()
         lifecycle = BrokerLifecycle(
-            controller=node.controller,
+            controller=ActiveController(node.controller),
             config=node.config,
             cluster_id="other",
             incarnation_id=b"i" * 16,

@@ -1,0 +1,68 @@
+"""Envelope 0, for the controllers' listener: a client's request that a broker passes on (KIP-590).
+
+The broker needs CLUSTER_ACTION; what is inside is then asked for, and authorized, as the client's own. Requests that
+are not to be forwarded are refused with INVALID_REQUEST; a principal that cannot be read is
+PRINCIPAL_DESERIALIZATION_FAILURE. NOT_CONTROLLER in the answer to what is inside becomes the envelope's own error, so
+that the broker looks for the active controller anew.
+"""
+
+import ipaddress
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.handlers.context import ControllerServices, RequestContext
+from kafkapy.handlers.forwarding import decode_principal
+from kafkapy.handlers.router import Router
+from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
+from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import read_request_header
+from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
+from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+
+async def handle(services: ControllerServices, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        info = _client(context, request)
+    except ApiError as error:
+        return EnvelopeResponse(error_code=int(error.code))
+    frame = memoryview(request.request_data)
+    try:
+        header, _ = read_request_header(frame)
+    except ProtocolError:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if header.api_key not in FORWARDED_APIS | FORWARDED_IN_PART_APIS:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    served = CONTROLLER_APIS[header.api_key]
+    if not served.served_min <= header.api_version <= served.max_version:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not services.controller.is_active:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        answer = await Router(services).route(info, frame)
+    except ProtocolError:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    assert answer is not None
+    return EnvelopeResponse(response_data=bytes(answer))
+
+
+def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo:
+    """Return the client's side of the request. Raises ApiError."""
+    try:
+        principal = decode_principal(request.request_principal or b"")
+    except ProtocolError as error:
+        raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
+    try:
+        host = str(ipaddress.ip_address(request.client_host_address))
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST) from error
+    return ConnectionInfo(
+        connection_id=context.connection_id,
+        listener_name=context.listener_name,
+        security_protocol=context.security_protocol,
+        peer_host=host,
+        peer_port=0,
+        principal=principal,
+    )

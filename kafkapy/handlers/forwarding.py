@@ -1,0 +1,90 @@
+"""Passing an admin request on to the active controller, in an Envelope (KIP-590).
+
+Where this node is not the active controller, a request that changes the cluster's metadata is not looked into here: it
+goes as it came, with the client's principal and address, to the controller, which asks its authorizer and answers. The
+answer comes back as it is, correlation id and version included. While there is no active controller the request is
+tried again for as long as the client waits (request.timeout.ms at most); then its connection is closed, as it is if the
+controller does not know the client's version. So do Apache Kafka's brokers.
+"""
+
+import asyncio
+import ipaddress
+from typing import Final
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import CloseConnection, RequestContext, Services
+from kafkapy.protocol.api import response_type
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.messages.default_principal_data import DefaultPrincipalData
+from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
+from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from kafkapy.protocol.primitives import Message, Writer
+
+RETRY_S: Final = 0.1
+PRINCIPAL_VERSION: Final = 0
+
+
+async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer:
+    """Return the controller's answer to a request frame. Raises CloseConnection."""
+    kind, _, name = context.principal.partition(":")
+    envelope = EnvelopeRequest(
+        request_data=bytes(frame),
+        request_principal=encode_principal(kind, name),
+        client_host_address=ipaddress.ip_address(context.client_host).packed,
+    )
+    response = await _ask(services, envelope)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        raise CloseConnection("the active controller does not know the version of a forwarded request")
+    out = Writer()
+    out += response.response_data or b""
+    return out
+
+
+async def forward_message(services: Services, context: RequestContext, request: Message) -> Message:
+    """Return the controller's answer to what is left of a client's request. Raises CloseConnection."""
+    out = Writer()
+    write_request_header(
+        out,
+        api_key=context.api_key,
+        api_version=context.api_version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    out += request.encode(context.api_version)
+    answer = bytes(await forward(services, context, memoryview(out)))
+    _, position = read_response_header(answer, context.api_key, context.api_version)
+    return response_type(context.api_key).decode(answer[position:], context.api_version)
+
+
+def encode_principal(kind: str, name: str) -> bytes:
+    """Return a principal as Envelope carries it: int16 version, DefaultPrincipalData."""
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
+    return PRINCIPAL_VERSION.to_bytes(2, "big") + data.encode(PRINCIPAL_VERSION)
+
+
+def decode_principal(data: bytes) -> str:
+    """Return `type:name`. Raises ProtocolError."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if version != PRINCIPAL_VERSION:
+        raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    principal = DefaultPrincipalData.decode(data[2:], PRINCIPAL_VERSION)
+    return f"{principal.type}:{principal.name}"
+
+
+async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    """Ask until a controller answers. Raises CloseConnection once request.timeout.ms is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + services.config.node.request_timeout_ms / 1000
+    while True:
+        try:
+            response = await services.active_controller.call(envelope)
+            assert isinstance(response, EnvelopeResponse)
+            if response.error_code != ErrorCode.NOT_CONTROLLER:
+                return response
+        except ApiError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                raise CloseConnection(str(error)) from error
+        if loop.time() >= deadline:
+            raise CloseConnection("no active controller took a forwarded request in time")
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,89 @@
+"""Asking the active controller, whichever node it is: in this process where it is this one, else over the network.
+
+The leader of the metadata quorum is the active controller. It may change between a question and its answer: then, as
+when it cannot be reached, ApiError NOT_CONTROLLER is raised, and whoever asks decides whether to ask again. What must
+not wait behind something else (a heartbeat behind a forwarded request) asks through an ActiveController of its own,
+which has a connection of its own. Source: KIP-631, and Apache Kafka's NodeToControllerChannelManager.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.primitives import Message
+
+if TYPE_CHECKING:
+    from kafkapy.machine import Decision
+    from kafkapy.metadata.controller import Controller
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.controller_channel import ControllerChannel
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+class ActiveController:
+    """What a broker asks its cluster's controller."""
+
+    def __init__(
+        self, controller: "ControllerRuntime", new_channel: "Callable[[], ControllerChannel] | None" = None
+    ) -> None:
+        """`new_channel` makes the connection to another node, when one is first needed; None in a cluster of one."""
+        self._controller = controller
+        self._new_channel = new_channel
+        self._channel: ControllerChannel | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+
+    @property
+    def image(self) -> "MetadataImage":
+        """The last committed image."""
+        return self._controller.image
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this node is the active controller, or the only one that could be."""
+        return self._new_channel is None or self._controller.is_active
+
+    async def ask(self, request: Message, decide: "Callable[[Controller, int], Decision[Any, ResponseT]]") -> ResponseT:
+        """Return the response to `request`, which `decide` makes where this node is the active controller.
+
+        Raises ApiError for an error of the whole response.
+        """
+        if self.is_local:
+            return await self._controller.write(decide)
+        response: Any = await self.call(request)
+        if getattr(response, "error_code", 0):
+            raise ApiError(response.error_code, getattr(response, "error_message", None))
+        answered: ResponseT = response
+        return answered
+
+    def ask_soon(
+        self,
+        request: Message,
+        decide: "Callable[[Controller, int], Decision[Any, ResponseT]]",
+        on_done: "Callable[[ResponseT | BaseException], None]",
+    ) -> None:
+        """Do as `ask` without waiting; `on_done` gets the response or the error."""
+        if self.is_local:
+            self._controller.write_soon(decide, on_done)
+            return
+
+        async def run() -> None:
+            try:
+                result: ResponseT | BaseException = await self.ask(request, decide)
+            except ApiError as error:
+                result = error
+            on_done(result)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def call(self, request: Message) -> Message:
+        """Return the response of another node, as it is. Raises ApiError: NOT_CONTROLLER, UNSUPPORTED_VERSION."""
+        assert self._new_channel is not None
+        if self._channel is None:
+            self._channel = self._new_channel()
+        response: Message = await self._channel.call(request)
+        return response

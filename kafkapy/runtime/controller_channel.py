@@ -1,0 +1,84 @@
+"""A connection to the active controller, which moves with it: the network's side of runtime/active_controller.py."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.client_connection import ClientRequest, newest_version
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.primitives import Message
+from kafkapy.raft.voters import Endpoint
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.peer import Peer
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""How long the controller may take for an answer."""
+
+
+class ControllerChannel:
+    """A connection to the active controller, which moves with it."""
+
+    def __init__(
+        self,
+        *,
+        leader: Callable[[], tuple[int, tuple[Endpoint, ...]]],
+        listener_name: str,
+        new_peer: "Callable[[str, int], Peer]",
+    ) -> None:
+        """`leader`: the node id of the quorum's leader, -1 if unknown, and where it listens."""
+        self._leader = leader
+        self._listener_name = listener_name
+        self._new_peer = new_peer
+        self._peer: Peer | None = None
+
+    async def call(self, request: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
+        """Return the response. Raises ApiError: NOT_CONTROLLER if there is none, UNSUPPORTED_VERSION."""
+        leader_id, endpoints = self._leader()
+        address = next(((each.host, each.port) for each in endpoints if each.name == self._listener_name), None)
+        if leader_id < 0 or address is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
+        api_key = request.API_KEY
+        assert api_key is not None
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def on_response(response: Message, _version: int) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        def on_failure(is_unsupported: bool) -> None:
+            if not answered.done():
+                answered.set_exception(_failure(leader_id, is_unsupported))
+
+        self._peer_at(address).send(
+            ClientRequest(
+                api_key=api_key,
+                build=lambda _version: request,
+                on_response=on_response,
+                on_failure=on_failure,
+                timeout_ms=timeout_ms,
+                min_version=0,
+                max_version=newest_version(api_key),
+            )
+        )
+        return await answered
+
+    def close(self) -> None:
+        """Close the connection; who waits for an answer gets NOT_CONTROLLER."""
+        if self._peer is not None:
+            self._peer.close()
+
+    def _peer_at(self, address: tuple[str, int]) -> "Peer":
+        if self._peer is not None and (self._peer.host, self._peer.port) != address:
+            self._peer.close()
+            self._peer = None
+        if self._peer is None:
+            self._peer = self._new_peer(*address)
+        return self._peer
+
+
+def _failure(leader_id: int, is_unsupported: bool) -> ApiError:
+    if is_unsupported:
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, f"The active controller, node {leader_id}, is too old for this.")
+    return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller, node {leader_id}, did not answer.")

@@ -1,0 +1,286 @@
+"""A node's part in the metadata quorum: the quorum, the controller over it, and how other nodes are reached.
+
+Every node has it. A controller votes and serves the others on a listener of its own; a broker without that role follows
+the log as an observer. What talks to other nodes is imported when it is first needed: a quorum of one never does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy import __version__
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.rules import DynamicConfigRules
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices
+from kafkapy.handlers.router import Router
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
+from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.active_controller import ActiveController
+from kafkapy.runtime.controller import ControllerChanges, ControllerRuntime
+from kafkapy.runtime.quorum import Quorum
+from kafkapy.security.authorizer import Authorizer
+from kafkapy.server import listeners
+from kafkapy.server.formatted import bootstrap_records
+from kafkapy.types import METADATA_PARTITION, Uuid
+
+if TYPE_CHECKING:
+    from kafkapy import seams
+    from kafkapy.raft.messages import Request, Response
+    from kafkapy.runtime.controller_channel import ControllerChannel
+    from kafkapy.runtime.peer import Peer
+    from kafkapy.runtime.raft_transport import NetworkRaftTransport
+
+FIRST_BOOTSTRAP_ID: Final = -2
+"""Bootstrap servers are known by the node ids -2, -3, ..., as in Apache Kafka."""
+RETRY_S: Final = 0.1
+GOODBYE_S: Final = 1.0
+"""How long a leader that stops waits to be heard."""
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class QuorumNode:
+    """`quorum`, `controller` (this node's) and `active` (the cluster's) are for the other parts of the node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        directory_id: Uuid,
+        incarnation_id: Uuid,
+        rules: DynamicConfigRules,
+        authorizer: Authorizer,
+        limits: ReactorLimits,
+        disk: "seams.Disk",
+        clock: "seams.Clock",
+        random: "seams.Random",
+        io_pool: "seams.IoPool",
+        listen: "Callable[..., seams.Listener]",
+        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]",
+        was_clean_shutdown: bool,
+        make_room: Callable[[], None],
+        on_quorum_failed: Callable[[BaseException], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._incarnation_id = incarnation_id
+        self._authorizer = authorizer
+        self._clock = clock
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._io_pool = io_pool
+        self._new_connector = new_connector
+        self._connector: seams.Connector | None = None
+        self._channels: list[ControllerChannel] = []
+        self._registration: asyncio.Task[None] | None = None
+        self._router = Router()
+        self._reactor: Reactor | None = None
+        self._transport = _Transport(self._new_transport)
+        bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
+        endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
+        self.quorum = Quorum(
+            node_id=config.node_id,
+            directory_id=directory_id,
+            cluster_id=cluster_id,
+            directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
+            config=config.quorum,
+            local_endpoints=endpoints,
+            static_voters=self._static_voters(),
+            disk=disk,
+            clock=clock,
+            random=random,
+            io_pool=io_pool,
+            on_fatal=on_quorum_failed,
+            make_room=make_room,
+            transport=self._transport,
+            bootstrap_ids=tuple(self._bootstrap_servers()),
+            can_become_voter=config.is_controller,
+            was_clean_shutdown=was_clean_shutdown,
+        )
+        self.controller = ControllerRuntime(
+            quorum=self.quorum,
+            config=config,
+            cluster_id=cluster_id,
+            rules=rules,
+            clock=clock,
+            random=random,
+            bootstrap_records=bootstrap,
+            on_fatal=on_fatal,
+        )
+        self.active = ActiveController(self.controller, self.new_channel)
+
+    async def start(self) -> None:
+        """Recover the metadata and join the quorum. A quorum of one leads itself when this returns."""
+        if self._reactor is not None:
+            self._router.serve(self._new_services())
+            self._reactor.start()
+        await self.quorum.start()
+        self.controller.start()
+        if self.controller.is_active:
+            await self._register_controller()
+        elif self._config.is_controller:
+            self._registration = self._loop.create_task(self._register_controller())
+
+    async def caught_up_to(self, offset: int) -> None:
+        """Return once the image has the record at `offset` of the metadata log."""
+        await self.quorum.wait_until(lambda: self.controller.committed_offset >= offset)
+
+    async def close_controller(self) -> None:
+        """End what the controller does; writes that wait fail."""
+        if self._registration is not None:
+            self._registration.cancel()
+            await asyncio.gather(self._registration, return_exceptions=True)
+        await self.controller.close()
+
+    async def close_quorum(self) -> None:
+        """Resign, close the metadata log and all connections. Raises StorageError."""
+        try:
+            await self.quorum.close()
+            await self._transport.settle()
+        finally:
+            self.close_network()
+
+    def close_network(self) -> None:
+        for channel in self._channels:
+            channel.close()
+        self._transport.close()
+        if self._reactor is not None:
+            self._reactor.close()
+
+    def new_channel(self) -> "ControllerChannel":
+        """Return a connection of its own to the active controller."""
+        from kafkapy.runtime.controller_channel import ControllerChannel
+
+        channel = ControllerChannel(
+            leader=self._other_leader,
+            listener_name=self._config.controller_listener_names[0],
+            new_peer=self._new_peer,
+        )
+        self._channels.append(channel)
+        return channel
+
+    # ---- the controllers' listener
+
+    def _bind(
+        self, limits: ReactorLimits, io_pool: "seams.IoPool", listen: "Callable[..., seams.Listener]"
+    ) -> tuple[Endpoint, ...]:
+        """Bind; return where this controller is to be found."""
+        self._reactor = Reactor(self._loop, limits, route=self._router.route, io_pool=io_pool, listen=listen)
+        try:
+            return listeners.bind_controllers(self._reactor, self._config)
+        except BaseException:
+            self._reactor.close()
+            raise
+
+    def _new_services(self) -> ControllerServices:
+        return ControllerServices(
+            cluster_id=self._cluster_id,
+            node_id=self._config.node_id,
+            config=self._config,
+            clock=self._clock,
+            random=self._random,
+            authorizer=self._authorizer,
+            metadata=self.controller,
+            controller=self.controller,
+            follower=ControllerChanges(self.controller),
+            quorum=self.quorum,
+        )
+
+    async def _register_controller(self) -> None:
+        """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
+        request = listeners.controller_registration(self._config, self._incarnation_id)
+        while True:
+            registered = self.controller.image.cluster.controllers.get(self._config.node_id)
+            if registered is not None and registered.incarnation_id == self._incarnation_id:
+                return
+            try:
+                await self.active.ask(request, lambda controller, _: controller.decide_register_controller(request))
+                return
+            except ApiError as error:
+                if error.code == ErrorCode.UNSUPPORTED_VERSION:
+                    return
+                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    # ---- other nodes
+
+    def _static_voters(self) -> VoterSet:
+        name = self._config.controller_listener_names[0]
+        return VoterSet(
+            static_voter(voter_id, Endpoint(name, host, port))
+            for voter_id, (host, port) in self._config.quorum_voters.items()
+        )
+
+    def _bootstrap_servers(self) -> dict[int, tuple[str, int]]:
+        servers = self._config.quorum_bootstrap_servers
+        return {FIRST_BOOTSTRAP_ID - index: address for index, address in enumerate(servers)}
+
+    def _other_leader(self) -> tuple[int, tuple[Endpoint, ...]]:
+        """Return the leader and where it listens; none while it is this node, whose controller is not active then."""
+        leader_id = self.quorum.leader_id
+        return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
+
+    def _new_peer(self, host: str, port: int) -> "Peer":
+        from kafkapy.runtime.peer import Peer, PeerLimits
+
+        if self._connector is None:
+            self._connector = self._new_connector(self._loop, self._io_pool)
+        network = self._config.network
+        return Peer(
+            host,
+            port,
+            connector=self._connector,
+            clock=self._clock,
+            random=self._random,
+            client_id=str(self._config.node_id),
+            software_version=__version__,
+            limits=PeerLimits(
+                connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
+                max_response_bytes=network.socket_request_max_bytes,
+            ),
+        )
+
+    def _new_transport(self) -> "NetworkRaftTransport":
+        from kafkapy.raft.wire import WirePeer
+        from kafkapy.runtime.raft_transport import NetworkRaftTransport
+
+        return NetworkRaftTransport(
+            wire=WirePeer(self._cluster_id, self._config.controller_listener_names[0]),
+            new_peer=self._new_peer,
+            request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
+            bootstrap_servers=self._bootstrap_servers(),
+        )
+
+
+class _Transport:
+    """runtime.quorum_peers.RaftTransport that is made when the first message is sent."""
+
+    def __init__(self, new_transport: "Callable[[], NetworkRaftTransport]") -> None:
+        self._new_transport = new_transport
+        self._made: NetworkRaftTransport | None = None
+
+    def send(
+        self,
+        node_id: int,
+        endpoints: tuple[Endpoint, ...],
+        request: "Request",
+        on_response: "Callable[[Response | None], None]",
+    ) -> None:
+        if self._made is None:
+            self._made = self._new_transport()
+        self._made.send(node_id, endpoints, request, on_response)
+
+    async def settle(self) -> None:
+        if self._made is not None:
+            await self._made.settle(GOODBYE_S)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()

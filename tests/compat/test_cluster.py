@@ -1,0 +1,145 @@
+"""Three nodes, each broker and controller, topics of one replica: any node takes any request, each may be killed."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PROPERTIES = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES) as running:
+        yield running
+
+
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """Return what `check` returns once that is true; what it raises counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = check()
+        except KafkaException:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{check} did not come true"
+        time.sleep(0.1)
+
+
+def leaders(client: AdminClient, topic: str) -> dict[int, int]:
+    """Return the leader of each partition; empty until all have one."""
+    metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    found = {partition.id: partition.leader for partition in metadata.partitions.values()}
+    return found if found and metadata.error is None and -1 not in found.values() else {}
+
+
+def create(client: AdminClient, topic: str, partitions: int = 6) -> dict[int, int]:
+    client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
+    return eventually(lambda: leaders(client, topic))
+
+
+def produce(bootstrap: str, topic: str, values: list[str]) -> None:
+    failures: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 6, on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert [failure for failure in failures if failure] == []
+
+
+def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    values: list[str] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return values
+
+
+def test_every_node_knows_all_three(cluster: ThreeNodes) -> None:
+    for node in cluster.nodes:
+        client = admin(node.bootstrap)
+        assert sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3]
+
+
+def test_a_topic_is_created_through_any_node_and_its_partitions_are_spread(cluster: ThreeNodes) -> None:
+    for number, node in enumerate(cluster.nodes):
+        found = create(admin(node.bootstrap), f"spread-{number}")
+        assert sorted(set(found.values())) == [1, 2, 3]
+
+
+def test_records_and_committed_offsets_are_found_whoever_leads(cluster: ThreeNodes) -> None:
+    create(admin(cluster.bootstrap), "records")
+    values = [f"{number}" for number in range(300)]
+    produce(cluster.bootstrap, "records", values)
+    assert sorted(consume(cluster.bootstrap, "records", "readers", 300)) == sorted(values)
+    produce(cluster.bootstrap, "records", ["last"])
+    assert consume(cluster.bootstrap, "records", "readers", 1) == ["last"]
+
+
+def test_configs_partitions_and_deletions_reach_the_controller_through_any_node(cluster: ThreeNodes) -> None:
+    create(admin(cluster.bootstrap), "changed")
+    for number, node in enumerate(cluster.nodes):
+        client = admin(node.bootstrap)
+        entry = ConfigEntry("retention.ms", str(1000 + number), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "changed", incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        asked = ConfigResource(ConfigResource.Type.TOPIC, "changed")
+        eventually(
+            lambda client=client, asked=asked, number=number: (
+                client.describe_configs([asked])[asked].result(TIMEOUT_S)["retention.ms"].value == str(1000 + number)
+            )
+        )
+    client = admin(cluster.nodes[-1].bootstrap)
+    client.delete_topics(["changed"])["changed"].result(TIMEOUT_S)
+    for node in cluster.nodes:
+        other = admin(node.bootstrap)
+        eventually(lambda other=other: "changed" not in other.list_topics(timeout=TIMEOUT_S).topics)
+
+
+def test_the_others_go_on_when_a_node_is_killed_and_take_it_back(cluster: ThreeNodes, tmp_path: Path) -> None:
+    """Whichever node the controller is: each is killed once."""
+    for number, node in enumerate(cluster.nodes):
+        others = [other for other in cluster.nodes if other is not node]
+        bootstrap = ",".join(other.bootstrap for other in others)
+        node.stop(signal.SIGKILL)
+        client = admin(bootstrap)
+        eventually(
+            lambda client=client, number=number: (
+                client.create_topics([NewTopic(f"killed-{number}", 6, 1)])[f"killed-{number}"].result(TIMEOUT_S) is None
+            )
+        )
+        node.start()
+        eventually(lambda client=client: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3], 60)
+        eventually(lambda client=client, number=number: leaders(client, f"killed-{number}"), 60)
+        values = [f"{number}-{value}" for value in range(60)]
+        produce(cluster.bootstrap, f"killed-{number}", values)
+        assert sorted(consume(cluster.bootstrap, f"killed-{number}", f"group-{number}", 60)) == sorted(values)
