@@ -113,7 +113,7 @@ class GroupOffsets:
             start, end, before = starts[each], ends[each], committed.get(each)
             if start is None or end is None:
                 raise LookupError(f"{each[0]}-{each[1]} does not answer where it begins and ends")
-            plan[each] = before, _goal(target, start, end, before, at_time.get(each))
+            plan[each] = before, goal_of(target, each, start=start, end=end, before=before, at_time=at_time.get(each))
         return plan
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -139,14 +139,21 @@ class GroupOffsets:
         return found
 
 
-def _goal(target: ResetTarget, start: int, end: int, before: int | None, at_time: int | None) -> int:
-    """Return where a partition goes; a time after its last record means its end."""
+def goal_of(
+    target: ResetTarget, partition: Partition, *, start: int, end: int, before: int | None, at_time: int | None
+) -> int:
+    """Return where a partition goes; a time after its last record (at_time -1) means its end.
+
+    at_time: None where the broker did not say. Raises LookupError.
+    """
     if target.kind == "earliest":
         return start
     if target.kind == "latest":
         return end
     if target.kind == "time":
-        return end if at_time is None or at_time < 0 else at_time
+        if at_time is None:
+            raise LookupError(f"{partition[0]}-{partition[1]} does not answer which offset that time has")
+        return end if at_time < 0 else at_time
     if target.kind == "shift" and before is None:
         raise LookupError("a group that has committed nothing cannot be moved from where it is")
     goal = target.value if target.kind == "offset" else (before or 0) + target.value

@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.__main__ import main
-from kafkapy.cli.group_offsets import ResetTarget, parse_topics
+from kafkapy.cli.group_offsets import ResetTarget, goal_of, parse_topics
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 pytest.importorskip("confluent_kafka.admin")
@@ -17,7 +17,8 @@ TopicPartition = confluent_kafka.TopicPartition
 
 @pytest.fixture(scope="module")
 def server():
-    with Broker(properties={"group.initial.rebalance.delay.ms": 0}) as broker:
+    properties = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}  # the records are years old
+    with Broker(properties=properties) as broker:
         yield broker.bootstrap_servers
 
 
@@ -226,3 +227,14 @@ def test_topics_and_targets_are_read() -> None:
     assert parse_topics(["a", "b:0,2"]) == {"a": None, "b": [0, 2]}
     assert ResetTarget.parse("-5") == ResetTarget("shift", -5)
     assert ResetTarget.parse("1970-01-01T00:00:01Z") == ResetTarget("time", 1000)
+
+
+@pytest.mark.parametrize(("at_time", "goal"), [(5, 5), (-1, 10)])
+def test_a_time_after_the_last_record_means_the_end(at_time, goal) -> None:
+    partition = ("orders", 0)
+    assert goal_of(ResetTarget("time", 1), partition, start=0, end=10, before=4, at_time=at_time) == goal
+
+
+def test_a_partition_that_does_not_answer_for_a_time_is_not_moved_to_its_end() -> None:
+    with pytest.raises(LookupError, match="orders-0 does not answer which offset that time has"):
+        goal_of(ResetTarget("time", 1), ("orders", 0), start=0, end=10, before=4, at_time=None)
