@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Uuid: TypeAlias = bytes
 """The 16 bytes of a Kafka UUID, as on the wire and on disk. Text form: unpadded URL-safe base64, 22 characters."""
@@ -39,6 +39,21 @@ class ReplicaKey(NamedTuple):
 
 
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+
+
+_IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
+"""How an IPv6 address begins that stands for an IPv4 address."""
+
+
+def host_text(address: bytes) -> str:
+    """Return an address of 4 or 16 bytes as Java's InetAddress.getHostAddress prints it: ACLs and limits go by it.
+
+    `::1` is `0:0:0:0:0:0:0:1`; an IPv4 address mapped into IPv6 is an IPv4 address.
+    """
+    assert len(address) in (4, 16)
+    if len(address) == 16 and not address.startswith(_IPV4_MAPPED):
+        return ":".join(f"{int.from_bytes(address[at : at + 2], 'big'):x}" for at in range(0, 16, 2))
+    return ".".join(map(str, address[-4:]))
 
 
 def uuid_to_string(uuid: Uuid) -> str:

@@ -11,6 +11,7 @@ from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.config.validators import HOST_AND_PORT, ConfigRuleError
 
 MEBIBYTE = 1 << 20
+DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -252,12 +253,18 @@ def _check_early_start_listeners(config: BrokerConfig) -> None:
 
 
 def _check_authorizer(config: BrokerConfig) -> None:
-    """No class is loaded by its name: Kafka's own authorizer is known, and any other stops the start."""
+    """No class is loaded by its name: Kafka's own are known, and any other stops the start."""
     _require(
         config.security.authorizer_class_name in ("", STANDARD_AUTHORIZER),
         "authorizer.class.name",
         config,
         f"authorizer.class.name can only be {STANDARD_AUTHORIZER}: no other authorizer is known here",
+    )
+    _require(
+        config.security.principal_builder_class == DEFAULT_PRINCIPAL_BUILDER,
+        "principal.builder.class",
+        config,
+        f"principal.builder.class can only be {DEFAULT_PRINCIPAL_BUILDER}: no other builder is known here",
     )
     for user in config.security.super_users.split(";"):
         _require(

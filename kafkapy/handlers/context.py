@@ -126,6 +126,7 @@ class ControllerServices:
     follower: "MetadataChanges"
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
+    turns: Turns = field(default_factory=Turns)
 
 
 @dataclass(slots=True)

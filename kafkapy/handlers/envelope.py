@@ -6,8 +6,6 @@ PRINCIPAL_DESERIALIZATION_FAILURE. NOT_CONTROLLER in the answer to what is insid
 that the broker looks for the active controller anew.
 """
 
-import ipaddress
-
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.handlers.forwarding import decode_principal
@@ -19,6 +17,7 @@ from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.types import host_text
 
 
 async def handle(services: ControllerServices, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
@@ -54,15 +53,13 @@ def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo
         principal = decode_principal(request.request_principal or b"")
     except ProtocolError as error:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
-    try:
-        host = str(ipaddress.ip_address(request.client_host_address))
-    except ValueError as error:
-        raise ApiError(ErrorCode.INVALID_REQUEST) from error
+    if len(request.client_host_address) not in (4, 16):
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     return ConnectionInfo(
         connection_id=context.connection_id,
         listener_name=context.listener_name,
         security_protocol=context.security_protocol,
-        peer_host=host,
+        peer_host=host_text(request.client_host_address),
         peer_port=0,
         principal=principal,
     )

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.seams import FileRegion, ReadableBuffer
+from kafkapy.types import host_text
 
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 """Linux; elsewhere a packet may leave early."""
-_IPV4_MAPPED = bytes(10) + b"\xff\xff"
-"""How an IPv6 address begins that stands for an IPv4 address."""
 
 
 class SocketChannel:
@@ -93,18 +92,11 @@ def _host_port(address: tuple[Any, ...]) -> tuple[str, int]:
 
 
 def host_address(host: str) -> str:
-    """Return an address as Java's InetAddress.getHostAddress prints it: limits, ACLs and group members go by it.
-
-    `::1` is `0:0:0:0:0:0:0:1`; an IPv4 address mapped into IPv6 is an IPv4 address.
-    """
+    """Return the text of an address as types.host_text has it; a zone stays behind it."""
     if ":" not in host:
         return host
     text, percent, zone = host.partition("%")
-    packed = socket.inet_pton(socket.AF_INET6, text)
-    if packed.startswith(_IPV4_MAPPED):
-        return socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_MAPPED) :])
-    groups = (int.from_bytes(packed[at : at + 2], "big") for at in range(0, 16, 2))
-    return ":".join(f"{group:x}" for group in groups) + percent + zone
+    return host_text(socket.inet_pton(socket.AF_INET6, text)) + percent + zone
 
 
 def _read_whole(region: FileRegion, position: int, count: int) -> bytes:

@@ -112,6 +112,10 @@ class Authorizer(Protocol):
         """Answer whether the asker may do that to at least one resource of the type (KIP-679)."""
         ...
 
+    def refresh(self) -> None:
+        """Take over the newest ACLs now, so that the next question need not."""
+        ...
+
 
 class AllowAll:
     """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
@@ -139,6 +143,9 @@ class AllowAll:
     def authorize_by_resource_type(self, asker: Asker, operation: AclOperation, resource_type: ResourceType) -> bool:
         return True
 
+    def refresh(self) -> None:
+        """Nothing to take over."""
+
 
 def operations_bits(operations: Iterable[AclOperation]) -> int:
     """Return the authorized-operations bit field of Metadata, DescribeCluster and DescribeGroups (KIP-430)."""
@@ -150,6 +157,8 @@ def operations_bits(operations: Iterable[AclOperation]) -> int:
 
 def authorized_operations(authorizer: Authorizer, asker: Asker, resource_type: ResourceType, resource_name: str) -> int:
     """Return the bit field of all operations that the asker may do to the resource."""
+    if authorizer.allows_everything:
+        return operations_bits(SUPPORTED_OPERATIONS[resource_type])
     return operations_bits(
         operation
         for operation in SUPPORTED_OPERATIONS[resource_type]

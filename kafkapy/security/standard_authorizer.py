@@ -65,9 +65,11 @@ class Question(NamedTuple):
 
 
 class AuditLog(Protocol):
-    def write(self, question: Question, *, is_worth_telling: bool) -> None:
-        """Write the question's line; one that is not worth telling is for tracing only."""
+    def is_enabled(self, *, is_allowed: bool, is_worth_telling: bool) -> bool:
+        """Return whether such an answer gets a line; one that is not worth telling is for tracing only."""
         ...
+
+    def write(self, question: Question, *, is_worth_telling: bool) -> None: ...
 
 
 class StandardAuthorizer:
@@ -105,11 +107,12 @@ class StandardAuthorizer:
         log_if_denied: bool = True,
     ) -> bool:
         rule = self.decide(asker.principal, asker.client_host, operation, resource_type, resource_name)
-        self._audit_log.write(
-            Question(asker, operation, resource_type, resource_name, reference_count, rule),
-            is_worth_telling=log_if_allowed if rule.is_allowed else log_if_denied,
-        )
-        return rule.is_allowed
+        is_allowed = rule.is_allowed
+        is_worth_telling = log_if_allowed if is_allowed else log_if_denied
+        if self._audit_log.is_enabled(is_allowed=is_allowed, is_worth_telling=is_worth_telling):
+            question = Question(asker, operation, resource_type, resource_name, reference_count, rule)
+            self._audit_log.write(question, is_worth_telling=is_worth_telling)
+        return is_allowed
 
     def is_allowed(
         self, asker: Asker, operation: AclOperation, resource_type: ResourceType, resource_name: str

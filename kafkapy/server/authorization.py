@@ -35,13 +35,18 @@ server_logger = logging.getLogger("kafkapy.server")
 class KafkaAuditLog:
     """A standard_authorizer.AuditLog."""
 
+    def is_enabled(self, *, is_allowed: bool, is_worth_telling: bool) -> bool:
+        return logger.isEnabledFor(_level(is_allowed=is_allowed, is_worth_telling=is_worth_telling))
+
     def write(self, question: Question, *, is_worth_telling: bool) -> None:
-        if not is_worth_telling:
-            level = TRACE
-        else:
-            level = logging.DEBUG if question.rule.is_allowed else logging.INFO
-        if logger.isEnabledFor(level):
-            logger.log(level, "%s", line_of(question))
+        level = _level(is_allowed=question.rule.is_allowed, is_worth_telling=is_worth_telling)
+        logger.log(level, "%s", line_of(question))
+
+
+def _level(*, is_allowed: bool, is_worth_telling: bool) -> int:
+    if not is_worth_telling:
+        return TRACE
+    return logging.DEBUG if is_allowed else logging.INFO
 
 
 def line_of(question: Question) -> str:
@@ -66,11 +71,9 @@ def new_authorizer(security: "SecurityConfig", acls: "Callable[[], Acls | None]"
     super_users = frozenset(user for user in (each.strip() for each in security.super_users.split(";")) if user)
     default = "ALLOWED" if security.allow_everyone_if_no_acl_found else "DENIED"
     server_logger.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)
-    authorizer = StandardAuthorizer(
+    return StandardAuthorizer(
         acls,
         super_users=super_users,
         allow_everyone_if_no_acl_found=security.allow_everyone_if_no_acl_found,
         audit_log=KafkaAuditLog(),
     )
-    authorizer.refresh()
-    return authorizer

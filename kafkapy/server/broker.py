@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.runtime.markers import MarkerSink
     from kafkapy.seams import Clock, Disk, IoPool, Random
+    from kafkapy.security.acl_index import Acls
     from kafkapy.server.metrics import MetricsEndpoint
 
 GRACE_MS: Final = 2000
@@ -121,6 +122,9 @@ class BrokerServer:
         self._addresses: dict[str, tuple[str, int]] = {}
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._limits: ReactorLimits
+        self._has_metadata = False
+        """Whether the image is up to the high watermark that this start has found."""
+        self._authorizer = self._new_authorizer()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -252,6 +256,8 @@ class BrokerServer:
                 "The broker did not register with a controller within "
                 f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
             ) from None
+        self._has_metadata = True
+        self._authorizer.refresh()
 
     async def _start_replicas(self, undo: AsyncExitStack) -> None:
         """Load the logs, then lead and follow what the metadata says."""
@@ -326,7 +332,7 @@ class BrokerServer:
             directory_id=directory_id or ZERO_UUID,
             incarnation_id=self._incarnation_id,
             rules=DynamicConfigRules(self._dynamic_config),
-            authorizer=self._new_authorizer(),
+            authorizer=self._authorizer,
             limits=limits_of_controllers(config),
             disk=self._disk,
             clock=self._clock,
@@ -484,7 +490,7 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             heavy_work=HeavyWork(self._io_pool),
-            authorizer=self._new_authorizer(),
+            authorizer=self._authorizer,
             metadata=self._controller,
             controller=self._controller,
             active_controller=self._quorum_node.active,
@@ -550,12 +556,19 @@ class BrokerServer:
         return cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
 
     def _new_authorizer(self) -> Authorizer:
-        """No listener serves before the metadata is caught up, so the ACLs are loaded when the first question comes."""
+        """Return the one authorizer of the node, which the listeners of clients and of controllers share."""
         if not self.config.security.authorizer_class_name:
             return AllowAll()
         from kafkapy.server.authorization import new_authorizer  # most brokers never have one
 
-        return new_authorizer(self.config.security, lambda: self._controller.image.acls)
+        return new_authorizer(self.config.security, self._loaded_acls)
+
+    def _loaded_acls(self) -> "Acls | None":
+        """Return the ACLs; None until the metadata is caught up, when only super users are answered.
+
+        The controllers' listener serves before that: whoever a quorum is made of has to be a super user, as in Kafka.
+        """
+        return self._controller.image.acls if self._has_metadata else None
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

@@ -35,7 +35,7 @@ def refusal(properties: dict[str, str]) -> str:
         ("log.cleanup.policy", "delete,delete", ("delete",)),
         ("broker.rack", " r1 ", "r1"),
         ("ssl.key.password", " s ", Password("s")),
-        ("principal.builder.class", "a.B", "a.B"),
+        ("sasl.login.class", "a.B", "a.B"),
     ],
 )
 def test_values_are_typed(minimal, key, text, value) -> None:

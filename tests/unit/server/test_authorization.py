@@ -89,7 +89,11 @@ def test_until_acls_are_loaded_only_super_users_are_answered() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("authorizer.class.name", "com.example.Mine"), ("super.users", "User:root;alice")],
+    [
+        ("authorizer.class.name", "com.example.Mine"),
+        ("principal.builder.class", "com.example.Mine"),
+        ("super.users", "User:root;alice"),
+    ],
 )
 def test_what_cannot_be_stops_the_start(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=key):
