@@ -227,6 +227,11 @@ class Quorum:
         if self._core.is_only_voter:
             await self.wait_until(lambda: self.is_leader and not self._delivery.has_notice)
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the metadata log could be read; until then nothing is written to it."""
+        return self._is_recovered
+
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Return once `condition` holds; it is asked after every step. Raises what stopped the quorum."""
         if self._fatal is not None:

@@ -233,7 +233,7 @@ class BrokerServer:
         self._quorum, self._controller = node.quorum, node.controller
         undo.push_async_callback(self._close_quorum)
         undo.push_async_callback(node.close_controller)
-        await node.start()
+        await self._start_quorum()
 
     async def _register(self, undo: AsyncExitStack) -> None:
         """Bind the clients' listeners and register; return once the metadata has at least that registration.
@@ -258,6 +258,15 @@ class BrokerServer:
             ) from None
         self._has_metadata = True
         self._authorizer.refresh()
+
+    async def _start_quorum(self) -> None:
+        """Start the quorum. If it cannot read its log, nothing is cut off, and the next start refuses as this one."""
+        try:
+            await self._quorum_node.start()
+        except StorageError:
+            if not self._quorum.is_recovered:
+                self._log_manager.directories.give_back_clean_shutdown()
+            raise
 
     async def _start_replicas(self, undo: AsyncExitStack) -> None:
         """Load the logs, then lead and follow what the metadata says."""

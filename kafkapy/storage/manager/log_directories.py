@@ -131,6 +131,14 @@ class LogDirectories:
                 directory.state.go_offline(f"reading the clean-shutdown file: {error}")
         return taken.get(path, False)
 
+    def give_back_clean_shutdown(self) -> None:
+        """Undo take_clean_shutdown, as the start ends before anything was written: the next one is to judge alike."""
+        for directory in self.live:
+            try:
+                directory.give_back_clean_shutdown()
+            except OSError as error:
+                logger.warning("The next start recovers what is in %s: %s", directory.path, error)
+
     def forget_clean_stop(self, path: str) -> None:
         """Have the next start recover the directory `path`, however well its logs are closed."""
         directory = self.at(path)

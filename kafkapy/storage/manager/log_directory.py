@@ -26,6 +26,8 @@ class LogDirectory:
         self.is_loaded = False
         self.needs_recovery = False
         """Whether something in it could not be closed: then the stop is no clean one."""
+        self._clean_shutdown: bytes | None = None
+        """What the file of the last clean stop held, once it was taken."""
         self._disk = disk
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
@@ -87,9 +89,15 @@ class LogDirectory:
         path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
         if self._disk.exists(path):
             self.was_clean_shutdown = True
+            self._clean_shutdown = self._disk.read_file(path)
             self._disk.delete(path)
             self._disk.sync_directory(self.path)
         return self.was_clean_shutdown
+
+    def give_back_clean_shutdown(self) -> None:
+        """Undo take_clean_shutdown: nothing was written since. Raises OSError."""
+        if self._clean_shutdown is not None:
+            self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), self._clean_shutdown)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
         """Say that the stop was clean: all is durable and every index trimmed. Raises OSError."""

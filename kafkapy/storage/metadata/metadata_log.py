@@ -9,6 +9,7 @@ broker are short (page cache), syncs go to a worker.
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import field
 from typing import Final
 
@@ -23,8 +24,10 @@ from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.record.errors import CorruptRecordError, RecordsError
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.seams import Disk, failpoint
-from kafkapy.storage.errors import KAFKA_STORAGE_ERROR
+from kafkapy.storage.checkpoint import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA_FILE
+from kafkapy.storage.errors import INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR
 from kafkapy.storage.log.flush import Flush, flush_log, prepare_flush
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.opening import open_log
 from kafkapy.storage.log.reader import FetchIsolation
 from kafkapy.storage.log.truncation import truncate_fully_and_start_at, truncate_to
@@ -43,6 +46,10 @@ READ_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 20
 """What changes of the metadata leave free, for what the quorum writes of its own accord."""
 _SEGMENT_NAME: Final = re.compile(r"^(\d{20})\.log$")
+
+
+class NothingToReadError(StorageError):
+    """The metadata log holds no whole batch at an offset below its end."""
 
 
 @dataclass(slots=True)
@@ -90,26 +97,50 @@ class MetadataLog:
         self.state_file = QuorumStateFile(disk, directory)
         self.snapshots = SnapshotStore(disk, directory)
         self._config = config
+        self._was_clean = was_clean_shutdown
         disk.make_directory(directory)
         snapshot_ids = self._usable_snapshots(disk)
-        self.log = open_log(
-            disk,
-            directory,
-            METADATA_PARTITION,
-            metadata_log_config(config),
-            now_ms=now_ms,
-            log_start_offset=self._start_offset(disk, snapshot_ids),
-            was_clean_shutdown=was_clean_shutdown,
-            topic_id=ONE_UUID,
-            files=OpenFiles(disk),
-            log_dir=LogDirState(directory.rpartition("/")[0] or "."),
-        )
-        self._truncate_to_latest_snapshot(snapshot_ids)
-        self.view = LogView(
-            start_offset=self.log.log_start_offset, end_offset=self.log.log_start_offset, snapshots=snapshot_ids
-        )
-        self.voters = VoterHistory(static_voters)
-        self._recover_view()
+        self.log = self._open_log(disk, now_ms, snapshot_ids)
+        try:
+            self._assign_topic_id()
+            self._truncate_to_latest_snapshot(snapshot_ids)
+            self.view = LogView(
+                start_offset=self.log.log_start_offset, end_offset=self.log.log_start_offset, snapshots=snapshot_ids
+            )
+            self.voters = VoterHistory(static_voters)
+            self._recover_view()
+        except StorageError:
+            with suppress(StorageError, ApiError):
+                self.log.close()  # as it was: with its indexes trimmed
+            raise
+
+    def _open_log(self, disk: Disk, now_ms: int, snapshot_ids: list[OffsetAndEpoch]) -> Log:
+        try:
+            return open_log(
+                disk,
+                self.directory,
+                METADATA_PARTITION,
+                metadata_log_config(self._config),
+                now_ms=now_ms,
+                log_start_offset=self._start_offset(disk, snapshot_ids),
+                was_clean_shutdown=self._was_clean,
+                files=OpenFiles(disk),
+                log_dir=LogDirState(self.directory.rpartition("/")[0] or "."),
+            )
+        except StorageError as error:
+            if isinstance(error.__cause__, RecordsError):
+                raise self._damaged(f"{error.__cause__.message}", "there") from error
+            raise
+
+    def _assign_topic_id(self) -> None:
+        try:
+            self.log.assign_topic_id(ONE_UUID)
+        except ApiError as error:
+            if error.code != INCONSISTENT_TOPIC_ID:
+                raise
+            path = f"{self.directory}/{PARTITION_METADATA_FILE}"
+            message = f"{path} is damaged: it names another topic. Delete it; the next start writes it anew"
+            raise StorageError(self.directory, message) from error
 
     # ---- recovery
 
@@ -155,11 +186,29 @@ class MetadataLog:
         try:
             for batch in self.read(self.log.log_start_offset, self.log.log_end_offset):
                 self._recover_batch(batch, snapshot_end)
-        except RecordsError as error:
-            raise StorageError(self.directory, f"the metadata log is damaged: {error.message}") from error
-        assert self.view.end_offset == self.log.log_end_offset
+            if self.view.end_offset != self.log.log_end_offset:
+                raise CorruptRecordError(f"{self.view.end} is not the end of {self.log}")
+        except (RecordsError, NothingToReadError) as error:
+            if self._was_clean or self.view.end_offset < snapshot_end:
+                raise self._damaged(f"{error.message}", f"at offset {self.view.end_offset}") from error
+            logger.warning("Truncating the metadata log to %d: %s", self.view.end_offset, error.message)
+            truncate_to(self.log, self.view.end_offset)
         flush_log(self.log)
         self.view.durable_end_offset = self.view.end_offset
+
+    def _damaged(self, found: str, place: str) -> StorageError:
+        """The operator decides: what is cut off is metadata, and with it go the logs of which only that tells.
+
+        A deviation: Apache Kafka cuts the log at the first batch that does not hold, after a clean stop, too.
+        """
+        advice = f"Restore {self.directory} from a backup"
+        if self._was_clean:
+            clean_stop = f"{self.directory.rpartition('/')[0]}/{CLEAN_SHUTDOWN_FILE}"
+            advice += (
+                f". Or delete {clean_stop}: the next start then cuts the log {place}, forgets all "
+                "changes from there on, and renames the logs of topics it does not know to -stray"
+            )
+        return StorageError(self.directory, f"the metadata log is damaged: {found}. {advice}")
 
     def _recover_batch(self, batch: RecordBatch, snapshot_end: int) -> None:
         least_epoch = self.view.epoch_starts[-1][0] if self.view.epoch_starts else 0
@@ -206,7 +255,7 @@ class MetadataLog:
         while start_offset < end_offset:
             found = self.read_bytes(start_offset, READ_BYTES)
             if not found:
-                raise StorageError(self.directory, f"nothing to read at {start_offset}, below {end_offset}")
+                raise NothingToReadError(self.directory, f"nothing to read at {start_offset}, below {end_offset}")
             for batch in batches(found):
                 if batch.base_offset >= end_offset:
                     return

@@ -41,6 +41,7 @@ from kafkapy.storage.recovery.segment_recovery import (
     OffsetOverflowError,
     SegmentRecovery,
     check_has_timestamps,
+    check_last_entries,
     reset_indexes,
 )
 from kafkapy.storage.recovery.segment_split import find_parts, overflows, split
@@ -230,6 +231,7 @@ class LogLoader:
             segment.offset_index.check(segment.size)
             segment.time_index.check()
             segment.txn_index.check(self._base_offset_behind(segment.base_offset))
+            check_last_entries(segment, self._base_offset_behind(segment.base_offset))
             if not self._was_clean:
                 check_has_timestamps(segment)
                 if segment.base_offset == self._last_flushed:

@@ -76,6 +76,50 @@ def check_has_timestamps(segment: Segment) -> None:
         raise CorruptIndexError(f"{index.handle.path}: it has no entry of the segment's timestamps")
 
 
+def check_last_entries(segment: Segment, end_offset: int | None) -> None:
+    """Raise CorruptIndexError if an index ends beyond its segment. end_offset: where the next segment begins.
+
+    Of the last segment (end_offset None) the log tells: the last entries must be those of batches in it. A deviation:
+    Apache Kafka believes these entries, and then neither appends behind them nor stops cleanly. If the log cannot be
+    read either, that is for the caller to find.
+    """
+    offsets, times = segment.offset_index, segment.time_index
+    if end_offset is None:
+        try:
+            end_offset = _checked_end_offset(segment)
+        except RecordsError as error:
+            if _has_whole_batches(segment):
+                raise CorruptIndexError(
+                    f"{offsets.handle.path}: no batch at the last entry: {error.message}"
+                ) from error
+            return
+    for index, last_offset in ((offsets, offsets.last_offset), (times, times.last_entry.offset)):
+        if index.entry_count and last_offset >= end_offset:
+            raise CorruptIndexError(f"{index.handle.path}: offset {last_offset} in a segment that ends at {end_offset}")
+
+
+def _checked_end_offset(segment: Segment) -> int:
+    """Return where the last segment ends. Raises CorruptIndexError if its indexes do not end with batches in it."""
+    last = segment.offset_index.last_entry
+    tail = list(segment.scan(last.position, wait=True))
+    if segment.offset_index.entry_count and not (tail and segment.base_offset <= tail[0].last_offset <= last.offset):
+        raise CorruptIndexError(f"{segment.offset_index.handle.path}: {last} is the entry of no batch")
+    latest = segment.time_index.last_entry
+    if segment.time_index.entry_count:
+        batch = segment.find_batch(latest.offset, wait=True)
+        if batch is None or batch.max_timestamp != latest.timestamp_ms:
+            raise CorruptIndexError(f"{segment.time_index.handle.path}: {latest} is the entry of no batch")
+    return tail[-1].last_offset + 1 if tail else segment.base_offset
+
+
+def _has_whole_batches(segment: Segment) -> bool:
+    """Return whether all of the segment is batches, by their headers."""
+    try:
+        return max((batch.end_position for batch in segment.scan(0, wait=True)), default=0) == segment.size
+    except RecordsError:
+        return False
+
+
 class SegmentRecovery:
     """Reads a segment from its first byte and makes its indexes anew, as an append would have made them.
 

@@ -39,6 +39,11 @@ class OffsetIndex(SparseIndex):
             self._last_offset = self._entry_at(self.entry_count - 1).offset
         return self._last_offset if self._entry_count else self.base_offset
 
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry, (base offset, 0) if there is none. Blocks."""
+        return self._entry_at(self.entry_count - 1) if self.entry_count else OffsetPosition(self.base_offset, 0)
+
     def _forget_last(self) -> None:
         self._last_offset = -1
 
@@ -46,7 +51,7 @@ class OffsetIndex(SparseIndex):
         """Raise CorruptIndexError where the entries cannot be right, judged by their number and the last one."""
         if not self.entry_count:
             return
-        last = self._entry_at(self.entry_count - 1)
+        last = self.last_entry
         if last.offset < self.base_offset:
             raise CorruptIndexError(f"{self.handle.path}: last offset {last.offset} is below the base offset")
         if not 0 < last.position < log_size:
