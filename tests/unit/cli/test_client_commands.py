@@ -15,7 +15,7 @@ pytest.importorskip("confluent_kafka")
 
 @pytest.fixture(scope="module")
 def server():
-    with Broker(properties={"log.retention.ms": -1}) as broker:  # some records are years old
+    with Broker() as broker:
         yield broker.bootstrap_servers
 
 
