@@ -18,7 +18,7 @@ from kafkapy.handlers.config_changes import (
     twice_named,
     write,
 )
-from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.metadata.configs import CONTROLLED_TYPES
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kafkapy.protocol.error_code import ErrorCode
@@ -33,7 +33,7 @@ async def handle(
     results: Results = {}
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     duplicates = twice_named(request.resources)
-    for requested in request.resources:
+    async for requested in walk(services, context).over(request.resources):
         resource = resource_of(requested)
         try:
             check_duplicate(resource, duplicates)

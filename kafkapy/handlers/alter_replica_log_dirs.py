@@ -4,7 +4,7 @@ The answer says whether a move has begun, not that it is done: DescribeLogDirs s
 partition that is asked for twice goes where the last one says.
 """
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from kafkapy.protocol.messages.alter_replica_log_dirs_response import (
@@ -26,7 +26,8 @@ async def handle(
         for partition in topic.partitions
     }
     if services.authorizer.authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        codes = {each: services.log_dir_mover.alter(each, path) for each, path in paths.items()}
+        way = walk(services, context)
+        codes = {each: services.log_dir_mover.alter(each, path) async for each, path in way.over(paths.items())}
     else:
         codes = dict.fromkeys(paths, int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}

@@ -120,6 +120,7 @@ class ControllerServices:
     config: "BrokerConfig"
     clock: "Clock"
     random: "Random"
+    io_pool: "IoPool"
     authorizer: Authorizer
     metadata: MetadataView
     controller: "ControllerRuntime"
@@ -161,6 +162,6 @@ class Services:
     turns: Turns = field(default_factory=Turns)
 
 
-def walk(services: Services, context: RequestContext) -> Walk:
+def walk(services: Services | ControllerServices, context: RequestContext) -> Walk:
     """Begin a request's way over entries of which there may be many."""
     return Walk(services.turns, services.clock, context)

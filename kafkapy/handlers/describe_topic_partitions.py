@@ -4,7 +4,7 @@ Topics are answered in order of name, at most response.partition.limit and max.r
 in all; `next_cursor` says where to go on. No topics asked for means all. Cursor topics must be among those asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterable
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import ClusterView, is_internal, missing_topic_error
@@ -36,8 +36,10 @@ async def handle(
     denied = access.denied(names)
     allowed = [name for name in names if access.allows(name)] if denied else names
     limit = max(1, min(services.config.node.max_request_partition_size_limit, request.response_partition_limit))
-    response = _page(image, ClusterView(image.cluster, context.listener_name), request, allowed, limit)
-    async for topic in walk(services, context).over(response.topics):
+    way = walk(services, context)
+    view = ClusterView(image.cluster, context.listener_name)
+    response = await _page(image, view, request, way.over(allowed), limit)
+    async for topic in way.over(response.topics):
         topic.topic_authorized_operations = authorized_operations(
             services.authorizer, context, ResourceType.TOPIC, topic.name or ""
         )
@@ -62,12 +64,16 @@ def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> lis
     return sorted(name for name in asked if name >= cursor.topic_name)
 
 
-def _page(
-    image: MetadataImage, view: ClusterView, request: DescribeTopicPartitionsRequest, names: Iterable[str], limit: int
+async def _page(
+    image: MetadataImage,
+    view: ClusterView,
+    request: DescribeTopicPartitionsRequest,
+    names: AsyncIterable[str],
+    limit: int,
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     remaining = limit
-    for name in names:
+    async for name in names:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break

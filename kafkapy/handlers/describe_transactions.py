@@ -5,7 +5,7 @@ asker may not describe are left out.
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
@@ -16,8 +16,10 @@ from kafkapy.security.authorizer import AclOperation, ResourceType
 async def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
+    # Deviation: a transaction that is named twice is described once, as each may have thousands of partitions.
+    ids = walk(services, context).over(dict.fromkeys(request.transactional_ids))
     return DescribeTransactionsResponse(
-        transaction_states=[await _describe(services, context, each) for each in request.transactional_ids]
+        transaction_states=[await _describe(services, context, each) async for each in ids]
     )
 
 

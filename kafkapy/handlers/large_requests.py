@@ -10,12 +10,12 @@ A deviation: a large request is not answered from one moment's state. Each of it
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
-from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.primitives import Writer
 from kafkapy.runtime.pool import QueuedWork
@@ -44,18 +44,15 @@ class Parts:
     """
 
     either: tuple[Levels, ...]
-    prepare: Callable[[Services, RequestContext, Any], None] | None = None
+    prepare: Callable[[Any, RequestContext, Any], None] | None = None
 
 
 class LargeRequests:
     """Serves large requests, whose decoding and encoding are done one at a time by the IO pool."""
 
-    def __init__(self, services: Any) -> None:
-        self._services: Services = services
-
-    @cached_property
-    def _work(self) -> QueuedWork:
-        return QueuedWork(self._services.io_pool, at_once=1)
+    def __init__(self, services: Services | ControllerServices) -> None:
+        self._services = services
+        self._work = QueuedWork(services.io_pool, at_once=1)
 
     async def read(
         self, context: RequestContext, request_class: Any, frame: memoryview, position: int, most: int

@@ -5,7 +5,6 @@ cannot be read or is not served raises ProtocolError, which closes that connecti
 exception is ApiVersions at an unknown version, which is answered in version 0).
 """
 
-import sys
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -44,8 +43,6 @@ class Router:
         serves_legacy = services.apis is BROKER_APIS and services.config.node.kafkapy_legacy_clients_enable
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
         self._large = LargeRequests(services)
-        # Among controllers, requests are about one partition, and a node without a broker has no workers.
-        self._large_frame_bytes = LARGE_FRAME_BYTES if isinstance(services, Services) else sys.maxsize
 
     async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
         """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0)."""
@@ -64,7 +61,7 @@ class Router:
         request_class, handler, parts = route
         context = RequestContext(header, connection)
         try:
-            if len(frame) < self._large_frame_bytes or header.api_key == PRODUCE:
+            if len(frame) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
                 request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
                 response = await handler(self._services, context, request)
             else:

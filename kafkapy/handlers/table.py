@@ -20,7 +20,12 @@ MEMBERS: Final = 10_000
 """For requests about the members of one group, which one decision takes all at once."""
 PRODUCED: Final = 20_000
 """For Produce, which is decoded and carried out in one go: topics and partitions."""
-
+FETCHED: Final = 30_000
+"""For Fetch, and for filters of partitions, which are looked at in one go: 10,000 topics and their partitions."""
+CHANGED: Final = 20_000
+"""For what one decision changes, which has 10,000 records at most; for describing configs, of which each has many."""
+MARKERS: Final = 7_000
+"""For WriteTxnMarkers, which other brokers send: each is a batch to be appended."""
 ACLS: Final = 20_000
 """For CreateAcls: more than one request may create, so that a larger one is answered with the reason."""
 
@@ -59,7 +64,7 @@ BROKER_APIS: dict[int, ServedApi] = {
     row.api_key: row
     for row in (
         _row(0, "produce", listed_min=0, max_elements=PRODUCED),
-        _row(1, "fetch"),
+        _row(1, "fetch", max_elements=FETCHED),
         _row(2, "list_offsets"),
         _row(3, "metadata"),
         _row(8, "offset_commit"),
@@ -72,34 +77,34 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(15, "describe_groups"),
         _row(16, "list_groups", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
-        _row(19, "create_topics"),
-        _row(20, "delete_topics"),
-        _row(21, "delete_records"),
+        _row(19, "create_topics", max_elements=CHANGED),
+        _row(20, "delete_topics", max_elements=CHANGED),
+        _row(21, "delete_records", max_elements=CHANGED),
         # InitProducerId 6 is unstable in 4.3 (two-phase commit, KIP-939).
         _row(22, "init_producer_id", max_version=5, max_elements=FEW),
         _row(23, "offset_for_leader_epoch"),
-        _row(24, "add_partitions_to_txn"),
-        _row(25, "add_offsets_to_txn"),
-        _row(26, "end_txn"),
-        _row(27, "write_txn_markers"),
-        _row(28, "txn_offset_commit"),
+        _row(24, "add_partitions_to_txn", max_elements=CHANGED),
+        _row(25, "add_offsets_to_txn", max_elements=FEW),
+        _row(26, "end_txn", max_elements=FEW),
+        _row(27, "write_txn_markers", max_elements=MARKERS),
+        _row(28, "txn_offset_commit", max_elements=CHANGED),
         _row(29, "describe_acls", max_elements=FEW),
         _row(30, "create_acls", max_elements=ACLS),
         _row(31, "delete_acls", max_elements=FEW),
-        _row(32, "describe_configs"),
-        _row(33, "alter_configs"),
-        _row(34, "alter_replica_log_dirs"),
-        _row(35, "describe_log_dirs"),
-        _row(37, "create_partitions"),
+        _row(32, "describe_configs", max_elements=CHANGED),
+        _row(33, "alter_configs", max_elements=CHANGED),
+        _row(34, "alter_replica_log_dirs", max_elements=CHANGED),
+        _row(35, "describe_log_dirs", max_elements=FETCHED),
+        _row(37, "create_partitions", max_elements=CHANGED),
         _row(42, "delete_groups"),
-        _row(44, "incremental_alter_configs"),
+        _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(47, "offset_delete"),
         _row(55, "describe_quorum", max_elements=FEW),
         _row(60, "describe_cluster", max_elements=FEW),
         _row(61, "describe_producers"),
         _row(65, "describe_transactions"),
-        _row(66, "list_transactions"),
-        _row(68, "consumer_group_heartbeat"),
+        _row(66, "list_transactions", max_elements=FEW),
+        _row(68, "consumer_group_heartbeat", max_elements=CHANGED),
         _row(69, "consumer_group_describe"),
         _row(74, "list_config_resources", max_elements=FEW),
         _row(75, "describe_topic_partitions"),
@@ -113,14 +118,14 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
         _row(1, "raft_requests", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
-        _row(19, "create_topics"),
-        _row(20, "delete_topics"),
+        _row(19, "create_topics", max_elements=CHANGED),
+        _row(20, "delete_topics", max_elements=CHANGED),
         _row(29, "describe_acls", max_elements=FEW),
         _row(30, "create_acls", max_elements=ACLS),
         _row(31, "delete_acls", max_elements=FEW),
-        _row(33, "alter_configs"),
-        _row(37, "create_partitions"),
-        _row(44, "incremental_alter_configs"),
+        _row(33, "alter_configs", max_elements=CHANGED),
+        _row(37, "create_partitions", max_elements=CHANGED),
+        _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(52, "raft_requests", max_elements=FEW),
         _row(53, "raft_requests", max_elements=FEW),
         _row(54, "raft_requests", max_elements=FEW),

@@ -185,6 +185,7 @@ class QuorumNode:
             config=self._config,
             clock=self._clock,
             random=self._random,
+            io_pool=self._io_pool,
             authorizer=self._authorizer,
             metadata=self.controller,
             controller=self.controller,

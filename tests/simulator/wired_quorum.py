@@ -91,6 +91,7 @@ class WiredNode:
                 config=CONFIG,
                 clock=SimClock(loop),
                 random=SeededRandom(node_id),
+                io_pool=SimIoPool(loop),
                 follower=NO_CONTROLLER,
                 authorizer=AllowAll(),
                 metadata=NoMetadata(),

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,6 +130,7 @@ class MessageSpec:
         return low if low in self.flexible and low in self.valid else NO_VERSION
 
 
+@cache
 def snake_case(name: str) -> str:
     """Return the Python name of a spec's CamelCase name: TopicId -> topic_id, KRaftVersion -> kraft_version."""
     name = name.replace("KRaft", "Kraft")
