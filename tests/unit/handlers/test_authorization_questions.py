@@ -64,6 +64,7 @@ def producer_context(version: int = 12) -> Any:
         principal="User:ANONYMOUS",
         client_host="127.0.0.1",
         at_version=lambda other: producer_context(other),
+        connection=SimpleNamespace(is_held=False),
     )
 
 
