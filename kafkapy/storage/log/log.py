@@ -534,4 +534,5 @@ class Log:
         if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
             self.leader_epochs.assign(*latest)  # an epoch in which nothing was written yet
         self.clean_to = other.clean_to
+        self.producer_state.take_over_verifications(other.producer_state)
         self._check_offsets()

@@ -282,6 +282,10 @@ class ProducerState:
         if state is not None and state.guard is guard and state.producer_epoch == producer_epoch:
             del self._verifications[producer_id]
 
+    def take_over_verifications(self, other: "ProducerState") -> None:
+        """Go on with the verifications of a log that this one is a copy of: what waits for them is appended here."""
+        self._verifications = other._verifications.copy()
+
     def _expire_verifications(self, now_ms: int) -> None:
         limit_ms = now_ms - min(VERIFICATION_EXPIRATION_MS, self.producer_id_expiration_ms)
         while self._verifications:

@@ -1,9 +1,12 @@
 """One way into the log: whatever every append entails happens for those of a leader, of a follower, and gathered."""
 
-from typing import Any
+import ast
+from pathlib import Path
+from typing import Any, TypeGuard
 
 import pytest
 
+import kafkapy
 from kafkapy.storage.log.gathered_append import GatheredAppend
 from kafkapy.storage.log.log import Log
 from kafkapy.types import OffsetAndEpoch
@@ -28,6 +31,9 @@ def append_gathered(log: Log, leader_epoch: int) -> None:
     assert gathered.write()
 
 
+SOURCES = Path(kafkapy.__file__).parent
+LOG_NAMES = {"log", "_log", "future", "current", "copy"}
+"""What variables and fields that hold a Log are called."""
 WAYS = [append_alone, append_replicated, append_gathered]
 
 
@@ -72,6 +78,53 @@ def test_a_truncation_keeps_the_offsets_in_order(log: Log) -> None:
         log.note_truncated(0, 1)
     log.note_truncated(0, 0)
     assert log.high_watermark == 0
+
+
+def test_small_requests_are_gathered_while_another_producer_waits_for_its_verification() -> None:
+    log = open_small_log(SimDisk())
+    for producer_id in (7, 8):
+        log.append_as_leader(
+            batch(producer_id=producer_id, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW_MS
+        )
+    log.producer_state.start_verification(8, 1, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+    gathered = GatheredAppend(log, leader_epoch=0, now_ms=NOW_MS)
+    for producer_id, is_taken in ((7, True), (8, False)):
+        data = bytes(batch(producer_id=producer_id, producer_epoch=0, base_sequence=1))
+        assert gathered.add(data, 0, len(data)) == is_taken
+
+
+def test_a_copy_takes_over_the_verifications(log: Log) -> None:
+    guard = log.producer_state.start_verification(7, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS)
+    copy = open_small_log(SimDisk())
+    append_alone(copy, 3)
+    copy.take_over_from(log)
+    records = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert copy.append_as_leader(records, leader_epoch=3, now_ms=NOW_MS, verification=guard).first_offset == 1
+
+
+def test_only_log_writes_its_fields() -> None:
+    """The class owns its fields: what others need is a method that asserts its invariants (STYLE.md 18)."""
+    own = {node.attr for node in ast.walk(parsed(SOURCES / "storage/log/log.py")) if is_written(node, {"self"})}
+    assert {"log_end_offset", "high_watermark", "recovery_point", "clean_to"} <= own
+    found = [
+        f"{path}:{node.lineno} {node.attr}"
+        for path in sorted(SOURCES.rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if is_written(node, LOG_NAMES) and node.attr in own
+    ]
+    assert found == []
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def is_written(node: ast.AST, names: set[str]) -> TypeGuard[ast.Attribute]:
+    """Return whether this assigns to an attribute of something that one of the names stands for."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+        return False
+    owner = node.value
+    return (owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")) in names
 
 
 def test_what_is_not_there_is_not_durable(log: Log) -> None:
