@@ -7,7 +7,7 @@ SPARK35 := .venv-spark35
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-spark35 soak coverage format check generate golden \
+.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak coverage format check generate golden \
   counts bench lock clean
 
 help:            ## this list
@@ -40,6 +40,10 @@ test: setup tools spark-jars   ## every test; T=expression for those that match 
 
 test-fast: setup   ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q -m "not compat and not spark"
+
+test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, in a .venv-python3.x each
+	@for python in python3.11 python3.12 python3.13; do \
+	  if $$python -c "" 2>/dev/null; then $(MAKE) test-fast VENV=.venv-$$python PYTHON=$$python || exit 1; fi; done
 
 soak: setup      ## every simulation with SEEDS=20 times as many seeds as the tests: 20,000 crashes and more, for hours
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim
@@ -97,5 +101,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-python3.* $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  htmlcov .coverage
