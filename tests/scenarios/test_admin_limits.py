@@ -112,16 +112,17 @@ def test_growing_beyond_what_one_operation_may_is_refused(client: WireClient, to
 
 
 def test_altering_more_configs_than_one_operation_may_is_refused_as_a_whole(client: WireClient, topic: str) -> None:
+    configs = [
+        AlterableConfig("consumer.session.timeout.ms", 0, "46000"),
+        AlterableConfig("consumer.heartbeat.interval.ms", 0, "6000"),
+    ]
     resources = [
-        AlterConfigsResource(
-            RESOURCE_GROUP, f"{topic}-{number}", [AlterableConfig("consumer.session.timeout.ms", 0, "46000")]
-        )
-        for number in range(MAX_RECORDS + 1)
+        AlterConfigsResource(RESOURCE_GROUP, f"{topic}-{number}", configs) for number in range(MAX_RECORDS // 2 + 1)
     ]
     too_many = client.call(IncrementalAlterConfigsRequest(resources=resources, validate_only=True), 1).responses
     enough = client.call(IncrementalAlterConfigsRequest(resources=resources[1:], validate_only=True), 1).responses
-    assert answers(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): MAX_RECORDS + 1}
-    assert answers(enough) == {(0, None): MAX_RECORDS}
+    assert answers(too_many) == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE): len(resources)}
+    assert answers(enough) == {(0, None): len(resources) - 1}
 
 
 # -- the metadata log's own name ----------------------------------------------------------------------------------
