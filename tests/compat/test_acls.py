@@ -15,8 +15,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server
 from tests.compat.conftest import new_server
+from tests.compat.test_cluster import KIND, eventually
+from tests.compat.test_cluster import PROPERTIES as CLUSTER
 from tools.kafka import JAVA_LIBS
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -161,6 +164,15 @@ def test_they_go_from_one_broker_to_the_other_and_back(tmp_path: Path) -> None:
             assert len(deleted.result(10)) == (turn > 0)
             expected = set(told(server))
             assert len(expected) == turn + 2
+
+
+def test_any_node_of_a_cluster_takes_them_and_all_of_them_know(tmp_path: Path) -> None:
+    """A quorum's nodes are super users: they ask each other before any ACL is loaded."""
+    with ThreeNodes(KIND, tmp_path, {**CLUSTER, **ALL_ARE_SUPER_USERS}) as cluster:
+        for number, node in enumerate(cluster.nodes):
+            create(node, binding(ResourceType.TOPIC, f"orders-{number}", "User:alice", AclOperation.READ))
+        for node in cluster.nodes:
+            eventually(lambda node=node: sorted(names(node)) == ["orders-0", "orders-1", "orders-2"])
 
 
 def produced(server: Server, topic: str) -> int | None:
