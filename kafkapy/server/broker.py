@@ -11,7 +11,6 @@ Longer than most modules, as it is one list: every part of a node, what it is gi
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -59,7 +58,7 @@ from kafkapy.server import listeners
 from kafkapy.server.formatted import check_identity, check_metadata_log
 from kafkapy.server.limits import changed_limits, limits_at_start, limits_of_controllers, open_file_capacity
 from kafkapy.server.quorum_node import QuorumNode
-from kafkapy.server.stopping import take_steps
+from kafkapy.server.stopping import StopOrder, Stops
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.cleaner.metrics import Gauge, cleaner_gauges
@@ -121,6 +120,7 @@ class BrokerServer:
         self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
         self._on_directory_failed: list[Callable[[str], None]] = []
+        self._stops = Stops()
         self._limits: ReactorLimits
         self._has_metadata = False
         """Whether the image is up to the high watermark that this start has found."""
@@ -136,9 +136,11 @@ class BrokerServer:
         """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
-        async with AsyncExitStack() as undo:
-            await self._start(undo)
-            undo.pop_all()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stops.undo()
+            raise
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
     async def stop(self) -> None:
@@ -147,32 +149,7 @@ class BrokerServer:
         Where a part cannot be stopped the others are, and what it failed with is raised at the end.
         """
         logger.info("Beginning controlled shutdown")
-        await take_steps(
-            (
-                self._keep_room_for_metadata,
-                self._close_metrics,
-                self._lifecycle.shut_down,
-                self._follow_on,
-                self._reactor.stop_accepting,
-                self._transactions.close,
-                self._groups.close,
-                self._replica_manager.shutdown,
-                self._shut_reactor_down,
-                self._producer_ids.close,
-                self._follow_on,
-                self._follower.close,  # before the moves end, as it would begin them again
-                self._mover.stop,
-                self._flusher.close,
-                self._maintenance.stop,
-                self._cleaner.stop,
-                self._expirer.stop,
-                self._quorum_node.close_controller,
-                self._close_quorum,
-                self._close_logs,
-                self._log_manager.directories.unlock,
-                self._io_pool.close,
-            )
-        )
+        await self._stops.stop()
         logger.info("Shut down completed")
 
     async def _close_metrics(self) -> None:
@@ -204,48 +181,50 @@ class BrokerServer:
             broker_epoch=self._lifecycle.broker_epoch,
         )
 
-    async def _start(self, undo: AsyncExitStack) -> None:
-        """Each part that holds something registers how it is let go, should a later one fail."""
+    async def _start(self) -> None:
+        """Start part by part; each adds to the steps of a stop once it holds something."""
         self._io_pool = self._new_io_pool(self._loop, self.config.node.num_io_threads)
-        undo.callback(self._io_pool.close)
-        self._open_directories(undo)
-        await self._start_metadata(undo)
-        await self._register(undo)
-        await self._start_replicas(undo)
-        await self._start_serving(undo)
+        self._stops.add(StopOrder.IO_POOL, self._io_pool.close)
+        self._open_directories()
+        await self._start_metadata()
+        await self._register()
+        await self._start_replicas()
+        await self._start_serving()
 
-    def _open_directories(self, undo: AsyncExitStack) -> None:
+    def _open_directories(self) -> None:
         self._log_manager = self._new_log_manager()
         directories = self._log_manager.directories
         directories.lock()
-        undo.callback(directories.unlock)
-        undo.callback(self._log_manager.close)
+        self._stops.add(StopOrder.LOCKS, directories.unlock)
+        self._stops.add_apart(StopOrder.LOGS, self._close_logs, undo=self._log_manager.close)
         self._check_not_failed()
         self.cluster_id = check_identity(self._disk, directories, self.config)
         check_metadata_log(self._disk, directories, self.config)
         self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
         self._keep_room_for_metadata()
+        self._stops.add_apart(StopOrder.METADATA_ROOM, self._keep_room_for_metadata, undo=None)
         self._previous_broker_epoch = directories.last_broker_epoch()
 
-    async def _start_metadata(self, undo: AsyncExitStack) -> None:
+    async def _start_metadata(self) -> None:
         """Recover the metadata and join the quorum."""
         self._quorum_node = node = self._new_quorum_node()
         self._quorum, self._controller = node.quorum, node.controller
-        undo.push_async_callback(self._close_quorum)
-        undo.push_async_callback(node.close_controller)
+        self._stops.add(StopOrder.METADATA_LOG, self._close_quorum)
+        self._stops.add(StopOrder.CONTROLLER, node.close_controller)
         await self._start_quorum()
 
-    async def _register(self, undo: AsyncExitStack) -> None:
+    async def _register(self) -> None:
         """Bind the clients' listeners and register; return once the metadata has at least that registration.
 
         So no log is judged a stray, and no partition led, by older metadata. Raises ApiError.
         """
         self._reactor = self._new_reactor()
-        undo.callback(self._reactor.close)
+        self._stops.add(StopOrder.ACCEPTING, self._reactor.stop_accepting)
+        self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
         self._addresses = listeners.bind(self._reactor, self.config)
         self._lifecycle = self._new_lifecycle()
         self._on_directory_failed.append(self._tell_of_failed_directory)
-        undo.push_async_callback(self._lifecycle.close)
+        self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
         timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -268,39 +247,42 @@ class BrokerServer:
                 self._log_manager.directories.give_back_clean_shutdown()
             raise
 
-    async def _start_replicas(self, undo: AsyncExitStack) -> None:
+    async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow what the metadata says."""
         await self._load_logs()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
+        self._stops.add(StopOrder.FLUSHES, self._flusher.close)
         self._replica_manager = self._new_replica_manager()
+        self._stops.add_apart(StopOrder.WAITING_REQUESTS, self._replica_manager.shutdown, undo=None)
         self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
         self._groups = self._new_group_coordinator()
-        undo.push_async_callback(self._groups.close)
+        self._stops.add(StopOrder.GROUPS, self._groups.close)
         self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
+        self._stops.add(StopOrder.PRODUCER_IDS, self._producer_ids.close)
         self._transactions = self._new_transaction_coordinator()
-        undo.push_async_callback(self._transactions.close)
-        undo.push_async_callback(self._flusher.close)
+        self._stops.add(StopOrder.TRANSACTIONS, self._transactions.close)
         self._mover = self._new_mover()
-        undo.push_async_callback(self._mover.stop)
+        self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
         self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._fail)
-        undo.callback(self._follower.close)
+        self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._follow_on, undo=None)
+        self._stops.add_apart(StopOrder.LAST_CHANGES, self._follow_on, undo=None)
+        self._stops.add(StopOrder.METADATA_FOLLOWER, self._follower.close)
         await self._follow_metadata()
         self._cleaner = self._new_cleaner()
-        undo.push_async_callback(self._cleaner.stop)
+        self._stops.add(StopOrder.CLEANER, self._cleaner.stop)
 
-    async def _start_serving(self, undo: AsyncExitStack) -> None:
+    async def _start_serving(self) -> None:
         """Be unfenced, begin with what happens in periods, accept."""
         config = self.config
         self._metrics = self._new_metrics()
-        if self._metrics is not None:
-            undo.callback(self._metrics.close)
+        self._stops.add(StopOrder.METRICS, self._close_metrics)
         self._router.serve(self._new_services())
         await self._lifecycle.unfence()
         await self._follower.caught_up()
-        undo.callback(self._expirer.stop)
+        self._stops.add(StopOrder.TIMERS, self._expirer.stop)
         self._expirer.start()
         self._mover.start()
         self._groups.start()
@@ -308,7 +290,7 @@ class BrokerServer:
         self._maintenance = LogMaintenance(
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
-        undo.push_async_callback(self._maintenance.stop)
+        self._stops.add(StopOrder.MAINTENANCE, self._maintenance.stop)
         self._maintenance.start()
         self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
