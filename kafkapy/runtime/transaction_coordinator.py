@@ -83,6 +83,12 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             except NeedsProducerId:
                 await self._producer_ids.at_hand()
 
+    def takes_part(self, producer_id: int, topic_partition: "TopicPartition") -> bool:
+        """Whether a transaction that is coordinated here, or may be, will end in the partition."""
+        return any(
+            not host.is_active or host.shard.takes_part(producer_id, topic_partition) for host in self._hosts.values()
+        )
+
     # -- hosts ----------------------------------------------------------------------------------------------------
 
     @property

@@ -43,6 +43,7 @@ from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.group_coordinator import GroupCoordinator
+from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.log_closing import close_logs
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
@@ -263,6 +264,8 @@ class BrokerServer:
         self._stops.add(StopOrder.PRODUCER_IDS, self._producer_ids.close)
         self._transactions = self._new_transaction_coordinator()
         self._stops.add(StopOrder.TRANSACTIONS, self._transactions.close)
+        self._late_transactions = self._new_late_transactions()
+        self._stops.add(StopOrder.LATE_TRANSACTIONS, self._late_transactions.close)
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
@@ -287,6 +290,7 @@ class BrokerServer:
         self._mover.start()
         self._groups.start()
         self._transactions.start()
+        self._late_transactions.start()
         self._maintenance = LogMaintenance(
             self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
         )
@@ -419,6 +423,14 @@ class BrokerServer:
             io_pool=self._io_pool,
         )
 
+    def _new_late_transactions(self) -> LateTransactions:
+        return LateTransactions(
+            self._replica_manager.partitions,
+            lambda: self._dynamic_config.current.transaction,
+            is_expected=self._transactions.takes_part,
+            clock=self._clock,
+        )
+
     def _new_marker_sink(self) -> "MarkerSink":
         from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
 
@@ -544,7 +556,9 @@ class BrokerServer:
 
     def _gauges(self) -> Iterator[Gauge]:
         log_dirs = [directory.path for directory in self._log_manager.directories]
-        return cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
+        yield from cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
+        late_count = self._late_transactions.partition_count
+        yield Gauge("kafka.server:type=ReplicaManager", "PartitionsWithLateTransactionsCount", late_count)
 
     def _new_authorizer(self) -> Authorizer:
         """Return the one authorizer of the node, which the listeners of clients and of controllers share."""

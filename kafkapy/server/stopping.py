@@ -20,6 +20,7 @@ class StopOrder(IntEnum):
     """Controlled shutdown: leaderships are handed over."""
     COMMITTED_CHANGES = auto()
     ACCEPTING = auto()
+    LATE_TRANSACTIONS = auto()
     TRANSACTIONS = auto()
     GROUPS = auto()
     WAITING_REQUESTS = auto()

@@ -350,6 +350,14 @@ class TransactionShard:
             if filters.passes(transactional_id, metadata, now_ms)
         ]
 
+    def takes_part(self, producer_id: int, partition: TopicPartition) -> bool:
+        """Whether a transaction here will end in the partition: ongoing, or decided and without marker there."""
+        return any(
+            metadata.producer_id == producer_id
+            and partition in self._unmarked.get(transactional_id, self._ongoing.get(transactional_id, ()))
+            for transactional_id, metadata in self.transactions.items()
+        )
+
     # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:

@@ -122,8 +122,8 @@ def test_the_last_stable_offset_is_the_models_however_appends_are_cut(steps: lis
             NOW_MS + at for at, step in enumerate(steps) if step == Step(opened[0].producer_id, DATA)
         )  # the silence of the oldest open transaction's producer
         late_ms = last_ms + 60_000 + 300_000
-        assert not log.producer_state.has_late_transaction(late_ms, 60_000)
-        assert log.producer_state.has_late_transaction(late_ms + 1, 60_000)
+        assert not log.producer_state.late_transaction(late_ms, 60_000)
+        assert log.producer_state.late_transaction(late_ms + 1, 60_000)
 
 
 def test_a_producers_next_transaction_in_the_same_append_is_found_when_it_is_aborted_later() -> None:

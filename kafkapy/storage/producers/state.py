@@ -17,11 +17,11 @@ import struct
 from collections.abc import Iterable
 from dataclasses import field
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.record.batch import NO_SEQUENCE, NO_TIMESTAMP
+from kafkapy.record.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from kafkapy.record.crc import crc32c
 from kafkapy.record.validate import AppendOrigin
 from kafkapy.storage.errors import INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, CorruptSnapshotError
@@ -63,6 +63,14 @@ SNAPSHOT_COUNT: Final = struct.Struct(">i")
 SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
+class LateTransaction(NamedTuple):
+    """An open transaction whose producer has been silent for too long; last_timestamp_ms: of its last batch."""
+
+    producer_id: int
+    first_offset: int
+    last_timestamp_ms: int
+
+
 @dataclass(slots=True)
 class PreparedAppend:
     """An append that was checked: `commit` takes it over. With a duplicate nothing may be appended."""
@@ -101,12 +109,14 @@ class ProducerState:
             and entry.producer_epoch == producer_epoch
         )
 
-    def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
-        """Return whether the oldest open transaction has been silent for longer than any may take: it hangs."""
-        producer_id = next(iter(self._open.values()), None)
-        entry = self.producers.get(producer_id) if producer_id is not None else None
+    def late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> LateTransaction | None:
+        """Return the oldest open transaction if it has been silent for longer than any may take."""
+        first_offset, producer_id = next(iter(self._open.items()), (NO_TRANSACTION, NO_PRODUCER_ID))
+        entry = self.producers.get(producer_id)
         last_ms = entry.last_timestamp_ms if entry is not None else NO_TIMESTAMP
-        return last_ms > 0 and now_ms - last_ms > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        if last_ms <= 0 or now_ms - last_ms <= max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS:
+            return None
+        return LateTransaction(producer_id, first_offset, last_ms)
 
     def producer_in_sequence(
         self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool

@@ -470,3 +470,17 @@ def test_a_decision_leaves_the_shard_as_it_was() -> None:
     world.shard.init_producer_id(InitProducerIdRequest(X, TIMEOUT_MS), 5, world.now_ms)
     assert world.shard.transactions == before
     assert world.shard.timed_out(world.now_ms + TIMEOUT_MS + 1) == [X]
+
+
+def test_a_transaction_takes_part_in_a_partition_until_its_marker_is_there() -> None:
+    world = TransactionWorld()
+    producer = world.started()
+    world.held = {ORDERS}
+    assert not world.shard.takes_part(producer[0], ORDERS)
+    world.add(producer, [ORDERS, TRADES])
+    assert world.shard.takes_part(producer[0], TRADES)
+    assert not world.shard.takes_part(producer[0] + 1, TRADES)
+    world.commit(producer)
+    assert (world.shard.takes_part(1000, ORDERS), world.shard.takes_part(1000, TRADES)) == (True, False)
+    world.release()
+    assert not world.shard.takes_part(1000, ORDERS)

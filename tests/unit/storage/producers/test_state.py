@@ -241,8 +241,8 @@ def test_a_silent_producer_expires_but_not_its_open_transaction() -> None:
 def test_a_transaction_that_hangs_is_noticed() -> None:
     partition = Partition()
     partition.write(0, transactional=True)
-    assert not partition.state.has_late_transaction(NOW_MS + 360_000, max_transaction_timeout_ms=60_000)
-    assert partition.state.has_late_transaction(NOW_MS + 360_001, max_transaction_timeout_ms=60_000)
+    assert not partition.state.late_transaction(NOW_MS + 360_000, max_transaction_timeout_ms=60_000)
+    assert partition.state.late_transaction(NOW_MS + 360_001, max_transaction_timeout_ms=60_000)
 
 
 def test_a_snapshot_holds_the_last_batch_and_the_open_transaction() -> None:

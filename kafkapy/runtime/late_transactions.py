@@ -1,0 +1,95 @@
+"""Looks for transactions that nobody ends: counted for a gauge, and logged with the command that ends them.
+
+A transaction is late when its producer has been silent for transaction.max.timeout.ms and five minutes more: its
+coordinator would have aborted it. It hangs if its coordinator does not know that the partition takes part, which a lost
+marker or a producer that was never verified leads to (KIP-664). The last stable offset stays where it begins.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.transaction import TransactionConfig
+from kafkapy.replication.hosted import HostedPartitions
+from kafkapy.seams import Clock
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.producers.state import LateTransaction
+
+LOOK_S: Final = 60
+PARTITIONS_PER_SLICE: Final = 500
+"""Partitions looked at before others get their turn: under a millisecond."""
+
+logger = logging.getLogger("kafkapy.transaction")
+
+
+class LateTransactions:
+    """Owns a task between start() and close()."""
+
+    def __init__(
+        self,
+        partitions: HostedPartitions,
+        config: Callable[[], TransactionConfig],
+        *,
+        is_expected: Callable[[int, TopicPartition], bool],
+        clock: Clock,
+    ) -> None:
+        """`is_expected(producer_id, partition)`: whether a coordinator will end the transaction there."""
+        self._partitions = partitions
+        self._config = config
+        self._is_expected = is_expected
+        self._clock = clock
+        self._found: dict[TopicPartition, LateTransaction] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def partition_count(self) -> int:
+        """The partitions with a late transaction, at the last look."""
+        return len(self._found)
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._look_regularly())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def look(self) -> None:
+        """Look at every partition; log those that hang since the last look."""
+        max_timeout_ms = self._config().transaction_max_timeout_ms
+        found: dict[TopicPartition, LateTransaction] = {}
+        for count, partition in enumerate(list(self._partitions), 1):
+            if partition.log is not None:
+                late = partition.log.producer_state.late_transaction(self._clock.wall_ms(), max_timeout_ms)
+                if late is not None:
+                    found[partition.topic_partition] = late
+            if count % PARTITIONS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        before, self._found = self._found, found
+        for topic_partition, late in found.items():
+            if before.get(topic_partition) != late and not self._is_expected(late.producer_id, topic_partition):
+                self._tell(topic_partition, late)
+
+    def _tell(self, topic_partition: TopicPartition, late: "LateTransaction") -> None:
+        logger.warning(
+            "A transaction hangs in %s: producer %d, open from offset %d on, silent for %d min. "
+            "read_committed consumers wait there. To abort it: kafkapy transactions abort %s %d --start-offset %d",
+            topic_partition,
+            late.producer_id,
+            late.first_offset,
+            (self._clock.wall_ms() - late.last_timestamp_ms) // 60_000,
+            topic_partition.topic,
+            topic_partition.partition,
+            late.first_offset,
+        )
+
+    async def _look_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Exception:
+                logger.exception("Late transactions are looked for again in a minute")
