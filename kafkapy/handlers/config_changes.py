@@ -64,7 +64,11 @@ def check_names_and_values(configs: Iterable[NamedConfig], has_value: Callable[[
 def check_permission(
     services: Services | ControllerServices, context: RequestContext, resource: ConfigResource, operation: AclOperation
 ) -> None:
-    """Raise ApiError unless the asker may do `operation` to the resource's configs."""
+    """Raise ApiError unless the asker may do `operation` to the resource's configs.
+
+    Deviation: it is asked before a broker's configs are checked, so that the answer tells nothing to who may not know.
+    Apache Kafka's broker checks them first, and its controller asks about what has passed.
+    """
     kind, refusal = ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     name = CLUSTER_NAME
     if resource.resource_type == RESOURCE_TOPIC:

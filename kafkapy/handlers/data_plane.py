@@ -28,6 +28,9 @@ class TopicAccess:
 
     `names`: every topic name of the request, as often as Apache Kafka counts it (the question's reference count). It is
     read once, and not at all without an authorizer.
+
+    Deviation: a topic asked for by an id that is unknown is not asked about. Apache Kafka's OffsetCommit 10 and
+    OffsetFetch 10 ask about the topic "".
     """
 
     __slots__ = (

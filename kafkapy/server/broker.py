@@ -572,6 +572,7 @@ class BrokerServer:
         """Return the ACLs; None until the metadata is caught up, when only super users are answered.
 
         The controllers' listener serves before that: whoever a quorum is made of has to be a super user, as in Kafka.
+        Deviation: early.start.listeners changes nothing, no listener of clients serves before the ACLs are loaded.
         """
         return self._controller.image.acls if self._has_metadata else None
 
