@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the firs
 
 RECORDS_PER_SLICE: Final = 200
 """Records replayed before others get their turn: one to two milliseconds."""
+LOAD_TIME_WINDOW_MS: Final = 30_000
+LOAD_TIMES_KEPT: Final = 1000
 
 T = TypeVar("T")
 HostT = TypeVar("HostT", bound="ShardHost[Any]")
@@ -58,6 +60,8 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         self._loader: asyncio.Task[None] | None = None
         self._is_closed = False
         self._replayed_count = 0
+        self._load_times: deque[tuple[int, int]] = deque(maxlen=LOAD_TIMES_KEPT)
+        """When a load ended (monotonic ms), and how many ms it took."""
 
     # -- what a kind adds -----------------------------------------------------------------------------------------
 
@@ -182,13 +186,20 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         await self._replay_log(host)
         if host.is_loading():
             host.activate()
+            ended_ms = self._clock.monotonic_ms()
+            self._load_times.append((ended_ms, ended_ms - started_ms))
             self.logger.info(
                 "Loaded %s up to offset %d in %d ms: %s",
                 host.partition.topic_partition,
                 host.replayed_offset,
-                self._clock.monotonic_ms() - started_ms,
+                ended_ms - started_ms,
                 host.describe_load(),
             )
+
+    def max_load_time_ms(self) -> int:
+        """Return how long the slowest load of the last 30 s took, 0 if there was none (Kafka: NaN)."""
+        since_ms = self._clock.monotonic_ms() - LOAD_TIME_WINDOW_MS
+        return max((took_ms for ended_ms, took_ms in self._load_times if ended_ms >= since_ms), default=0)
 
     async def _replay_log(self, host: HostT) -> None:
         """Replay the log into the shard, up to its end: nobody but the shard appends to it."""

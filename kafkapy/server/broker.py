@@ -559,6 +559,9 @@ class BrokerServer:
         yield from cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
         late_count = self._late_transactions.partition_count
         yield Gauge("kafka.server:type=ReplicaManager", "PartitionsWithLateTransactionsCount", late_count)
+        for kind, coordinator in (("group", self._groups), ("transaction", self._transactions)):
+            group = f"kafka.server:type={kind}-coordinator-metrics"
+            yield Gauge(group, "partition-load-time-max", coordinator.max_load_time_ms())
 
     def _new_authorizer(self) -> Authorizer:
         """Return the one authorizer of the node, which the listeners of clients and of controllers share."""

@@ -47,6 +47,8 @@ def test_a_cleaning_is_told_of(tmp_path: Path) -> None:
         assert before["kafka_log_logcleaner_last_clean_records_read"] == 0
         assert before[f"kafka_log_logcleanermanager_uncleanable_partitions_count{{{tmp_path / 'data'}}}"] == 0
         assert before["kafka_server_replicamanager_partitionswithlatetransactionscount"] == 0
+        assert before["kafka_server_transaction_coordinator_metrics_partition_load_time_max"] == 0
+        assert before["kafka_server_group_coordinator_metrics_partition_load_time_max"] == 0
         clean_a_topic(broker.bootstrap)
         until = time.monotonic() + 60
         while not (found := scrape(port))["kafka_log_logcleaner_last_clean_records_read"]:

@@ -10,6 +10,7 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, on_loop, settle
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
@@ -151,6 +152,19 @@ async def test_a_transaction_that_is_decided_is_completed_by_the_next_start(loop
     await settle()
     assert producer.state() == "CompleteAbort"
     assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
+
+
+@on_loop
+async def test_the_slowest_load_of_the_last_half_minute_is_told(loop: SimLoop):
+    hosting, _ = await hosting_with_producer(loop)
+    assert hosting.transactions.max_load_time_ms() == 0
+    hosting.io_pool = SimIoPool(loop, call_ms=7)
+    await hosting.transactions.close()
+    hosting.restart()
+    await hosting.loaded()
+    assert 7 <= hosting.transactions.max_load_time_ms() < 100
+    await asyncio.sleep(30.1)
+    assert hosting.transactions.max_load_time_ms() == 0
 
 
 @on_loop
