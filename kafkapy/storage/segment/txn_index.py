@@ -116,10 +116,11 @@ class TransactionIndex:
         blocks.add(aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
 
     def overlapping(
-        self, start_offset: int, end_offset: int, *, wait: bool = False
+        self, start_offset: int, end_offset: int, *, wait: bool = False, max_count: int | None = None
     ) -> tuple[list[AbortedTransaction], bool]:
         """Return the aborts that touch [start_offset, end_offset), and whether later segments cannot hold more.
 
+        max_count: return the first of them only, at least one.
         They cannot once an entry's last stable offset is at or above end_offset: all transactions that began below it
         were decided by then. Raises NeedsWarming unless `wait`; CorruptIndexError, OSError.
         """
@@ -136,6 +137,8 @@ class TransactionIndex:
                 entry = AbortedTransaction(*values[slot + 1 : slot + _FIELDS])
                 if entry.first_offset < end_offset:
                     found.append(entry)
+                    if len(found) == max_count:
+                        return found, False
                 if entry.last_stable_offset >= end_offset:
                     break
         return found, final < len(blocks.stable_offsets)

@@ -60,9 +60,10 @@ def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
     """Aborts as a log has them: overlapping ones of several producers, last stable offsets as they then were."""
     opened: dict[int, int] = {}
     entries = []
-    for offset in range(draw(st.integers(1, 3 * BLOCK_ENTRIES))):
-        producer_id = draw(st.integers(1, 4))
-        if producer_id in opened and draw(st.booleans()):
+    chance = random.Random(draw(st.integers(0, 1 << 30)))
+    for offset in range(draw(st.integers(1, 8 * BLOCK_ENTRIES))):
+        producer_id = chance.randrange(1, 5)
+        if producer_id in opened and chance.random() < 0.5:
             first_offset = opened.pop(producer_id)
             entries.append(AbortedTransaction(producer_id, first_offset, offset, min([offset + 1, *opened.values()])))
         else:
