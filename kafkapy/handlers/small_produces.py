@@ -157,7 +157,7 @@ class SmallProduces:
 
     def _log_questions(self, connection: Connection, plan: "_Plan", request_count: int) -> None:
         """Write the audit log's line for each request that was served here, one question each."""
-        if self._authorizer.allows_everything:
+        if not self._authorizer.logs_what_it_allows:
             return
         context = RequestContext(plan.header, connection)
         topic = plan.partition.topic_partition.topic

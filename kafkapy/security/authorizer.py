@@ -83,6 +83,11 @@ class Authorizer(Protocol):
         """Whether no authorizer is configured: then hot paths need not ask at all."""
         ...
 
+    @property
+    def logs_what_it_allows(self) -> bool:
+        """Whether a question that is granted gets a line in the audit log now."""
+        ...
+
     def authorize(
         self,
         asker: Asker,
@@ -121,6 +126,7 @@ class AllowAll:
     """The authorizer of a broker without authorizer.class.name: everybody may do everything."""
 
     allows_everything: Final = True
+    logs_what_it_allows: Final = False
 
     def authorize(
         self,

@@ -95,6 +95,10 @@ class StandardAuthorizer:
         self._remembered: dict[tuple[str, str, int, int, str], Rule] = {}
         self._remembered_types: dict[tuple[str, str, int, int], bool] = {}
 
+    @property
+    def logs_what_it_allows(self) -> bool:
+        return self._audit_log.is_enabled(is_allowed=True, is_worth_telling=True)
+
     def authorize(
         self,
         asker: Asker,

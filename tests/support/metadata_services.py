@@ -66,6 +66,7 @@ class Deny:
     """
 
     allows_everything = False
+    logs_what_it_allows = True
 
     def __init__(self, *denied: tuple[AclOperation, str]) -> None:
         self._denied = set(denied)
