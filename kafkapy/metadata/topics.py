@@ -7,7 +7,7 @@ differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KI
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
@@ -39,6 +39,8 @@ from kafkapy.types import METADATA_PARTITION, Uuid
 MAX_TOPIC_NAME_LENGTH: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
+DescribedConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""What CreateTopics answers of configs, by those that a request sets; lists are shared and not changed any more."""
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
@@ -92,9 +94,10 @@ class TopicControl:
         _check_partition_total(request, self._default_partition_count)
         records: list[Any] = []
         results = []
+        described: DescribedConfigs = {}
         for topic in request.topics:
             try:
-                topic_records, result = self._create(topic, describable(topic.name))
+                topic_records, result = self._create(topic, described if describable(topic.name) else None)
             except ApiError as error:
                 results.append(_failed(topic.name, error))
             else:
@@ -174,7 +177,10 @@ class TopicControl:
 
     # -- creating -------------------------------------------------------------------------------------------------
 
-    def _create(self, topic: CreatableTopic, is_describable: bool) -> tuple[list[Any], CreatableTopicResult]:
+    def _create(
+        self, topic: CreatableTopic, described: DescribedConfigs | None
+    ) -> tuple[list[Any], CreatableTopicResult]:
+        """Return the topic's records and result. `described`: None if the client may not be told its configs."""
         self._check_new_name(topic.name)
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
@@ -186,10 +192,10 @@ class TopicControl:
             *(partition.to_record(topic_id, partition_id) for partition_id, partition in partitions.items()),
         ]
         result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
-        if is_describable:
+        if described is not None:
             result.num_partitions = len(partitions)
             result.replication_factor = len(partitions[0].replicas)
-            result.configs = self._effective_configs(configs)
+            result.configs = self._effective_configs(configs, described)
         else:
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return records, result
@@ -319,7 +325,16 @@ class TopicControl:
             partition_epoch=0,
         )
 
-    def _effective_configs(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    def _effective_configs(
+        self, configs: Mapping[str, str], described: DescribedConfigs
+    ) -> list[CreatableTopicConfigs]:
+        """Return all that counts for a topic with these configs: one list for all topics of a request alike."""
+        alike = tuple(sorted(configs.items()))
+        if alike not in described:
+            described[alike] = self._describe_configs(configs)
+        return described[alike]
+
+    def _describe_configs(self, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         effective = sorted(self._configs.effective_topic_configs(configs), key=lambda config: config.name)
         return [
             CreatableTopicConfigs(
