@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkapy.config.security import SecurityConfig
+    from kafkapy.metadata.image import MetadataImage
     from kafkapy.security.acl_index import Acls
 
 TRACE: Final = 5
@@ -64,6 +65,31 @@ def line_of(question: Question) -> str:
 
 def api_name(api_key: int) -> str:
     return APIS[api_key].request_name.removesuffix("Request")
+
+
+class LoadedAcls:
+    """The ACLs of the image; None until the metadata is caught up, when only super users are answered.
+
+    The controllers' listener serves before that: the nodes of a quorum have to be super users, as in Apache Kafka.
+    Deviation: early.start.listeners changes nothing, no listener of clients serves before the ACLs are loaded.
+    """
+
+    def __init__(self, image: "Callable[[], MetadataImage | None]") -> None:
+        """`image` returns None before the metadata is caught up."""
+        self._image = image
+        self._has_warned = False
+
+    def __call__(self) -> "Acls | None":
+        image = self._image()
+        if image is not None:
+            return image.acls
+        if not self._has_warned:
+            self._has_warned = True
+            server_logger.warning(
+                "Refused a request that came before the ACLs were loaded: the nodes of a cluster have to be super "
+                "users, by their principals on the controllers' listener (super.users)"
+            )
+        return None
 
 
 def new_authorizer(security: "SecurityConfig", acls: "Callable[[], Acls | None]") -> Authorizer:

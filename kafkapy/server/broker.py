@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.runtime.markers import MarkerSink
     from kafkapy.seams import Clock, Disk, IoPool, Random
-    from kafkapy.security.acl_index import Acls
     from kafkapy.server.metrics import MetricsEndpoint
 
 GRACE_MS: Final = 2000
@@ -567,17 +566,10 @@ class BrokerServer:
         """Return the one authorizer of the node, which the listeners of clients and of controllers share."""
         if not self.config.security.authorizer_class_name:
             return AllowAll()
-        from kafkapy.server.authorization import new_authorizer  # most brokers never have one
+        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # most brokers never have one
 
-        return new_authorizer(self.config.security, self._loaded_acls)
-
-    def _loaded_acls(self) -> "Acls | None":
-        """Return the ACLs; None until the metadata is caught up, when only super users are answered.
-
-        The controllers' listener serves before that: whoever a quorum is made of has to be a super user, as in Kafka.
-        Deviation: early.start.listeners changes nothing, no listener of clients serves before the ACLs are loaded.
-        """
-        return self._controller.image.acls if self._has_metadata else None
+        acls = LoadedAcls(lambda: self._controller.image if self._has_metadata else None)
+        return new_authorizer(self.config.security, acls)
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

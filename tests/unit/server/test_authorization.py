@@ -11,7 +11,7 @@ from kafkapy.config.security import SecurityConfig
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
 from kafkapy.security.authorizer import Authorizer, AuthorizerNotReadyError, authorized_operations
-from kafkapy.server.authorization import TRACE, new_authorizer
+from kafkapy.server.authorization import TRACE, LoadedAcls, new_authorizer
 from tests.support.metadata_services import PROPERTIES
 
 KEY = bytes(16)
@@ -85,6 +85,21 @@ def test_until_acls_are_loaded_only_super_users_are_answered() -> None:
     assert authorizer.authorize(root, AclOperation.READ, ResourceType.TOPIC, "orders")
     with pytest.raises(AuthorizerNotReadyError):
         authorizer.authorize(ALICE, AclOperation.READ, ResourceType.TOPIC, "orders")
+
+
+def test_who_is_refused_before_the_acls_are_loaded_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    images: list[Any] = [None]
+    acls = LoadedAcls(lambda: images[0])
+    authorizer = new_authorizer(SecurityConfig(), acls)
+    for _ in range(2):
+        with pytest.raises(AuthorizerNotReadyError):
+            authorizer.authorize(ALICE, AclOperation.READ, ResourceType.TOPIC, "orders")
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "Refused a request that came before the ACLs were loaded: the nodes of a cluster have to be super users, by "
+        "their principals on the controllers' listener (super.users)"
+    ]
+    images[0] = SimpleNamespace(acls={KEY: READ_ORDERS.record(KEY)})
+    assert authorizer.authorize(ALICE, AclOperation.READ, ResourceType.TOPIC, "orders")
 
 
 @pytest.mark.parametrize(
