@@ -70,14 +70,17 @@ async def use_meanwhile(machine: Machine, topic: Topic, duration_ms: int) -> Lat
 
 
 async def _poll(machine: Machine, topic: Topic, until: float, found: list[float]) -> None:
-    """Follow the topic by long polls; note how old each record is when it comes."""
+    """Follow the topic by long polls; note how old each record is that comes while one waits."""
     client = machine.connect()
     offset = (await client.list_offset(topic, -1)).offset
     while machine.loop.time() < until:
+        asked = machine.loop.time()
         answer = await client.fetch(topic, offset, max_wait_ms=500)
         for value in values_of(answer):
-            found.append((machine.loop.time() - float(value or b"")) * 1000)
             offset += 1
+            produced = float(value or b"")
+            if produced >= asked:  # else it came before the poll did, and waited for it
+                found.append((machine.loop.time() - produced) * 1000)
 
 
 async def chill_all_but(machine: Machine, topic: Topic) -> None:
