@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_view import is_internal
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn_request import (
@@ -45,10 +45,11 @@ async def handle(
         )
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    transactions = walk(services, context).over(request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(each.transactional_id, _topic_results(await _codes(services, context, each)))
-            for each in request.transactions
+            async for each in transactions
         ]
     )
 

@@ -24,7 +24,7 @@ FETCHED: Final = 30_000
 """For Fetch, and for filters of partitions, which are looked at in one go: 10,000 topics and their partitions."""
 CHANGED: Final = 20_000
 """For what one decision changes, which has 10,000 records at most; for describing configs, of which each has many."""
-MARKERS: Final = 7_000
+MARKERS: Final = 5_000
 """For WriteTxnMarkers, which other brokers send: each is a batch to be appended."""
 ACLS: Final = 20_000
 """For CreateAcls: more than one request may create, so that a larger one is answered with the reason."""

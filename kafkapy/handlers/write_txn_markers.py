@@ -25,7 +25,7 @@ async def handle(
     is_allowed = _is_allowed(services, context)
     by_partition: dict[TopicPartition, list[Marker]] = {}
     for each in request.markers:
-        for topic_partition in _partitions(each):
+        for topic_partition in dict.fromkeys(_partitions(each)):
             by_partition.setdefault(topic_partition, []).append(_marker(each))
     if is_allowed:
         results = await _write(services, by_partition)

@@ -1,17 +1,20 @@
 """The elements of a request are counted while it is decoded: every array of every API that is served, and its tags."""
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.table import BROKER_APIS
-from kafkapy.protocol.api import APIS
+from kafkapy.protocol.api import APIS, request_type
 from kafkapy.protocol.headers import MAX_HEADER_TAGS, read_request_header, read_response_header
 from kafkapy.protocol.primitives import Writer, write_uvarint
 from tests.support.large_requests import ArrayPath, array_paths, element_count, large_request
 
 COUNT = 40
+SAMPLE = 1_000
+"""Elements decoded to see what one takes."""
 
 
 def arrays() -> Iterator[tuple[int, int, ArrayPath]]:
@@ -29,6 +32,21 @@ def test_every_array_of_every_request_is_counted(is_wide: bool) -> None:
         type(request).read(data, 0, version, count)
         with pytest.raises(ProtocolError, match="array entries or tagged fields, where"):
             type(request).read(data, 0, version, count - 1)
+
+
+def test_requests_at_their_bounds_take_less_than_48_mib_when_decoded() -> None:
+    """Beside their bytes; so much more is left for the answer that it stays below 64 MiB."""
+    for row in BROKER_APIS.values():
+        for path in array_paths(row.api_key, row.max_version):
+            data = large_request(row.api_key, row.max_version, path, SAMPLE).encode(row.max_version)
+            request_class = request_type(row.api_key)
+            tracemalloc.start()
+            request, _ = request_class.read(data, 0, row.max_version)
+            taken_bytes, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert request is not None
+            at_bound = taken_bytes * row.max_elements / SAMPLE
+            assert at_bound < 48 << 20, f"{APIS[row.api_key].name} {path}: {at_bound / (1 << 20):.0f} MiB"
 
 
 def test_tagged_fields_of_every_request_are_counted() -> None:
