@@ -1,7 +1,7 @@
 """Brings the markers of decided transactions to their partitions, until each has its own.
 
 Markers that are asked for in one turn of the event loop go out together in the next: those for one partition are one
-write. Where all partitions are led here and take theirs, the transactions are complete when `flushed` returns. A
+write. Where all partitions are led here and take theirs, the transaction is complete when `tried` returns. A
 partition that cannot take its marker now (its directory is offline, its disk is full, it has no leader) holds up no
 answer: it is tried again, with back-off, until it has it or its topic is deleted.
 """
@@ -9,7 +9,7 @@ answer: it is tried again, with back-off, until it has it or its topic is delete
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
@@ -26,8 +26,8 @@ logger = logging.getLogger("kafkapy.transaction")
 
 FIRST_BACKOFF_MS: Final = 50
 MAX_BACKOFF_MS: Final = 5000
-MARKERS_PER_FLUSH: Final = 1000
-"""Markers written before others get their turn: some tens of milliseconds at worst."""
+MARKERS_PER_FLUSH: Final = 200
+"""Markers written before others get their turn: some milliseconds, if each goes to a partition of its own."""
 
 WRITTEN: Final = frozenset(
     (
@@ -53,7 +53,6 @@ class PendingMarkers(TimerEntry):
         super().__init__()
         self.host = host
         self.effect = effect
-        self.partitions = effect.partitions
         self.marker = Marker(
             effect.producer_id,
             effect.producer_epoch,
@@ -61,15 +60,36 @@ class PendingMarkers(TimerEntry):
             effect.coordinator_epoch,
             effect.transaction_version,
         )
+        self.to_write = effect.partitions
+        """Those that this try has not come to yet."""
+        self.refused: dict[TopicPartition, ErrorCode] = {}
+        """Those that could not take their marker in this try."""
+        self.was_tried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
 
-    def next_backoff_ms(self) -> int:
+    def take(self, most: int) -> tuple[TopicPartition, ...]:
+        """Return partitions to be written to now."""
+        taken, self.to_write = self.to_write[:most], self.to_write[most:]
+        return taken
+
+    def note_tried(self) -> None:
+        """Nobody needs to wait for this any longer: it is done, or takes its time."""
+        if not self.was_tried.done():
+            self.was_tried.set_result(None)
+
+    def begin_again(self) -> int:
+        """Return how many ms to wait before the next try, of what was refused."""
+        self.to_write, self.refused = tuple(self.refused), {}
         backoff_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_BACKOFF_MS)
         return backoff_ms
 
     def on_timeout(self, now_ms: int) -> None:
         self._retry(self)
+
+
+Parts: TypeAlias = "Sequence[tuple[PendingMarkers, tuple[TopicPartition, ...]]]"
+"""What one write is about: of each transaction, all of its partitions or some."""
 
 
 class MarkerWriter:
@@ -91,7 +111,9 @@ class MarkerWriter:
         self._timeout_ms = timeout_ms
         self._is_gone = is_gone
         self._queued: list[PendingMarkers] = []
-        self._flush_ended: asyncio.Future[None] | None = None
+        self._is_scheduled = False
+        self._untried: dict[str, PendingMarkers] = {}
+        """By transactional id: those whose first try is not over."""
         self._waiting: set[PendingMarkers] = set()
         """Those that wait for the next try."""
         self._is_closed = False
@@ -103,12 +125,17 @@ class MarkerWriter:
 
     def enqueue(self, host: "TransactionHost", effect: "WriteMarkers") -> None:
         """Write the markers of a decided transaction, soon."""
-        self._enqueue(PendingMarkers(host, effect, self._try_again))
+        if self._is_closed:
+            return
+        pending = PendingMarkers(host, effect, self._try_again)
+        self._untried[effect.transactional_id] = pending
+        self._enqueue(pending)
 
-    async def flushed(self) -> None:
-        """Return once the markers asked for so far were tried."""
-        if self._flush_ended is not None:
-            await asyncio.shield(self._flush_ended)
+    async def tried(self, transactional_id: str) -> None:
+        """Return once all markers of the id's transaction were tried, or wait for another node."""
+        pending = self._untried.get(transactional_id)
+        if pending is not None:
+            await asyncio.shield(pending.was_tried)
 
     def close(self) -> None:
         """Write no more; a later start goes on."""
@@ -116,87 +143,99 @@ class MarkerWriter:
         for pending in self._waiting:
             pending.cancel()
         self._waiting.clear()
+        for pending in list(self._untried.values()):
+            self._end_try(pending)
 
     def _enqueue(self, pending: PendingMarkers) -> None:
-        if self._is_closed:
-            return
         self._queued.append(pending)
-        if self._flush_ended is None:
-            loop = asyncio.get_running_loop()
-            self._flush_ended = loop.create_future()
-            loop.call_soon(self._flush)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _try_again(self, pending: PendingMarkers) -> None:
         self._waiting.discard(pending)
         self._enqueue(pending)
 
+    def _end_try(self, pending: PendingMarkers) -> None:
+        pending.note_tried()
+        if self._untried.get(pending.effect.transactional_id) is pending:
+            del self._untried[pending.effect.transactional_id]
+
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        ended, self._flush_ended = self._flush_ended, None
-        assert ended is not None
-        batch = self._take_queued()
+        self._is_scheduled = False
+        parts = self._take_parts()
         try:
-            if batch and not self._is_closed:
-                self._write(batch)
+            if parts:
+                self._write(parts)
         finally:
-            if not ended.done():
-                ended.set_result(None)
+            for pending, _ in parts:
+                if not pending.to_write:  # else it has more partitions than one flush takes
+                    self._end_try(pending)
 
-    def _take_queued(self) -> list[PendingMarkers]:
+    def _take_parts(self) -> Parts:
         """Return what one flush writes; the rest goes with the next."""
-        taken, marker_count = 0, 0
-        while taken < len(self._queued) and marker_count < MARKERS_PER_FLUSH:
-            marker_count += len(self._queued[taken].partitions)
-            taken += 1
-        batch, rest = self._queued[:taken], self._queued[taken:]
-        self._queued = []
-        for pending in rest:
-            self._enqueue(pending)
-        return [pending for pending in batch if pending.host.is_active]
+        parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
+        room = MARKERS_PER_FLUSH
+        queued, self._queued = self._queued, []
+        for pending in queued:
+            if self._is_closed or not pending.host.is_active:
+                self._end_try(pending)
+            elif room <= 0:
+                self._enqueue(pending)
+            else:
+                parts.append((pending, pending.take(room)))
+                room -= max(len(parts[-1][1]), 1)
+        return parts
 
-    def _write(self, batch: Sequence[PendingMarkers]) -> None:
+    def _write(self, parts: Parts) -> None:
         by_partition: dict[TopicPartition, list[PendingMarkers]] = {}
-        for pending in batch:
-            for partition in pending.partitions:
+        for pending, partitions in parts:
+            for partition in partitions:
                 if not self._is_gone(partition):
                     by_partition.setdefault(partition, []).append(pending)
         markers = {partition: [each.marker for each in waiting] for partition, waiting in by_partition.items()}
         self._sink.write(
             markers,
             timeout_ms=self._timeout_ms(),
-            on_done=lambda results: self._on_written(batch, by_partition, results),
+            on_done=lambda results: self._on_written(parts, by_partition, results),
         )
 
     def _on_written(
         self,
-        batch: Sequence[PendingMarkers],
+        parts: Parts,
         by_partition: Mapping[TopicPartition, Sequence[PendingMarkers]],
         results: Mapping[TopicPartition, Sequence[int]],
     ) -> None:
-        refused: dict[PendingMarkers, dict[TopicPartition, ErrorCode]] = {}
         for partition, codes in results.items():
             for pending, code in zip(by_partition[partition], codes, strict=True):
                 if code not in WRITTEN:
-                    refused.setdefault(pending, {})[partition] = ErrorCode(code)
-        for pending in batch:
-            self._settle(pending, refused.get(pending, {}))
+                    pending.refused[partition] = ErrorCode(code)
+        for pending, partitions in parts:
+            self._settle(pending, partitions)
 
-    def _settle(self, pending: PendingMarkers, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+    def _settle(self, pending: PendingMarkers, partitions: Sequence[TopicPartition]) -> None:
         """Complete a transaction, or see to the partitions that it still waits for."""
-        written = [partition for partition in pending.partitions if partition not in refused]
-        pending.partitions = tuple(refused)
+        transactional_id = pending.effect.transactional_id
+        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
+            logger.info("Another coordinator ends the transaction of %s", transactional_id)
+            self._end_try(pending)
+            return
+        written = [partition for partition in partitions if partition not in pending.refused]
+        is_noted = True
         try:
             pending.host.note_written(pending.effect, written)
         except ApiError as error:
-            logger.warning("The end of the transaction of %s waits: %s", pending.effect.transactional_id, error)
-        else:
-            if not refused:
-                return
-            if ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused.values():
-                logger.info("Another coordinator ends the transaction of %s", pending.effect.transactional_id)
-                return
-            logger.info("Transaction of %s: markers wait for %s", pending.effect.transactional_id, dict(refused))
-        if pending.host.is_active and not self._is_closed:
+            is_noted = False
+            logger.warning("The end of the transaction of %s waits: %s", transactional_id, error)
+        if self._is_closed or not pending.host.is_active:
+            self._end_try(pending)
+            return
+        if pending.to_write:
+            self._enqueue(pending)
+        elif pending.refused or not is_noted:
+            logger.info("Transaction of %s: markers wait for %s", transactional_id, pending.refused)
+            self._end_try(pending)
             self._waiting.add(pending)
-            self._wheel.add(pending, self._clock.monotonic_ms() + pending.next_backoff_ms())
+            self._wheel.add(pending, self._clock.monotonic_ms() + pending.begin_again())

@@ -57,7 +57,7 @@ class TransactionHost(ShardHost[TransactionShard]):
 
         response = await self.call(transactional_id, decided)
         if decision.effects:
-            await self.markers.flushed()
+            await self.markers.tried(transactional_id)
         return response
 
     # -- the end of a transaction ---------------------------------------------------------------------------------

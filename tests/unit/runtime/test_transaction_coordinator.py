@@ -9,6 +9,7 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
@@ -56,6 +57,17 @@ async def test_markers_of_one_turn_for_one_partition_are_one_write(loop: SimLoop
     assert await asyncio.gather(*(producer.end() for producer in producers)) == [0] * 10
     assert len(writes) == 1
     assert shape_of(batches_of(hosting, "orders")) == ["records"] * 10 + ["marker"] * 10
+
+
+@on_loop
+async def test_a_transaction_of_very_many_partitions_is_ended_in_slices(loop: SimLoop):
+    hosting, producer = await hosting_with_producer(loop)
+    hosting.create_topic("wide", MARKERS_PER_FLUSH + 5)
+    for partition_id in range(MARKERS_PER_FLUSH + 5):
+        assert await producer.send("wide", partition_id=partition_id) == ErrorCode.NONE
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "wide", MARKERS_PER_FLUSH + 4)) == ["records", "marker"]
 
 
 @on_loop
