@@ -25,6 +25,9 @@ class SmallKafka(ApacheKafka):
     transaction_version = 2
 
     def prepare(self) -> None:
+        if (self.directory / "meta.properties").exists():
+            super().prepare()
+            return
         (self.directory / "meta.properties").parent.mkdir(exist_ok=True)
         (self.directory / "meta.properties").touch()
         super().prepare()  # writes the properties; takes the directory for one that is formatted

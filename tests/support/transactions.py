@@ -54,6 +54,10 @@ class TransactionalProducer:
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
 
+    def reconnect(self, client: WireClient) -> None:
+        """Go on over another connection, perhaps to another broker."""
+        self._client = client
+
     def init(self, *, version: int = 5, timeout_ms: int = 60_000, **fields: Any) -> int:
         """InitProducerId, asked again while the coordinator is busy."""
         find_transaction_coordinator(self._client, self.transactional_id)
