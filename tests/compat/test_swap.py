@@ -60,6 +60,7 @@ class History:
         consumer.close()
 
     def _write_transactions(self, server: Server, turn: int) -> None:
+        """End some transactions, and leave one open to the other broker."""
         producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "swapped"})
         producer.init_transactions(60)
         for number in range(4):
@@ -72,6 +73,9 @@ class History:
             else:
                 producer.commit_transaction(60)
                 self.committed.append(value)
+        producer.begin_transaction()
+        producer.produce("transactions", b"%d-open" % turn, partition=0)
+        producer.flush(60)
 
     def check(self, server: Server) -> None:
         assert [value for _, value in read(server, "kept")] == self.kept
