@@ -8,9 +8,11 @@ from Apache Kafka 4), v11 rack and preferred replica (-1: reading from followers
 diverging epochs, v13 topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of
 the metadata log.
 
-Deviations: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
-A fetch that names a replica id needs CLUSTER_ACTION (CVE-2018-1288), and is refused as one from a replica that is not
-assigned, until replication exists.
+A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (CVE-2018-1288), nothing of each topic:
+it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
+that is not assigned is refused.
+
+Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,11 +47,19 @@ Readable = tuple[FetchedPartition, HostedPartition]
 Answers = list[tuple[FetchedPartition, PartitionData]]
 
 
+class _Follower(NamedTuple):
+    """The broker that a follower's fetch comes from; its epoch is -1 where the version has none."""
+
+    replica_id: int
+    broker_epoch: int
+
+
 class _Limits(NamedTuple):
-    """How a fetch is to be read."""
+    """How a fetch is to be read, and by which follower, if it is one."""
 
     isolation: FetchIsolation
     max_bytes: int
+    follower: _Follower | None = None
 
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -62,7 +72,8 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
     if is_from_follower:
-        answers = _refuse_follower(services, context, fetch)
+        broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
+        answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
     else:
         answers = await _fetch(services, context, request, fetch)
     return _respond(services, context, fetch, answers)
@@ -138,13 +149,54 @@ def _refusal(services: Services, access: TopicAccess, asked: FetchedPartition, *
     return partitions.missing_code(topic, asked.request.partition)
 
 
+async def _fetch_for(
+    services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: _Follower
+) -> Answers:
+    """Return an answer for each partition that a follower asks for, in their order."""
+    if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
+    uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+    readable: list[Readable] = []
+    refused: dict[object, PartitionData] = {}
+    for asked in fetch.partitions:
+        partition = _find(services, asked, uses_topic_ids=uses_topic_ids)
+        if partition is not None and follower.replica_id in partition.replicas:
+            asked.known_topic = partition.topic_partition.topic
+            readable.append((asked, partition))
+            continue
+        if partition is not None:  # perhaps it is assigned by metadata that is not followed here yet
+            has_epoch = asked.request.current_leader_epoch != NO_LEADER_EPOCH
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if uses_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused[asked.key] = failed_partition(asked.request.partition, code)
+    read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
+    read_answers = iter(read.answers)
+    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in fetch.partitions]
+
+
+def _find(services: Services, asked: FetchedPartition, *, uses_topic_ids: bool) -> "HostedPartition | None":
+    partitions = services.replica_manager.partitions
+    if uses_topic_ids:
+        return partitions.find_by_id(asked.topic_id, asked.request.partition)
+    return partitions.find(asked.topic, asked.request.partition)
+
+
 async def _read_or_wait(
-    services: Services, context: RequestContext, request: FetchRequest, readable: list[Readable], *, must_answer: bool
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    readable: list[Readable],
+    *,
+    must_answer: bool,
+    follower: _Follower | None = None,
 ) -> FetchRead:
     """Read; where that is too little and nothing else is to tell, wait and read again."""
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
-    limits = _Limits(_isolation(request), max_bytes)
+    isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
+    limits = _Limits(isolation, max_bytes, follower)
     read = await _read(services, readable, limits)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
@@ -164,6 +216,7 @@ async def _read_or_wait(
 async def _read(services: Services, readable: list[Readable], limits: _Limits) -> FetchRead:
     """Read all partitions, with a worker's help where pages are cold."""
     read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes)
+    ends = [] if limits.follower is None else [_end_offset(partition) for _, partition in readable]
     try:
         while (cold := read.read()) is not None:
             try:
@@ -173,7 +226,34 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits) -
     except BaseException:
         read.release()
         raise
+    if limits.follower is not None:
+        _note_progress(services, limits.follower, readable, read.answers, ends)
     return read
+
+
+def _end_offset(partition: HostedPartition) -> int:
+    return partition.log.log_end_offset if partition.log is not None else 0
+
+
+def _note_progress(
+    services: Services,
+    follower: _Follower,
+    readable: list[Readable],
+    answers: list[PartitionData],
+    ends: list[int],
+) -> None:
+    """Take note of how far a follower is, where its log goes along with ours. `ends`: of our logs, before the read."""
+    for (asked, partition), answer, end_offset in zip(readable, answers, ends, strict=True):
+        if answer.error_code or answer.diverging_epoch.end_offset >= 0:
+            continue
+        services.replica_manager.note_follower_fetch(
+            partition,
+            follower.replica_id,
+            fetch_offset=asked.request.fetch_offset,
+            log_start_offset=asked.request.log_start_offset,
+            leader_end_offset=end_offset,
+            broker_epoch=follower.broker_epoch,
+        )
 
 
 def _isolation(request: FetchRequest) -> FetchIsolation:
@@ -182,19 +262,6 @@ def _isolation(request: FetchRequest) -> FetchIsolation:
     if request.isolation_level == 1:
         return FetchIsolation.TXN_COMMITTED
     raise ProtocolError(f"isolation level {request.isolation_level} does not exist")
-
-
-def _refuse_follower(services: Services, context: RequestContext, fetch: FetchContext) -> Answers:
-    """Answer a fetch that claims to come from a replica."""
-    is_broker = services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-    answers: Answers = []
-    for asked in fetch.partitions:
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if is_broker:
-            has_epoch = asked.request.current_leader_epoch != NO_LEADER_EPOCH
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answers.append((asked, failed_partition(asked.request.partition, code)))
-    return answers
 
 
 def _respond(services: Services, context: RequestContext, fetch: FetchContext, answers: Answers) -> FetchResponse:

@@ -130,6 +130,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(53, "raft_requests", max_elements=FEW),
         _row(54, "raft_requests", max_elements=FEW),
         _row(55, "describe_quorum", max_elements=FEW),
+        _row(56, "alter_partition"),
         _row(58, "envelope", max_elements=FEW),
         _row(59, "raft_requests", max_elements=FEW),
         _row(62, "broker_registration", max_elements=FEW),

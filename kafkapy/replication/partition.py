@@ -3,9 +3,16 @@
 Pure: it reads and moves offsets of the log that it is given and does no IO. The high watermark is the smallest log end
 offset of the in-sync replicas, this one included; with nobody else in the ISR it is the log's end, at once. It does not
 move while the ISR is smaller than min.insync.replicas, which counts as at most the number of replicas.
-Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-966 (high watermark below min ISR).
+
+The leader asks the controller for another ISR (AlterPartition, KIP-497) and counts, until it is answered, whoever is in
+either: the *maximal* ISR. A follower that is caught up and about to join is waited for, too, or the high watermark
+would run away from it. The controller's answer may come before the metadata log tells the same: what the log tells of
+an older partition epoch is ignored.
+Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below
+min ISR).
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -80,6 +87,24 @@ class FollowerState:
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_ms: int = -1
+    leader_end_offset: int = UNKNOWN_OFFSET
+    """The leader's log end offset at the last fetch."""
+    caught_up_ms: int = -1
+    """When it last had all that the leader had at the fetch before, or has at this one."""
+    broker_epoch: int = -1
+    """As its last fetch says; -1 where it says none (before Fetch 15)."""
+    is_ineligible: bool = False
+    """Whether it is not to join the ISR, and so not waited for, before its next fetch says otherwise."""
+
+    def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """A fetch from fetch_offset came while the leader's log ended at leader_end_offset."""
+        if fetch_offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif 0 <= self.leader_end_offset <= fetch_offset:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.leader_end_offset = leader_end_offset
+        self.last_fetch_ms = now_ms
 
 
 class Partition(Generic[LogT]):
@@ -95,6 +120,7 @@ class Partition(Generic[LogT]):
         "leader_id",
         "log",
         "partition_epoch",
+        "pending_isr",
         "replicas",
         "role",
         "topic_id",
@@ -113,6 +139,8 @@ class Partition(Generic[LogT]):
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.pending_isr: tuple[int, ...] | None = None
+        """What the controller has been asked for and has not answered."""
         self.followers: dict[int, FollowerState] = {}
         self._local_id = local_id
         self._is_alone = False
@@ -145,8 +173,15 @@ class Partition(Generic[LogT]):
                 self.followers.setdefault(replica_id, FollowerState())
         for replica_id in set(self.followers).difference(self.replicas):
             del self.followers[replica_id]
+        self._expect_fetches()
         self._is_alone = self.replicas == (self._local_id,)
         return is_new_epoch
+
+    def _expect_fetches(self) -> None:
+        """Do not wait for replicas outside the ISR until they fetch again: they may stand still, caught up or not."""
+        for replica_id, follower in self.followers.items():
+            if replica_id not in self.isr:
+                follower.is_ineligible = True
 
     def follow(self, registration: PartitionRegistration) -> None:
         """Follow the leader that the registration names, if any."""
@@ -173,12 +208,16 @@ class Partition(Generic[LogT]):
     def _become(self, role: Role, registration: PartitionRegistration) -> None:
         assert registration.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._move_to(role)
+        self.replicas = registration.replicas
+        self._is_alone = False
+        is_older = registration.partition_epoch < self.partition_epoch
+        if is_older and registration.leader_epoch == self.leader_epoch:
+            return
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-        self.replicas = registration.replicas
         self.isr = registration.isr
-        self._is_alone = False
+        self.pending_isr = None
 
     def _move_to(self, role: Role) -> None:
         assert role in LEGAL_ROLES[self.role], f"{self.topic_partition}: from {self.role.name} to {role.name}"
@@ -230,17 +269,96 @@ class Partition(Generic[LogT]):
             return UNKNOWN_OFFSET
         end_offset = self.log.log_end_offset
         for replica_id, follower in self.followers.items():
-            if replica_id in self.isr:
+            if self._is_waited_for(replica_id, follower):
                 end_offset = min(end_offset, follower.log_end_offset)
         return end_offset
 
-    def note_follower_fetch(self, replica_id: int, *, fetch_offset: int, log_start_offset: int, now_ms: int) -> bool:
-        """A follower asked for `fetch_offset`: it has all before that. Return whether the high watermark moved."""
+    def _is_waited_for(self, replica_id: int, follower: FollowerState) -> bool:
+        """Whether the high watermark may not pass a follower: it is in the maximal ISR, or about to join."""
+        if replica_id in self.isr or (self.pending_isr is not None and replica_id in self.pending_isr):
+            return True
+        assert self.log is not None
+        return not follower.is_ineligible and self._has_caught_up(follower)
+
+    def _has_caught_up(self, follower: FollowerState) -> bool:
+        """Whether a follower has all that is committed, and all from before this leader epoch."""
+        assert self.log is not None
+        return follower.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset, 0)
+
+    def note_follower_fetch(
+        self,
+        replica_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        leader_end_offset: int | None = None,
+        broker_epoch: int = -1,
+        is_eligible: bool = True,
+    ) -> bool:
+        """A follower asked for `fetch_offset`: it has all before that. Return whether the high watermark moved.
+
+        leader_end_offset: the end of the log here before the fetch was read; as a rule the end as it is now.
+        is_eligible: whether its broker may be in an ISR: unfenced, not shutting down, of that epoch (KIP-903).
+        """
+        assert self.log is not None
         follower = self.followers[replica_id]
-        follower.log_end_offset = fetch_offset
+        if leader_end_offset is None:
+            leader_end_offset = self.log.log_end_offset
+        follower.note_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
         follower.log_start_offset = log_start_offset
-        follower.last_fetch_ms = now_ms
+        follower.broker_epoch = broker_epoch
+        follower.is_ineligible = not is_eligible
         return self.maybe_advance_high_watermark()
+
+    # -- another ISR ----------------------------------------------------------------------------------------------
+
+    def isr_with(self, replica_id: int) -> tuple[int, ...] | None:
+        """Return the ISR with a follower that has caught up, None where it is not to join now."""
+        follower = self.followers.get(replica_id)
+        if follower is None or replica_id in self.isr or self.pending_isr is not None or self.role is not Role.LEADER:
+            return None
+        if follower.is_ineligible or not self._has_caught_up(follower):
+            return None
+        return (*self.isr, replica_id)
+
+    def isr_without_stragglers(self, now_ms: int, max_lag_ms: int) -> tuple[int, ...] | None:
+        """Return the ISR without the followers that have not caught up for max_lag_ms, None where all have."""
+        if self.role is not Role.LEADER or self._is_alone or self.pending_isr is not None or self.log is None:
+            return None
+        end_offset = self.log.log_end_offset
+        in_sync = tuple(
+            replica_id
+            for replica_id in self.isr
+            if replica_id == self._local_id
+            or (follower := self.followers.get(replica_id)) is None
+            or follower.log_end_offset >= end_offset
+            or now_ms - follower.caught_up_ms <= max_lag_ms
+        )
+        return in_sync if len(in_sync) < len(self.isr) else None
+
+    def begin_isr_change(self, isr: tuple[int, ...]) -> None:
+        """The controller is asked for another ISR."""
+        assert self.role is Role.LEADER
+        assert self.pending_isr is None, "one change at a time"
+        self.pending_isr = isr
+
+    def end_isr_change(self, isr: Sequence[int], *, leader_epoch: int, partition_epoch: int) -> bool:
+        """Take over the controller's answer, unless newer is known; return whether the high watermark moved."""
+        if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return False
+        self.isr = tuple(isr)
+        self.partition_epoch = partition_epoch
+        self.pending_isr = None
+        self._expect_fetches()
+        return self.maybe_advance_high_watermark()
+
+    def give_up_isr_change(self, *, ineligible: bool = False) -> None:
+        """The controller refused. ineligible: because of those who were to join; their next fetch asks again."""
+        pending, self.pending_isr = self.pending_isr, None
+        for replica_id in set(pending or ()).difference(self.isr):
+            if ineligible and replica_id in self.followers:
+                self.followers[replica_id].is_ineligible = True
 
     def acknowledgement(self, required_offset: int) -> tuple[bool, int]:
         """Return (whether an append that ends at required_offset need not wait any more, its error code)."""

@@ -82,6 +82,8 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
+        self.on_isr_wanted: Callable[[HostedPartition, tuple[int, ...]], None] = _ask_nobody
+        """Has the controller change a partition's ISR (runtime/isr_updates.py); set once, before anything is served."""
         self._clock = clock
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
@@ -314,6 +316,36 @@ class ReplicaManager:
 
     # -- fetching -------------------------------------------------------------------------------------------------
 
+    def note_follower_fetch(
+        self,
+        partition: HostedPartition,
+        replica_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+    ) -> None:
+        """A follower has all before fetch_offset: move the high watermark, answer who waited, let it join the ISR."""
+        if partition.role is not Role.LEADER or replica_id not in partition.followers:
+            return
+        broker = self.image.cluster.brokers.get(replica_id)
+        is_eligible = broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
+        has_moved = partition.note_follower_fetch(
+            replica_id,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            now_ms=self._clock.monotonic_ms(),
+            leader_end_offset=leader_end_offset,
+            broker_epoch=broker_epoch,
+            is_eligible=is_eligible,
+        )
+        if has_moved or self._deletions.waiting_count:
+            self.complete_waiting(partition)
+        isr = partition.isr_with(replica_id)
+        if isr is not None:
+            self.on_isr_wanted(partition, isr)
+
     def wait_for_data(
         self,
         partitions: Sequence[tuple["FetchedPartition", HostedPartition]],
@@ -375,6 +407,10 @@ class ReplicaManager:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
         log.maybe_increment_log_start_offset(offset)
         return offset
+
+
+def _ask_nobody(_partition: HostedPartition, _isr: tuple[int, ...]) -> None:
+    """Where there is no controller to ask: in tests."""
 
 
 def _refuse(response: PartitionProduceResponse, error_code: int, message: str | None) -> None:

@@ -13,6 +13,8 @@ from kafkapy.raft.voters import Endpoint
 if TYPE_CHECKING:
     from kafkapy.runtime.peer import Peer
 
+LEADER_CHECK_S: Final = 0.1
+"""How often it is looked whether the node that was asked still leads."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 """How long the controller may take for an answer."""
 
@@ -50,8 +52,10 @@ class ControllerChannel:
         def on_failure(is_unsupported: bool) -> None:
             if not answered.done():
                 answered.set_exception(_failure(leader_id, is_unsupported))
+                answered.exception()  # nobody may be left to hear of it
 
-        self._peer_at(address).send(
+        peer = self._peer_at(address)
+        peer.send(
             ClientRequest(
                 api_key=api_key,
                 build=lambda _version: request,
@@ -62,17 +66,24 @@ class ControllerChannel:
                 max_version=newest_version(api_key),
             )
         )
-        return await answered
+        while not answered.done():
+            await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
+            if not answered.done() and self._leader()[0] != leader_id:
+                peer.close()  # a former leader that stands still would be waited for until the time-out
+        return answered.result()
 
     def close(self) -> None:
         """Close the connection; who waits for an answer gets NOT_CONTROLLER."""
-        if self._peer is not None:
-            self._peer.close()
+        self._drop_peer()
+
+    def _drop_peer(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
 
     def _peer_at(self, address: tuple[str, int]) -> "Peer":
-        if self._peer is not None and (self._peer.host, self._peer.port) != address:
-            self._peer.close()
-            self._peer = None
+        if self._peer is not None and (self._peer.is_closed or (self._peer.host, self._peer.port) != address):
+            self._drop_peer()
         if self._peer is None:
             self._peer = self._new_peer(*address)
         return self._peer

@@ -80,6 +80,10 @@ class Peer:
         """Whether a connection stands and the peer's versions are known."""
         return self._connection is not None and self._connection.is_ready
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def send(self, request: ClientRequest) -> None:
         """Submit a request: one of its callbacks is called, never before this returns."""
         if self._is_closed:

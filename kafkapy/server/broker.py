@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import ApiError, StorageError
+from kafkapy.errors import ApiError, ConfigError, StorageError
 from kafkapy.group.settings import GroupSettings
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
@@ -75,7 +75,9 @@ from kafkapy.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.runtime.isr_updates import IsrUpdates
     from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.replica_fetcher import ReplicaFetchers
     from kafkapy.seams import Clock, Disk, IoPool, Random
     from kafkapy.server.metrics import MetricsEndpoint
 
@@ -125,6 +127,8 @@ class BrokerServer:
         self._has_metadata = False
         """Whether the image is up to the high watermark that this start has found."""
         self._authorizer = self._new_authorizer()
+        self._fetchers: ReplicaFetchers | None = None
+        self._isr_updates: IsrUpdates | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -134,6 +138,9 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
+        if not self.config.is_broker:
+            message = "a node that is only a controller does not work in this version: add the role broker"
+            raise ConfigError("process.roles", ",".join(sorted(self.config.process_roles)), message)
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         try:
@@ -268,6 +275,7 @@ class BrokerServer:
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
         self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
+        self._stops.add(StopOrder.REPLICATION, self._stop_replication)
         self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._fail)
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._follow_on, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._follow_on, undo=None)
@@ -460,9 +468,50 @@ class BrokerServer:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._update_dynamic_config(image)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
+        if self._fetchers is not None or len(image.cluster.brokers) > 1:
+            yield from self._replica_fetchers().apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)
         yield from self._groups.apply_delta(delta, image)
         yield from self._transactions.apply_delta(delta, image)
+
+    def _replica_fetchers(self) -> "ReplicaFetchers":
+        """Made when a second broker is there: a node alone follows nobody."""
+        if self._fetchers is None:
+            from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+
+            self._start_isr_updates()
+
+            self._fetchers = ReplicaFetchers(
+                self._replica_manager,
+                self._log_manager,
+                config=lambda: self._dynamic_config.current,
+                node_id=self.node_id,
+                broker_epoch=lambda: self._lifecycle.broker_epoch,
+                new_peer=self._quorum_node.new_peer,
+                clock=self._clock,
+            )
+        return self._fetchers
+
+    def _start_isr_updates(self) -> None:
+        """Let followers join and leave ISRs, where there may be some."""
+        from kafkapy.runtime.isr_updates import IsrUpdates
+
+        self._isr_updates = IsrUpdates(
+            self._replica_manager,
+            ActiveController(self._controller, self._quorum_node.new_channel),
+            node_id=self.node_id,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
+            clock=self._clock,
+        )
+        self._replica_manager.on_isr_wanted = self._isr_updates.want
+        self._isr_updates.start()
+
+    async def _stop_replication(self) -> None:
+        if self._isr_updates is not None:
+            await self._isr_updates.stop()
+        if self._fetchers is not None:
+            await self._fetchers.stop()
 
     def _update_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.of(RESOURCE_BROKER, "")

@@ -160,7 +160,7 @@ class QuorumNode:
         channel = ControllerChannel(
             leader=self._other_leader,
             listener_name=self._config.controller_listener_names[0],
-            new_peer=self._new_peer,
+            new_peer=self.new_peer,
         )
         self._channels.append(channel)
         return channel
@@ -228,7 +228,8 @@ class QuorumNode:
         leader_id = self.quorum.leader_id
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 
-    def _new_peer(self, host: str, port: int) -> "Peer":
+    def new_peer(self, host: str, port: int) -> "Peer":
+        """Return a connection of its own to another node."""
         from kafkapy.runtime.peer import Peer, PeerLimits
 
         if self._connector is None:
@@ -254,7 +255,7 @@ class QuorumNode:
 
         return NetworkRaftTransport(
             wire=WirePeer(self._cluster_id, self._config.controller_listener_names[0]),
-            new_peer=self._new_peer,
+            new_peer=self.new_peer,
             request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
             bootstrap_servers=self._bootstrap_servers(),
         )

@@ -449,16 +449,44 @@ async def test_a_topic_needs_the_right_to_read(loop: SimLoop) -> None:
 
 
 @on_loop
-async def test_whoever_claims_to_be_a_replica_gets_nothing(loop: SimLoop) -> None:
-    hosting = Hosting(loop, broker_count=2)
+async def test_whoever_claims_to_be_a_replica_without_the_right_or_the_assignment_gets_nothing(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=3)
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"beyond the high watermark")
     denied = Deny((AclOperation.CLUSTER_ACTION, "kafka-cluster"))
     for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": ReplicaState(2, 1)})):
-        (part,) = await parts_of(hosting, request(version, 0, **fields), version, denied)
+        (part,) = await parts_of(hosting, request(version, 1, **fields), version, denied)
         assert (part.error_code, part.records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+    stranger = {"replica_state": ReplicaState(3, 1)}
+    (part,) = await parts_of(hosting, request(18, 1, **stranger))
+    assert (part.error_code, part.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    (part,) = await parts_of(hosting, request(18, 1, current_leader_epoch=partition.leader_epoch, **stranger))
+    assert (part.error_code, part.records) == (ErrorCode.UNKNOWN_LEADER_EPOCH, b"")
+    assert partition.log.high_watermark == 0
+
+
+@on_loop
+async def test_a_follower_reads_to_the_end_of_the_log_and_commits_what_it_has(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(partition, b"a")
+    for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": ReplicaState(2, 1)})):
         (part,) = await parts_of(hosting, request(version, 0, **fields), version)
-        assert (part.error_code, part.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+        assert (part.error_code, part.high_watermark, spans(part)) == (0, 0, [(0, 0)])
+    await parts_of(hosting, request(18, 1, replica_state=ReplicaState(2, 1), max_wait_ms=0))
+    assert partition.log.high_watermark == 1
+    assert partition.followers[2].broker_epoch == 1
+
+
+@on_loop
+async def test_a_follower_whose_log_has_parted_is_told_so_and_commits_nothing(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(partition, b"a")
+    epoch = partition.leader_epoch
+    fields = {"replica_state": ReplicaState(2, 1), "last_fetched_epoch": epoch, "current_leader_epoch": epoch}
+    (part,) = await parts_of(hosting, request(18, 5, **fields))
+    assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (epoch, 1)
     assert partition.log.high_watermark == 0
 
 

@@ -134,3 +134,92 @@ def test_the_low_watermark_waits_for_every_replica() -> None:
     assert partition.low_watermark == -1
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=3, now_ms=0)
     assert partition.low_watermark == 3
+
+
+# -- another ISR
+
+
+def test_a_follower_that_has_caught_up_may_join_and_is_waited_for_from_then_on() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=10)
+    partition = led(log, replicas=(1, 2), isr=(1,))
+    assert partition.isr_with(2) is None
+    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0)
+    assert partition.isr_with(2) is None
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert partition.isr_with(2) == (1, 2)
+    log.log_end_offset = 12
+    assert not partition.maybe_advance_high_watermark()
+
+
+def test_the_maximal_isr_counts_until_the_controller_answers() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=4)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 2))
+    partition.begin_isr_change((1,))
+    assert not partition.maybe_advance_high_watermark(), "2 may still be in sync for the controller"
+    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1)
+    assert (partition.isr, partition.partition_epoch, log.high_watermark) == ((1,), 1, 10)
+
+
+def test_a_replica_that_left_the_isr_is_not_waited_for_though_it_has_all_that_is_committed() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2), isr=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    log.log_end_offset = 15
+    partition.begin_isr_change((1,))
+    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1)
+    assert log.high_watermark == 15
+
+
+def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
+    partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
+    partition.begin_isr_change((1,))
+    partition.end_isr_change([1], leader_epoch=5, partition_epoch=7)
+    partition.lead(registration(replicas=(1, 2), isr=(1, 2)))
+    assert (partition.isr, partition.partition_epoch) == ((1,), 7)
+
+
+def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
+    partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
+    partition.begin_isr_change((1,))
+    partition.lead(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6))
+    assert partition.pending_isr is None
+    assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=9)
+    assert partition.isr == (1, 2)
+
+
+def test_a_replica_that_the_controller_refuses_is_asked_for_again_with_its_next_fetch() -> None:
+    partition = led(FakeLog(), replicas=(1, 2), isr=(1,))
+    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    partition.begin_isr_change((1, 2))
+    partition.give_up_isr_change(ineligible=True)
+    assert partition.isr_with(2) is None
+    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    assert partition.isr_with(2) == (1, 2)
+
+
+def test_a_follower_whose_broker_is_fenced_neither_joins_nor_is_waited_for() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=10)
+    partition = led(log, replicas=(1, 2), isr=(1,))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, is_eligible=False)
+    assert partition.isr_with(2) is None
+    log.log_end_offset = 12
+    assert partition.maybe_advance_high_watermark()
+
+
+def test_a_follower_that_has_not_caught_up_for_too_long_leaves() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 2, 3))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=1000)
+    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=1000)
+    log.log_end_offset = 20
+    partition.note_follower_fetch(2, fetch_offset=12, log_start_offset=0, now_ms=30_000)
+    assert partition.isr_without_stragglers(31_000, 30_000) is None
+    log.log_end_offset = 30
+    partition.note_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=31_000)
+    assert partition.isr_without_stragglers(31_001, 30_000) == (1, 2), "2 had by 31 s what was there at 30 s"
+
+
+def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> None:
+    partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert partition.isr_without_stragglers(10**9, 30_000) is None

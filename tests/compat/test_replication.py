@@ -1,0 +1,187 @@
+"""Three nodes, three replicas, acks=all: nothing acknowledged is lost, whoever is killed; the logs stay the same.
+
+min.insync.replicas is 2. Apache Kafka's own tool reads the logs at the end (they are byte-identical, so one suffices).
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy, Server
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PROPERTIES = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "5000",
+}
+TIMEOUT_S = 60
+ANSWER_S = 3
+"""For an answer that is asked for again: the node that was asked may stand still."""
+PARTITIONS = 4
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ThreeNodes]:
+    with ThreeNodes(KIND, tmp_path, PROPERTIES) as running:
+        yield running
+
+
+def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """Return what `check` returns once that is true; what it raises counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = check()
+        except KafkaException:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.2)
+
+
+def create(client: AdminClient, topic: str) -> None:
+    settings = {"min.insync.replicas": "2"}
+    client.create_topics([NewTopic(topic, PARTITIONS, 3, config=settings)])[topic].result(TIMEOUT_S)
+    eventually(lambda: in_sync(client, topic) == {3})
+
+
+def in_sync(client: AdminClient, topic: str) -> set[int]:
+    """Return the sizes of the partitions' ISRs."""
+    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
+
+
+class Writer:
+    """An idempotent producer with acks=all in a thread of its own, that remembers what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "delivery.timeout.ms": 120_000}
+        self._producer = Producer(settings)
+        self._topic = topic
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.acknowledged: list[int] = []
+        self.failed: list[Any] = []
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_stopping.is_set():
+            self._producer.produce(
+                self._topic, str(number), partition=number % PARTITIONS, on_delivery=self._delivered(number)
+            )
+            number += 1
+            self._producer.poll(0.002)
+
+    def _delivered(self, number: int) -> Callable[[Any, Any], None]:
+        def on_delivery(error: Any, _message: Any) -> None:
+            if error is None:
+                self.acknowledged.append(number)
+            else:
+                self.failed.append(error)
+
+        return on_delivery
+
+    def wait_for_more(self, count: int = 200) -> None:
+        """Return once so many more are acknowledged."""
+        enough = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= enough)
+
+    def stop(self) -> list[int]:
+        self._is_stopping.set()
+        self._thread.join()
+        assert self._producer.flush(TIMEOUT_S) == 0
+        return self.acknowledged
+
+
+def read_all(bootstrap: str, topic: str) -> list[list[int]]:
+    """Return each partition's values up to its high watermark, in order."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "checker", "enable.auto.commit": False})
+    found = []
+    for partition in range(PARTITIONS):
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+        values: list[int] = []
+        while len(values) < end:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None
+            assert message.error() is None
+            values.append(int(message.value()))
+        found.append(values)
+    consumer.close()
+    return found
+
+
+def segments(node: Server, topic: str) -> dict[str, bytes]:
+    return {
+        f"{partition}/{path.name}": path.read_bytes()
+        for partition in range(PARTITIONS)
+        for path in sorted((node.directory / f"{topic}-{partition}").glob("*.log"))
+    }
+
+
+def test_nothing_acknowledged_is_lost_whichever_node_is_killed(cluster: ThreeNodes) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    create(client, "kept")
+    writer = Writer(cluster.bootstrap, "kept")
+    for node in cluster.nodes:
+        writer.wait_for_more()
+        node.stop(signal.SIGKILL)
+        writer.wait_for_more()
+        node.start()
+        eventually(lambda: in_sync(client, "kept") == {3})
+    acknowledged = writer.stop()
+    assert not writer.failed
+    stored = read_all(cluster.bootstrap, "kept")
+    assert sorted(value for values in stored for value in values) == sorted(acknowledged)
+    assert all(values == sorted(values) for values in stored)
+    eventually(lambda: segments(cluster.nodes[0], "kept") == segments(cluster.nodes[1], "kept"))
+    eventually(lambda: segments(cluster.nodes[1], "kept") == segments(cluster.nodes[2], "kept"))
+
+
+def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(cluster: ThreeNodes) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    create(client, "paused")
+    writer = Writer(cluster.bootstrap, "paused")
+    writer.wait_for_more()
+    paused = cluster.nodes[2].process
+    assert paused is not None
+    paused.send_signal(signal.SIGSTOP)
+    others = AdminClient({"bootstrap.servers": f"{cluster.nodes[0].bootstrap},{cluster.nodes[1].bootstrap}"})
+    try:
+        eventually(lambda: in_sync(others, "paused") == {2})
+        writer.wait_for_more()
+    finally:
+        paused.send_signal(signal.SIGCONT)
+    eventually(lambda: in_sync(client, "paused") == {3})
+    acknowledged = writer.stop()
+    assert not writer.failed
+    stored = read_all(cluster.bootstrap, "paused")
+    assert sorted(value for values in stored for value in values) == sorted(acknowledged)
+
+
+def test_without_enough_replicas_nothing_is_acknowledged(cluster: ThreeNodes) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    create(client, "scarce")
+    leader = client.list_topics("scarce", timeout=TIMEOUT_S).topics["scarce"].partitions[0].leader
+    survivors = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader][:1]
+    others = [node for number, node in enumerate(cluster.nodes, start=1) if number != leader and node not in survivors]
+    others[0].stop(signal.SIGKILL)  # two are left: a quorum of controllers, and min.insync.replicas
+    producer = Producer({"bootstrap.servers": survivors[0].bootstrap, "delivery.timeout.ms": 60_000})
+    results: list[Any] = []
+    producer.produce("scarce", "two", partition=0, on_delivery=lambda error, _: results.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert results == [None]
