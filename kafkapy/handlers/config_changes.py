@@ -132,7 +132,9 @@ async def write(
     """
     try:
         if not isinstance(services, ControllerServices) and not services.active_controller.is_local:
-            return _results(await forward_message(services, context, request))
+            response = await forward_message(services, context, request)
+            if response is not None:
+                return _results(response)
         return await services.follower.change(decide)
     except ApiError as error:
         return dict.fromkeys(resources, error)

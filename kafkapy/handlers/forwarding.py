@@ -25,8 +25,11 @@ RETRY_S: Final = 0.1
 PRINCIPAL_VERSION: Final = 0
 
 
-async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer:
-    """Return the controller's answer to a request frame. Raises CloseConnection."""
+async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer | None:
+    """Return the controller's answer to a request frame, None if this node is the active controller by now.
+
+    Raises CloseConnection.
+    """
     kind, _, name = context.principal.partition(":")
     envelope = EnvelopeRequest(
         request_data=bytes(frame),
@@ -34,6 +37,8 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
         client_host_address=ipaddress.ip_address(context.client_host).packed,
     )
     response = await _ask(services, envelope)
+    if response is None:
+        return None
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         raise CloseConnection("the active controller does not know the version of a forwarded request")
     out = Writer()
@@ -41,8 +46,8 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
     return out
 
 
-async def forward_message(services: Services, context: RequestContext, request: Message) -> Message:
-    """Return the controller's answer to what is left of a client's request. Raises CloseConnection."""
+async def forward_message(services: Services, context: RequestContext, request: Message) -> Message | None:
+    """Return the controller's answer to what is left of a client's request, None as from `forward`."""
     out = Writer()
     write_request_header(
         out,
@@ -52,7 +57,10 @@ async def forward_message(services: Services, context: RequestContext, request: 
         client_id=context.client_id,
     )
     out += request.encode(context.api_version)
-    answer = bytes(await forward(services, context, memoryview(out)))
+    forwarded = await forward(services, context, memoryview(out))
+    if forwarded is None:
+        return None
+    answer = bytes(forwarded)
     _, position = read_response_header(answer, context.api_key, context.api_version)
     return response_type(context.api_key).decode(answer[position:], context.api_version)
 
@@ -72,11 +80,14 @@ def decode_principal(data: bytes) -> str:
     return f"{principal.type}:{principal.name}"
 
 
-async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse:
-    """Ask until a controller answers. Raises CloseConnection once request.timeout.ms is over."""
+async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:
+    """Ask until a controller answers, or this node has become the active one.
+
+    Raises CloseConnection once request.timeout.ms is over.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + services.config.node.request_timeout_ms / 1000
-    while True:
+    while not services.active_controller.is_local:
         try:
             response = await services.active_controller.call(envelope)
             assert isinstance(response, EnvelopeResponse)
@@ -88,3 +99,4 @@ async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeRespons
         if loop.time() >= deadline:
             raise CloseConnection("no active controller took a forwarded request in time")
         await asyncio.sleep(RETRY_S)
+    return None

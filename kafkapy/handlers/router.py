@@ -51,7 +51,9 @@ class Router:
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if header.api_key in self._forwarded and not self._services.active_controller.is_local:
-            return await self._forward(header, connection, frame, served)
+            answer = await self._forward(header, connection, frame, served)
+            if answer is not None:
+                return answer
         if not served.served_min <= header.api_version <= served.max_version:
             route = self._load_legacy(served, header.api_version)
             if route is None:
@@ -89,8 +91,11 @@ class Router:
 
     async def _forward(
         self, header: RequestHeader, connection: Connection, frame: memoryview, served: ServedApi
-    ) -> Writer:
-        """Have the active controller answer. A version that is not served here is not passed on either."""
+    ) -> Writer | None:
+        """Have the active controller answer; None if that is this node by now.
+
+        A version that is not served here is not passed on either.
+        """
         if not served.served_min <= header.api_version <= served.max_version:
             return self._refuse_version(header)
         from kafkapy.handlers.forwarding import forward

@@ -1,0 +1,90 @@
+"""Passing requests on to the active controller, when there is none, and when this node becomes it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.handlers.context import CloseConnection
+from kafkapy.handlers.forwarding import decode_principal, encode_principal, forward
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
+from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from tests.simulator.loop import SimLoop, run
+
+CONTEXT: Any = SimpleNamespace(principal="User:alice", client_host="10.0.0.7")
+
+
+class Elsewhere:
+    """An active controller on another node: `answers` in turn, the last for good."""
+
+    def __init__(self, *answers: EnvelopeResponse | ApiError) -> None:
+        self._answers = list(answers)
+        self.asked: list[EnvelopeRequest] = []
+        self.local_after = 1 << 30
+
+    @property
+    def is_local(self) -> bool:
+        return len(self.asked) >= self.local_after
+
+    async def call(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        self.asked.append(envelope)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000) -> bytes | None:
+    """Return the answer to the frame b"frame"."""
+    config = SimpleNamespace(node=SimpleNamespace(request_timeout_ms=timeout_ms))
+    services: Any = SimpleNamespace(active_controller=elsewhere, config=config)
+
+    async def main(loop: SimLoop) -> bytes | None:
+        answer = await forward(services, CONTEXT, memoryview(b"frame"))
+        return None if answer is None else bytes(answer)
+
+    return run(main)
+
+
+def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> None:
+    elsewhere = Elsewhere(EnvelopeResponse(response_data=b"answer"))
+    assert forwarded(elsewhere) == b"answer"
+    (envelope,) = elsewhere.asked
+    assert (envelope.request_data, envelope.client_host_address) == (b"frame", bytes([10, 0, 0, 7]))
+    assert decode_principal(envelope.request_principal or b"") == "User:alice"
+
+
+def test_it_is_asked_again_while_no_controller_is_active() -> None:
+    gone = ApiError(ErrorCode.NOT_CONTROLLER)
+    refused = EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    elsewhere = Elsewhere(gone, refused, EnvelopeResponse(response_data=b"answer"))
+    assert forwarded(elsewhere) == b"answer"
+    assert len(elsewhere.asked) == 3
+
+
+def test_a_node_that_becomes_the_active_controller_meanwhile_serves_it_itself() -> None:
+    elsewhere = Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER))
+    elsewhere.local_after = 2
+    assert forwarded(elsewhere) is None
+
+
+def test_without_a_controller_the_clients_connection_closes_after_request_timeout_ms() -> None:
+    with pytest.raises(CloseConnection):
+        forwarded(Elsewhere(ApiError(ErrorCode.NOT_CONTROLLER)), timeout_ms=500)
+
+
+def test_a_version_that_the_controller_does_not_know_closes_the_clients_connection() -> None:
+    with pytest.raises(CloseConnection):
+        forwarded(Elsewhere(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\1", b"\0", b"\0\0\5ab"])
+def test_a_principal_that_cannot_be_read_is_refused(data: bytes) -> None:
+    with pytest.raises((ApiError, ProtocolError)):
+        decode_principal(data)
+
+
+def test_a_principal_comes_back_as_it_was() -> None:
+    assert decode_principal(encode_principal("User", "CN=a,O=b:c")) == "User:CN=a,O=b:c"
