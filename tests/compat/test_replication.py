@@ -24,7 +24,9 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
-    "replica.lag.time.max.ms": "5000",
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 TIMEOUT_S = 60
 ANSWER_S = 3
