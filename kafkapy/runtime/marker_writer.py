@@ -218,10 +218,6 @@ class MarkerWriter:
     def _settle(self, pending: PendingMarkers, partitions: Sequence[TopicPartition]) -> None:
         """Complete a transaction, or see to the partitions that it still waits for."""
         transactional_id = pending.effect.transactional_id
-        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
-            logger.info("Another coordinator ends the transaction of %s", transactional_id)
-            self._end_try(pending)
-            return
         written = [partition for partition in partitions if partition not in pending.refused]
         is_noted = True
         try:
@@ -230,6 +226,10 @@ class MarkerWriter:
             is_noted = False
             logger.warning("The end of the transaction of %s waits: %s", transactional_id, error)
         if self._is_closed or not pending.host.is_active:
+            self._end_try(pending)
+            return
+        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
+            logger.info("Another coordinator ends the transaction of %s", transactional_id)
             self._end_try(pending)
             return
         if pending.to_write:
