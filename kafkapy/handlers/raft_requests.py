@@ -7,18 +7,22 @@ CLUSTER_ACTION; who adds or removes a voter needs ALTER.
 """
 
 import asyncio
-from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.messages import Response
-from kafkapy.raft.wire import PeerError, WirePeer, message_to_request, refusal, response_to_message
+from kafkapy.raft.wire import (
+    ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER,
+    PeerError,
+    WirePeer,
+    message_to_request,
+    refusal,
+    response_to_message,
+)
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-
-ADD_RAFT_VOTER: Final = 80
-REMOVE_RAFT_VOTER: Final = 81
 
 
 async def handle(services: ControllerServices, context: RequestContext, request: Message) -> Message:

@@ -24,7 +24,9 @@ from kafkapy.raft.wire import election, membership, replication
 from kafkapy.raft.wire.peer import PeerError, WirePeer
 
 __all__ = [
+    "ADD_RAFT_VOTER",
     "API_KEYS",
+    "REMOVE_RAFT_VOTER",
     "PeerError",
     "WirePeer",
     "lowest_version",
