@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.protocol.client_connection import ClientRequest, newest_version
+from kafkapy.protocol.client_connection import newest_version
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.voters import Endpoint
-
-if TYPE_CHECKING:
-    from kafkapy.runtime.peer import Peer
+from kafkapy.runtime.peer import NoResponseError, Peer
 
 LEADER_CHECK_S: Final = 0.1
 """How often it is looked whether the node that was asked still leads."""
@@ -27,7 +25,7 @@ class ControllerChannel:
         *,
         leader: Callable[[], tuple[int, tuple[Endpoint, ...]]],
         listener_name: str,
-        new_peer: "Callable[[str, int], Peer]",
+        new_peer: Callable[[str, int], Peer],
     ) -> None:
         """`leader`: the node id of the quorum's leader, -1 if unknown, and where it listens."""
         self._leader = leader
@@ -43,34 +41,17 @@ class ControllerChannel:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
         api_key = request.API_KEY
         assert api_key is not None
-        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-
-        def on_response(response: Message, _version: int) -> None:
-            if not answered.done():
-                answered.set_result(response)
-
-        def on_failure(is_unsupported: bool) -> None:
-            if not answered.done():
-                answered.set_exception(_failure(leader_id, is_unsupported))
-                answered.exception()  # nobody may be left to hear of it
-
         peer = self._peer_at(address)
-        peer.send(
-            ClientRequest(
-                api_key=api_key,
-                build=lambda _version: request,
-                on_response=on_response,
-                on_failure=on_failure,
-                timeout_ms=timeout_ms,
-                min_version=0,
-                max_version=newest_version(api_key),
-            )
-        )
+        versions = (0, newest_version(api_key))
+        answered = peer.ask(api_key, lambda _version: request, versions=versions, timeout_ms=timeout_ms)
         while not answered.done():
             await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
             if not answered.done() and self._leader()[0] != leader_id:
                 peer.close()  # a former leader that stands still would be waited for until the time-out
-        return answered.result()
+        try:
+            return answered.result()
+        except NoResponseError as error:
+            raise _failure(leader_id, error.is_unsupported) from error
 
     def close(self) -> None:
         """Close the connection; who waits for an answer gets NOT_CONTROLLER."""
@@ -81,7 +62,7 @@ class ControllerChannel:
         if peer is not None:
             peer.close()
 
-    def _peer_at(self, address: tuple[str, int]) -> "Peer":
+    def _peer_at(self, address: tuple[str, int]) -> Peer:
         if self._peer is not None and (self._peer.is_closed or (self._peer.host, self._peer.port) != address):
             self._drop_peer()
         if self._peer is None:

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkapy.dataclass import dataclass
-from kafkapy.errors import ProtocolError
+from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.client_connection import ClientConnection, ClientRequest
+from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, Clock, Connector, Random
 
@@ -22,6 +23,14 @@ logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
 """What is taken from the socket in one turn of the loop."""
+
+
+class NoResponseError(KafkapyError):
+    """A request to a peer will not be answered. is_unsupported: it speaks none of our versions."""
+
+    def __init__(self, peer: str, *, is_unsupported: bool) -> None:
+        super().__init__(f"{peer} {'speaks no version of ours' if is_unsupported else 'did not answer'}")
+        self.is_unsupported = is_unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,27 @@ class Peer:
             self._arm_timer()
         else:
             self._loop.call_soon(self._submit, self._connection, request)
+
+    def ask(
+        self, api_key: int, build: Callable[[int], Message], *, versions: tuple[int, int], timeout_ms: int
+    ) -> "asyncio.Future[Message]":
+        """Return a future of the response to what `build(version)` makes; it fails with NoResponseError.
+
+        versions: the lowest and the highest of ours. Whoever waits may go: a response that comes later is dropped.
+        """
+        answered: asyncio.Future[Message] = self._loop.create_future()
+
+        def on_response(response: Message, _version: int) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        def on_failure(is_unsupported: bool) -> None:
+            if not answered.done():
+                answered.set_exception(NoResponseError(str(self), is_unsupported=is_unsupported))
+                answered.exception()  # nobody may be left to hear of it
+
+        self.send(ClientRequest(api_key, build, on_response, on_failure, timeout_ms, *versions))
+        return answered
 
     def close(self) -> None:
         """Close the connection; what was not answered fails."""

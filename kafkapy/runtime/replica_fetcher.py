@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.protocol.client_connection import ClientRequest
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
@@ -25,6 +24,7 @@ from kafkapy.protocol.messages.list_offsets_response import ListOffsetsResponse
 from kafkapy.protocol.primitives import Message
 from kafkapy.record.errors import RecordsError
 from kafkapy.replication.partition import Role
+from kafkapy.runtime.peer import NoResponseError
 from kafkapy.seams import FileRegion
 
 if TYPE_CHECKING:
@@ -238,29 +238,11 @@ class ReplicaFetcher:
             if self._peer is not None:
                 self._peer.close()
             self._peer = self._fetchers.new_peer(*address)
-        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-
-        def on_response(response: Message, _version: int) -> None:
-            if not answered.done():
-                answered.set_result(response)
-
-        def on_failure(is_unsupported: bool) -> None:
-            if not answered.done():
-                reason = "speaks no version of ours" if is_unsupported else "did not answer"
-                answered.set_exception(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"{address} {reason}"))
-
-        self._peer.send(
-            ClientRequest(
-                api_key=api_key,
-                build=build,
-                on_response=on_response,
-                on_failure=on_failure,
-                timeout_ms=self._fetchers.config().replication.replica_socket_timeout_ms,
-                min_version=versions[0],
-                max_version=versions[1],
-            )
-        )
-        return await answered
+        timeout_ms = self._fetchers.config().replication.replica_socket_timeout_ms
+        try:
+            return await self._peer.ask(api_key, build, versions=versions, timeout_ms=timeout_ms)
+        except NoResponseError as error:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
 
     # ---- taking what came
 
