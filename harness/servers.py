@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,9 +36,11 @@ API_VERSIONS_FRAME = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 CLUSTER_ID = "a2Fma2FweS1iZW5jaG1hcA"
 
 
-def java(main_class: str, *arguments: str, heap: str = "512m") -> list[str]:
-    """Return the command that runs a class of Apache Kafka's jars."""
-    return ["java", f"-Xmx{heap}", "-cp", f"{JAVA_LIBS}/*", main_class, *arguments]
+def java(
+    main_class: str, *arguments: str, heap: str = "512m", libs: Path = JAVA_LIBS, options: Sequence[str] = ()
+) -> list[str]:
+    """Return the command that runs a class, or a source file, with Apache Kafka's jars."""
+    return ["java", f"-Xmx{heap}", *options, "-cp", f"{libs}/*", main_class, *arguments]
 
 
 def free_port() -> int:

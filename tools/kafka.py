@@ -17,6 +17,9 @@ JAVA_LIBS = Path(__file__).resolve().parent.parent / ".tools" / f"kafka-{KAFKA_V
 LOG4J_VERSION = "2.25.4"
 """That of Kafka's own log4j-core."""
 
+STREAMS_LIBS = JAVA_LIBS.parent.parent / f"kafka-streams-{KAFKA_VERSION}"
+"""Kafka Streams with all that it needs: a classpath of its own."""
+
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 
 
@@ -43,6 +46,12 @@ def fetch_kafka(target: Path = JAVA_LIBS) -> None:
     print(f"fetching Apache Kafka {KAFKA_VERSION} from Maven Central", flush=True)
     kafka = ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION)
     maven_copy([kafka, ("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], target)
+
+
+def fetch_streams(target: Path = STREAMS_LIBS) -> None:
+    if not target.exists():
+        print(f"fetching Kafka Streams {KAFKA_VERSION} from Maven Central", flush=True)
+        maven_copy([("org.apache.kafka", "kafka-streams", KAFKA_VERSION)], target)
 
 
 def fetch_logging_libs() -> Path:
@@ -74,6 +83,7 @@ def kcat() -> str | None:
 def main() -> int:
     try:
         fetch_kafka()
+        fetch_streams()
         fetch_old_clients()
         fetch_kcat()
     except ToolsMissing as missing:
