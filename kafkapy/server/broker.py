@@ -1,11 +1,12 @@
-"""One node, broker and controller: which parts it is built of, in which order they start and stop.
+"""A node with the role broker, a controller as well or not: its parts, in which order they start and stop.
 
-Start: directories locked and checked -> metadata log recovered, quorum joined -> logs loaded with the topics'
-configs -> partitions led as the image says -> listeners bound -> registered, unfenced -> accepting. Stop is the same
+Start: directories locked and checked -> metadata log recovered, quorum joined -> listeners bound -> registered -> logs
+loaded with the topics' configs -> partitions led as the image says -> unfenced -> accepting. Stop is the same
 backwards: controlled shutdown -> no new connections, waiting requests answered -> logs flushed and checkpointed,
 clean-shutdown file written -> quorum closed -> directories unlocked.
 
-Longer than most modules, as it is one list: every part of a node, what it is given, and what happens when it fails.
+What each node has is server/node.py's; parts that make a subject of their own are built in coordinators.py and
+replication.py.
 """
 
 import asyncio
@@ -14,19 +15,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import ApiError, ConfigError, StorageError
-from kafkapy.group.settings import GroupSettings
+from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.delta import MetadataDelta, difference
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
     RESOURCE_BROKER,
-    RESOURCE_GROUP,
     RESOURCE_TOPIC,
-    TRANSACTION_VERSION,
     MetadataImage,
 )
 from kafkapy.metadata.registrations import PartitionRegistration
@@ -42,8 +38,6 @@ from kafkapy.runtime.broker_lifecycle import BrokerLifecycle
 from kafkapy.runtime.cleaner import LogCleaner
 from kafkapy.runtime.directory_assignments import DirectoryAssignments
 from kafkapy.runtime.expirer import Expirer
-from kafkapy.runtime.group_coordinator import GroupCoordinator
-from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.log_closing import close_logs
 from kafkapy.runtime.log_dir_mover import LogDirMover
 from kafkapy.runtime.log_flusher import LogFlusher
@@ -51,33 +45,23 @@ from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
-from kafkapy.runtime.producer_ids import ProducerIdManager
-from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
-from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
-from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server import listeners
-from kafkapy.server.formatted import check_identity, check_metadata_log
-from kafkapy.server.limits import changed_limits, limits_at_start, limits_of_controllers, open_file_capacity
-from kafkapy.server.quorum_node import QuorumNode
-from kafkapy.server.stopping import StopOrder, Stops
+from kafkapy.server.coordinators import Coordinators
+from kafkapy.server.limits import changed_limits, limits_at_start
+from kafkapy.server.node import Node
+from kafkapy.server.replication import Replication
+from kafkapy.server.stopping import StopOrder
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.cleaner.metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log.log import Log
-from kafkapy.storage.log_dir import LogDirState
 from kafkapy.storage.manager.loading import LogLoading
-from kafkapy.storage.manager.log_manager import LogManager
-from kafkapy.storage.manager.space_reserve import SpaceReserve
-from kafkapy.storage.segment.open_files import OpenFiles
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
-from kafkapy.types import ZERO_UUID, Uuid
+from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
-    from kafkapy.runtime.isr_updates import IsrUpdates
-    from kafkapy.runtime.markers import MarkerSink
-    from kafkapy.runtime.replica_fetcher import ReplicaFetchers
     from kafkapy.seams import Clock, Disk, IoPool, Random
     from kafkapy.server.metrics import MetricsEndpoint
 
@@ -107,28 +91,32 @@ class BrokerServer:
         """`new_io_pool(loop, worker_count)`; `listen` is called as reactor.socket_channel.listen is."""
         self.config = config
         self.node_id = config.node_id
-        self.cluster_id = ""
-        self.failed: asyncio.Future[BaseException] | None = None
-        """Set when the node cannot go on; whoever runs it stops it then."""
-        self._disk = disk
+        self._node = node = Node(
+            config,
+            disk=disk,
+            clock=clock,
+            random=random,
+            new_io_pool=new_io_pool,
+            listen=listen,
+            new_connector=new_connector,
+        )
         self._clock = clock
         self._random = random
-        self._new_io_pool = new_io_pool
-        self._listen = listen
-        self._new_connector = new_connector if new_connector is not None else _new_socket_connector
+        self._stops = node.stops
+        self._dynamic_config = node.dynamic_config
         self._new_helper = new_helper if new_helper is not None else _new_helper
         self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
-        self._dynamic_config = DynamicConfig(config)
-        self._incarnation_id = random.uuid()
         self._addresses: dict[str, tuple[str, int]] = {}
-        self._on_directory_failed: list[Callable[[str], None]] = []
-        self._stops = Stops()
         self._limits: ReactorLimits
-        self._has_metadata = False
-        """Whether the image is up to the high watermark that this start has found."""
-        self._authorizer = self._new_authorizer()
-        self._fetchers: ReplicaFetchers | None = None
-        self._isr_updates: IsrUpdates | None = None
+
+    @property
+    def cluster_id(self) -> str:
+        return self._node.cluster_id
+
+    @property
+    def failed(self) -> "asyncio.Future[BaseException] | None":
+        """Set when the node cannot go on; whoever runs it stops it then."""
+        return self._node.failed
 
     @property
     def bootstrap_servers(self) -> str:
@@ -138,16 +126,7 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
-        if not self.config.is_broker:
-            message = "a node that is only a controller does not work in this version: add the role broker"
-            raise ConfigError("process.roles", ",".join(sorted(self.config.process_roles)), message)
-        self._loop = asyncio.get_running_loop()
-        self.failed = self._loop.create_future()
-        try:
-            await self._start()
-        except BaseException:
-            await self._stops.undo()
-            raise
+        await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
     async def stop(self) -> None:
@@ -171,14 +150,6 @@ class BrokerServer:
     async def _shut_reactor_down(self) -> None:
         await self._reactor.shut_down(GRACE_MS)
 
-    async def _close_quorum(self) -> None:
-        """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
-        try:
-            await self._quorum_node.close_quorum()
-        except BaseException:
-            self._log_manager.directories.forget_clean_stop(self.config.metadata_log_dir)
-            raise
-
     async def _close_logs(self) -> None:
         await close_logs(
             self._log_manager,
@@ -190,35 +161,15 @@ class BrokerServer:
 
     async def _start(self) -> None:
         """Start part by part; each adds to the steps of a stop once it holds something."""
-        self._io_pool = self._new_io_pool(self._loop, self.config.node.num_io_threads)
-        self._stops.add(StopOrder.IO_POOL, self._io_pool.close)
-        self._open_directories()
-        await self._start_metadata()
+        node = self._node
+        self._loop, self._io_pool = node.loop, node.io_pool
+        node.open_directories(self._close_logs)
+        self._log_manager = node.log_manager
+        await node.start_quorum()
+        self._quorum_node, self._controller = node.quorum_node, node.controller
         await self._register()
         await self._start_replicas()
         await self._start_serving()
-
-    def _open_directories(self) -> None:
-        self._log_manager = self._new_log_manager()
-        directories = self._log_manager.directories
-        directories.lock()
-        self._stops.add(StopOrder.LOCKS, directories.unlock)
-        self._stops.add_apart(StopOrder.LOGS, self._close_logs, undo=self._log_manager.close)
-        self._check_not_failed()
-        self.cluster_id = check_identity(self._disk, directories, self.config)
-        check_metadata_log(self._disk, directories, self.config)
-        self._reserve = SpaceReserve(self._disk, self.config.metadata_log_dir)
-        self._keep_room_for_metadata()
-        self._stops.add_apart(StopOrder.METADATA_ROOM, self._keep_room_for_metadata, undo=None)
-        self._previous_broker_epoch = directories.last_broker_epoch()
-
-    async def _start_metadata(self) -> None:
-        """Recover the metadata and join the quorum."""
-        self._quorum_node = node = self._new_quorum_node()
-        self._quorum, self._controller = node.quorum, node.controller
-        self._stops.add(StopOrder.METADATA_LOG, self._close_quorum)
-        self._stops.add(StopOrder.CONTROLLER, node.close_controller)
-        await self._start_quorum()
 
     async def _register(self) -> None:
         """Bind the clients' listeners and register; return once the metadata has at least that registration.
@@ -230,7 +181,7 @@ class BrokerServer:
         self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
         self._addresses = listeners.bind(self._reactor, self.config)
         self._lifecycle = self._new_lifecycle()
-        self._on_directory_failed.append(self._tell_of_failed_directory)
+        self._node.add_directory_listener(self._tell_of_failed_directory)
         self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
         timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
         try:
@@ -242,41 +193,25 @@ class BrokerServer:
                 "The broker did not register with a controller within "
                 f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
             ) from None
-        self._has_metadata = True
-        self._authorizer.refresh()
-
-    async def _start_quorum(self) -> None:
-        """Start the quorum. If it cannot read its log, nothing is cut off, and the next start refuses as this one."""
-        try:
-            await self._quorum_node.start()
-        except StorageError:
-            if not self._quorum.is_recovered:
-                self._log_manager.directories.give_back_clean_shutdown()
-            raise
+        self._node.metadata_is_known()
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow what the metadata says."""
         await self._load_logs()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
-        self._check_not_failed()
+        self._node.check_not_failed()
         self._flusher = LogFlusher(self._io_pool, self._clock)
         self._stops.add(StopOrder.FLUSHES, self._flusher.close)
         self._replica_manager = self._new_replica_manager()
         self._stops.add_apart(StopOrder.WAITING_REQUESTS, self._replica_manager.shutdown, undo=None)
-        self._on_directory_failed.append(self._replica_manager.handle_log_dir_failure)
-        self._groups = self._new_group_coordinator()
-        self._stops.add(StopOrder.GROUPS, self._groups.close)
-        self._producer_ids = ProducerIdManager(lambda: self._lifecycle.allocate_producer_ids())
-        self._stops.add(StopOrder.PRODUCER_IDS, self._producer_ids.close)
-        self._transactions = self._new_transaction_coordinator()
-        self._stops.add(StopOrder.TRANSACTIONS, self._transactions.close)
-        self._late_transactions = self._new_late_transactions()
-        self._stops.add(StopOrder.LATE_TRANSACTIONS, self._late_transactions.close)
+        self._node.add_directory_listener(self._replica_manager.handle_log_dir_failure)
+        self._coordinators = self._new_coordinators()
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)
-        self._on_directory_failed.append(lambda path: self._mover.end_unwanted())
-        self._stops.add(StopOrder.REPLICATION, self._stop_replication)
-        self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._fail)
+        self._node.add_directory_listener(lambda path: self._mover.end_unwanted())
+        self._replication = self._new_replication()
+        self._stops.add(StopOrder.REPLICATION, self._replication.stop)
+        self._follower = MetadataFollower(self._controller, self._follow, clock=self._clock, on_fatal=self._node.fail)
         self._stops.add_apart(StopOrder.COMMITTED_CHANGES, self._follow_on, undo=None)
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._follow_on, undo=None)
         self._stops.add(StopOrder.METADATA_FOLLOWER, self._follower.close)
@@ -295,62 +230,22 @@ class BrokerServer:
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
         self._expirer.start()
         self._mover.start()
-        self._groups.start()
-        self._transactions.start()
-        self._late_transactions.start()
+        self._coordinators.start()
         self._maintenance = LogMaintenance(
-            self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._reserve
+            self._log_manager, config, clock=self._clock, io_pool=self._io_pool, reserve=self._node.reserve
         )
         self._stops.add(StopOrder.MAINTENANCE, self._maintenance.stop)
         self._maintenance.start()
         self._cleaner.start(self._dynamic_config.current.log)
         self._dynamic_config.add_listener(self._apply_config)
-        self._check_not_failed()
+        self._node.check_not_failed()
         self._reactor.start()
 
     # -- the parts ------------------------------------------------------------------------------------------------
 
-    def _new_log_manager(self) -> LogManager:
-        return LogManager(
-            self._disk,
-            self.config.log_dirs,
-            self.config.log_config,
-            random=self._random,
-            metadata_path=self.config.metadata_log_dir,
-            files=OpenFiles(self._disk, open_file_capacity()),
-            on_directory_offline=self._directory_failed,
-            on_directory_full=self._directory_full,
-            on_directory_room=self._directory_has_room,
-        )
-
-    def _new_quorum_node(self) -> QuorumNode:
-        config = self.config
-        directories = self._log_manager.directories
-        directory = directories.at(config.metadata_log_dir)
-        directory_id = directory.directory_id if directory is not None else None
-        return QuorumNode(
-            config,
-            cluster_id=self.cluster_id,
-            directory_id=directory_id or ZERO_UUID,
-            incarnation_id=self._incarnation_id,
-            rules=DynamicConfigRules(self._dynamic_config),
-            authorizer=self._authorizer,
-            limits=limits_of_controllers(config),
-            disk=self._disk,
-            clock=self._clock,
-            random=self._random,
-            io_pool=self._io_pool,
-            listen=self._listen,
-            new_connector=self._new_connector,
-            was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
-            make_room=self._keep_room_for_metadata,
-            on_quorum_failed=self._quorum_failed,
-            on_fatal=self._fail,
-        )
-
     async def _load_logs(self) -> None:
         configs = self._controller.image.configs
-        self._update_dynamic_config(self._controller.image)
+        self._node.update_dynamic_config(self._controller.image)
         self._configure_logs()
         loading = LogLoading(
             self._log_manager,
@@ -402,53 +297,27 @@ class BrokerServer:
             request_flush=self._flusher.request,
         )
 
-    def _new_group_coordinator(self) -> GroupCoordinator:
-        configs = self._controller
-        settings = GroupSettings(
-            lambda: self._dynamic_config.current.group,
-            lambda group_id: configs.image.configs.of(RESOURCE_GROUP, group_id),
-        )
-        return GroupCoordinator(
-            replica_manager=self._replica_manager,
-            settings=settings,
+    def _new_coordinators(self) -> Coordinators:
+        return Coordinators(
+            self._replica_manager,
+            self._dynamic_config,
+            image=lambda: self._controller.image,
+            allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
             clock=self._clock,
             random=self._random,
             wheel=self._wheel,
             io_pool=self._io_pool,
+            stops=self._stops,
         )
 
-    def _new_transaction_coordinator(self) -> TransactionCoordinator:
-        return TransactionCoordinator(
-            replica_manager=self._replica_manager,
-            config=lambda: self._dynamic_config.current.transaction,
-            request_timeout_ms=self.config.node.request_timeout_ms,
-            transaction_version=lambda: self._controller.image.features.levels.get(TRANSACTION_VERSION, 0),
-            producer_ids=self._producer_ids,
-            new_sink=self._new_marker_sink,
-            clock=self._clock,
-            wheel=self._wheel,
-            io_pool=self._io_pool,
-        )
-
-    def _new_late_transactions(self) -> LateTransactions:
-        return LateTransactions(
-            self._replica_manager.partitions,
-            lambda: self._dynamic_config.current.transaction,
-            is_expected=self._transactions.takes_part,
-            clock=self._clock,
-        )
-
-    def _new_marker_sink(self) -> "MarkerSink":
-        from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
-
-        return LocalMarkers(self._replica_manager, self._groups, self._clock)
-
-    def _new_transaction_verification(self) -> TransactionVerification:
-        return TransactionVerification(
-            LocalGate(self._transactions),
+    def _new_replication(self) -> Replication:
+        return Replication(
             self._replica_manager,
-            config=lambda: self._dynamic_config.current.transaction,
-            request_timeout_ms=self.config.node.request_timeout_ms,
+            self._log_manager,
+            self._quorum_node,
+            dynamic_config=self._dynamic_config,
+            node_id=self.node_id,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
             clock=self._clock,
         )
 
@@ -458,7 +327,7 @@ class BrokerServer:
         self._on_image(difference(EMPTY_IMAGE, image), image)
         self._controller.add_image_listener(self._on_image)
         await self._follower.caught_up()
-        self._check_not_failed()
+        self._node.check_not_failed()
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._replica_manager.announce(image)
@@ -466,58 +335,11 @@ class BrokerServer:
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
-            self._update_dynamic_config(image)
+            self._node.update_dynamic_config(image)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
-        if self._fetchers is not None or len(image.cluster.brokers) > 1:
-            yield from self._replica_fetchers().apply_delta(delta, image)
+        yield from self._replication.apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)
-        yield from self._groups.apply_delta(delta, image)
-        yield from self._transactions.apply_delta(delta, image)
-
-    def _replica_fetchers(self) -> "ReplicaFetchers":
-        """Made when a second broker is there: a node alone follows nobody."""
-        if self._fetchers is None:
-            from kafkapy.runtime.replica_fetcher import ReplicaFetchers
-
-            self._start_isr_updates()
-
-            self._fetchers = ReplicaFetchers(
-                self._replica_manager,
-                self._log_manager,
-                config=lambda: self._dynamic_config.current,
-                node_id=self.node_id,
-                broker_epoch=lambda: self._lifecycle.broker_epoch,
-                new_peer=self._quorum_node.new_peer,
-                clock=self._clock,
-            )
-        return self._fetchers
-
-    def _start_isr_updates(self) -> None:
-        """Let followers join and leave ISRs, where there may be some."""
-        from kafkapy.runtime.isr_updates import IsrUpdates
-
-        self._isr_updates = IsrUpdates(
-            self._replica_manager,
-            ActiveController(self._controller, self._quorum_node.new_channel),
-            node_id=self.node_id,
-            broker_epoch=lambda: self._lifecycle.broker_epoch,
-            max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
-            clock=self._clock,
-        )
-        self._replica_manager.on_isr_wanted = self._isr_updates.want
-        self._isr_updates.start()
-
-    async def _stop_replication(self) -> None:
-        if self._isr_updates is not None:
-            await self._isr_updates.stop()
-        if self._fetchers is not None:
-            await self._fetchers.stop()
-
-    def _update_dynamic_config(self, image: MetadataImage) -> None:
-        cluster = image.configs.of(RESOURCE_BROKER, "")
-        broker = image.configs.of(RESOURCE_BROKER, str(self.node_id))
-        for warning in self._dynamic_config.update(cluster=cluster, broker=broker):
-            logger.warning("%s", warning)
+        yield from self._coordinators.apply_delta(delta, image)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.
@@ -541,12 +363,12 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
             heavy_work=HeavyWork(self._io_pool),
-            authorizer=self._authorizer,
+            authorizer=self._node.authorizer,
             metadata=self._controller,
             controller=self._controller,
             active_controller=self._quorum_node.active,
             follower=self._follower,
-            quorum=self._quorum,
+            quorum=self._quorum_node.quorum,
             log_manager=self._log_manager,
             replica_manager=self._replica_manager,
             log_dir_mover=self._mover,
@@ -555,15 +377,15 @@ class BrokerServer:
                 self.config.node.max_incremental_fetch_session_cache_slots,
                 new_session_id=lambda: self._random.randrange(1, MAX_SESSION_ID),
             ),
-            producer_ids=self._producer_ids,
-            groups=self._groups,
-            transactions=self._transactions,
-            transaction_verification=self._new_transaction_verification(),
+            producer_ids=self._coordinators.producer_ids,
+            groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
+            transaction_verification=self._coordinators.new_verification(),
         )
 
     def _new_reactor(self) -> Reactor:
         self._router = Router()
-        self._update_dynamic_config(self._controller.image)
+        self._node.update_dynamic_config(self._controller.image)
         self._limits = limits_at_start(self.config, self._dynamic_config.current)
         return Reactor(
             self._loop,
@@ -571,7 +393,7 @@ class BrokerServer:
             route=self._router.route,
             gather=self._router.gather,
             io_pool=self._io_pool,
-            listen=self._listen,
+            listen=self._node.listen,
         )
 
     def _new_mover(self) -> LogDirMover:
@@ -587,7 +409,7 @@ class BrokerServer:
 
     def _new_cleaner(self) -> LogCleaner:
         return LogCleaner(
-            CleanerManager(self._log_manager, self._disk),
+            CleanerManager(self._log_manager, self._log_manager.disk),
             self._log_manager,
             new_helper=self._new_background_helper,
             clock=self._clock,
@@ -605,104 +427,41 @@ class BrokerServer:
     def _gauges(self) -> Iterator[Gauge]:
         log_dirs = [directory.path for directory in self._log_manager.directories]
         yield from cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
-        late_count = self._late_transactions.partition_count
+        late_count = self._coordinators.late_transactions.partition_count
         yield Gauge("kafka.server:type=ReplicaManager", "PartitionsWithLateTransactionsCount", late_count)
-        for kind, coordinator in (("group", self._groups), ("transaction", self._transactions)):
+        coordinators = self._coordinators
+        for kind, coordinator in (("group", coordinators.groups), ("transaction", coordinators.transactions)):
             group = f"kafka.server:type={kind}-coordinator-metrics"
             yield Gauge(group, "partition-load-time-max", coordinator.max_load_time_ms())
-
-    def _new_authorizer(self) -> Authorizer:
-        """Return the one authorizer of the node, which the listeners of clients and of controllers share."""
-        if not self.config.security.authorizer_class_name:
-            return AllowAll()
-        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # most brokers never have one
-
-        acls = LoadedAcls(lambda: self._controller.image if self._has_metadata else None)
-        return new_authorizer(self.config.security, acls)
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(
             controller=ActiveController(self._controller, self._quorum_node.new_channel),
             config=self.config,
             cluster_id=self.cluster_id,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=self._node.incarnation_id,
             endpoints=listeners.advertised(self.config, self._addresses),
             directories=[
                 directory.directory_id
                 for directory in self._log_manager.directories.live
                 if directory.directory_id is not None
             ],
-            previous_broker_epoch=self._previous_broker_epoch,
+            previous_broker_epoch=self._node.previous_broker_epoch,
             cordoned_directories=lambda: self._log_manager.directories.cordoned_ids,
-            on_fatal=self._fail,
+            on_fatal=self._node.fail,
         )
 
     # -- failures -------------------------------------------------------------------------------------------------
-
-    def _directory_failed(self, path: str) -> None:
-        """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
-        for act in self._on_directory_failed:
-            act(path)
-        directories = self._log_manager.directories
-        failed = directories.at(path)
-        reason = failed.state.offline_reason if failed is not None else None
-        if path == self.config.metadata_log_dir:
-            self._fail(StorageError(path, f"the metadata log dir has failed: {reason}"))
-        elif not directories.live:
-            self._fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
-
-    def _directory_full(self, state: LogDirState) -> None:
-        """Records find no room: what is left is for metadata, where that lies on the same disk."""
-        if state.path == self.config.metadata_log_dir:
-            _try_reserve(self._reserve.give_up)
-        self._keep_room_for_metadata()
-
-    def _directory_has_room(self, _state: LogDirState) -> None:
-        _try_reserve(self._reserve.renew)
-
-    def _keep_room_for_metadata(self) -> None:
-        states = [directory.state for directory in self._log_manager.directories.live]
-        _try_reserve(lambda: self._reserve.keep_for_metadata(states))
 
     def _tell_of_failed_directory(self, path: str) -> None:
         for directory in self._log_manager.directories:
             if directory.path == path and directory.directory_id is not None:
                 self._lifecycle.directory_failed(directory.directory_id)
 
-    def _quorum_failed(self, error: BaseException) -> None:
-        """Without its metadata the node ends. What is in that directory is not closed cleanly: a start recovers it."""
-        self._fail(error)
-        for directory in self._log_manager.directories:
-            if directory.path == self.config.metadata_log_dir:
-                directory.state.go_offline(str(error))
-
-    def _check_not_failed(self) -> None:
-        """Raise what makes a start pointless."""
-        if self.failed is not None and self.failed.done():
-            raise self.failed.result()
-
-    def _fail(self, error: BaseException) -> None:
-        if self.failed is not None and not self.failed.done():
-            self.failed.set_result(error)
-
-
-def _try_reserve(change: Callable[[], None]) -> None:
-    """The room set aside for metadata is a help, not a need."""
-    try:
-        change()
-    except OSError as error:
-        logger.warning("The room for metadata could not be set aside or given up: %s", error)
-
 
 def new_broker(config: BrokerConfig) -> BrokerServer:
     """Return a node on the system's disk, clocks and entropy."""
     return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
-
-
-def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "IoPool") -> "seams.Connector":
-    from kafkapy.reactor.connector import SocketConnector  # a node alone never has one
-
-    return SocketConnector(loop, io_pool)
 
 
 def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":

@@ -1,0 +1,116 @@
+"""A broker's coordinators: of groups, of transactions, and what transactions need besides."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.group.settings import GroupSettings
+from kafkapy.metadata.image import RESOURCE_GROUP, TRANSACTION_VERSION
+from kafkapy.runtime.group_coordinator import GroupCoordinator
+from kafkapy.runtime.late_transactions import LateTransactions
+from kafkapy.runtime.producer_ids import ProducerIdManager
+from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
+from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
+from kafkapy.server.stopping import StopOrder, Stops
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.seams import Clock, IoPool, Random
+    from kafkapy.timer.wheel import TimingWheel
+
+
+class Coordinators:
+    """Made and stopped together; `stops` gets their steps as each is made."""
+
+    def __init__(
+        self,
+        replica_manager: "ReplicaManager",
+        dynamic_config: DynamicConfig,
+        *,
+        image: "Callable[[], MetadataImage]",
+        allocate_producer_ids: Callable[[], Awaitable[range]],
+        clock: "Clock",
+        random: "Random",
+        wheel: "TimingWheel",
+        io_pool: "IoPool",
+        stops: Stops,
+    ) -> None:
+        """`image`: of the metadata as it is committed. `allocate_producer_ids`: asks the controller for a block."""
+        self._replica_manager = replica_manager
+        self._dynamic_config = dynamic_config
+        self._image = image
+        self._clock = clock
+        self._wheel = wheel
+        self._io_pool = io_pool
+        self.groups = self._new_groups(random)
+        stops.add(StopOrder.GROUPS, self.groups.close)
+        self.producer_ids = ProducerIdManager(allocate_producer_ids)
+        stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
+        self.transactions = self._new_transactions()
+        stops.add(StopOrder.TRANSACTIONS, self.transactions.close)
+        self.late_transactions = self._new_late_transactions()
+        stops.add(StopOrder.LATE_TRANSACTIONS, self.late_transactions.close)
+
+    def start(self) -> None:
+        """Begin with what happens in periods."""
+        self.groups.start()
+        self.transactions.start()
+        self.late_transactions.start()
+
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
+        """Follow a change of the metadata, a step whenever the next is asked for."""
+        yield from self.groups.apply_delta(delta, image)
+        yield from self.transactions.apply_delta(delta, image)
+
+    def new_verification(self) -> TransactionVerification:
+        """Return what asks, before a partition takes part in a transaction, whether the transaction is open."""
+        return TransactionVerification(
+            LocalGate(self.transactions),
+            self._replica_manager,
+            config=lambda: self._dynamic_config.current.transaction,
+            request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
+            clock=self._clock,
+        )
+
+    def _new_groups(self, random: "Random") -> GroupCoordinator:
+        settings = GroupSettings(
+            lambda: self._dynamic_config.current.group,
+            lambda group_id: self._image().configs.of(RESOURCE_GROUP, group_id),
+        )
+        return GroupCoordinator(
+            replica_manager=self._replica_manager,
+            settings=settings,
+            clock=self._clock,
+            random=random,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
+        )
+
+    def _new_transactions(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            replica_manager=self._replica_manager,
+            config=lambda: self._dynamic_config.current.transaction,
+            request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
+            transaction_version=lambda: self._image().features.levels.get(TRANSACTION_VERSION, 0),
+            producer_ids=self.producer_ids,
+            new_sink=self._new_marker_sink,
+            clock=self._clock,
+            wheel=self._wheel,
+            io_pool=self._io_pool,
+        )
+
+    def _new_marker_sink(self) -> "MarkerSink":
+        from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
+
+        return LocalMarkers(self._replica_manager, self.groups, self._clock)
+
+    def _new_late_transactions(self) -> LateTransactions:
+        return LateTransactions(
+            self._replica_manager.partitions,
+            lambda: self._dynamic_config.current.transaction,
+            is_expected=self.transactions.takes_part,
+            clock=self._clock,
+        )

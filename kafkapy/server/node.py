@@ -1,0 +1,251 @@
+"""What every node has, whatever its roles: directories, the IO pool, its part in the quorum, and how it fails.
+
+A role (server/broker.py, server/controller.py) is started by `run`, between the steps that it asks of the node:
+`open_directories`, `start_quorum`. What it starts itself it adds to `stops`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.config.rules import DynamicConfigRules
+from kafkapy.errors import StorageError
+from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
+from kafkapy.security.authorizer import AllowAll, Authorizer
+from kafkapy.server.formatted import check_identity, check_metadata_log
+from kafkapy.server.limits import limits_of_controllers, open_file_capacity
+from kafkapy.server.quorum_node import QuorumNode
+from kafkapy.server.stopping import StopOrder, Stops
+from kafkapy.storage.log_dir import LogDirState
+from kafkapy.storage.manager.log_manager import LogManager
+from kafkapy.storage.manager.space_reserve import SpaceReserve
+from kafkapy.storage.segment.open_files import OpenFiles
+from kafkapy.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kafkapy import seams
+    from kafkapy.runtime.controller import ControllerRuntime
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class Node:
+    """The parts of a node that its roles share. Everything it touches of the world comes in through the seams."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: "seams.Disk",
+        clock: "seams.Clock",
+        random: "seams.Random",
+        new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], seams.IoPool]",
+        listen: "Callable[..., seams.Listener]",
+        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector] | None",
+    ) -> None:
+        self.config = config
+        self.disk = disk
+        self.clock = clock
+        self.random = random
+        self.listen = listen
+        self.cluster_id = ""
+        self.failed: asyncio.Future[BaseException] | None = None
+        """Set when the node cannot go on; whoever runs it stops it then."""
+        self.dynamic_config = DynamicConfig(config)
+        self.incarnation_id = random.uuid()
+        self.stops = Stops()
+        self.authorizer = self._new_authorizer()
+        self.loop: asyncio.AbstractEventLoop
+        self.io_pool: seams.IoPool
+        self.log_manager: LogManager
+        self.quorum_node: QuorumNode
+        self.previous_broker_epoch = -1
+        """The broker epoch of the last clean stop."""
+        self.reserve: SpaceReserve
+        self._new_io_pool = new_io_pool
+        self._new_connector = new_connector if new_connector is not None else _new_socket_connector
+        self._on_directory_failed: list[Callable[[str], None]] = []
+        self._has_metadata = False
+
+    async def run(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Open the IO pool and `start` what follows; where that fails, undo what was started and raise."""
+        self.loop = asyncio.get_running_loop()
+        self.failed = self.loop.create_future()
+        try:
+            self.io_pool = self._new_io_pool(self.loop, self.config.node.num_io_threads)
+            self.stops.add(StopOrder.IO_POOL, self.io_pool.close)
+            await start()
+        except BaseException:
+            await self.stops.undo()
+            raise
+
+    @property
+    def controller(self) -> "ControllerRuntime":
+        """This node's controller, which has the image of the metadata."""
+        return self.quorum_node.controller
+
+    def open_directories(self, close_logs: Callable[[], Awaitable[None]]) -> None:
+        """Lock and check the directories; a stop calls `close_logs`. Raises ConfigError, StorageError."""
+        self.log_manager = self._new_log_manager()
+        directories = self.log_manager.directories
+        directories.lock()
+        self.stops.add(StopOrder.LOCKS, directories.unlock)
+        self.stops.add_apart(StopOrder.LOGS, close_logs, undo=self.log_manager.close)
+        self.check_not_failed()
+        self.cluster_id = check_identity(self.disk, directories, self.config)
+        check_metadata_log(self.disk, directories, self.config)
+        self.reserve = SpaceReserve(self.disk, self.config.metadata_log_dir)
+        self._keep_room_for_metadata()
+        self.stops.add_apart(StopOrder.METADATA_ROOM, self._keep_room_for_metadata, undo=None)
+        self.previous_broker_epoch = directories.last_broker_epoch()
+
+    async def start_quorum(self) -> None:
+        """Recover the metadata and join the quorum.
+
+        If the quorum cannot read its log, nothing is cut off, and the next start refuses as this one.
+        """
+        self.quorum_node = node = self._new_quorum_node()
+        self.stops.add(StopOrder.METADATA_LOG, self._close_quorum)
+        self.stops.add(StopOrder.CONTROLLER, node.close_controller)
+        try:
+            await node.start()
+        except StorageError:
+            if not node.quorum.is_recovered:
+                self.log_manager.directories.give_back_clean_shutdown()
+            raise
+
+    def metadata_is_known(self) -> None:
+        """Let the authorizer use the ACLs of the image: it is up to the high watermark that this start has found."""
+        self._has_metadata = True
+        self.authorizer.refresh()
+
+    def update_dynamic_config(self, image: MetadataImage) -> None:
+        """Take over what the metadata says of the configuration of this node and of all."""
+        cluster = image.configs.of(RESOURCE_BROKER, "")
+        node = image.configs.of(RESOURCE_BROKER, str(self.config.node_id))
+        for warning in self.dynamic_config.update(cluster=cluster, broker=node):
+            logger.warning("%s", warning)
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def add_directory_listener(self, on_failed: Callable[[str], None]) -> None:
+        """Call `on_failed(path)` when a log directory fails."""
+        self._on_directory_failed.append(on_failed)
+
+    def check_not_failed(self) -> None:
+        """Raise what makes a start pointless."""
+        if self.failed is not None and self.failed.done():
+            raise self.failed.result()
+
+    def fail(self, error: BaseException) -> None:
+        """End the node, as it cannot go on."""
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(error)
+
+    def _directory_failed(self, path: str) -> None:
+        """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
+        for act in self._on_directory_failed:
+            act(path)
+        directories = self.log_manager.directories
+        failed = directories.at(path)
+        reason = failed.state.offline_reason if failed is not None else None
+        if path == self.config.metadata_log_dir:
+            self.fail(StorageError(path, f"the metadata log dir has failed: {reason}"))
+        elif not directories.live:
+            self.fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
+
+    def _quorum_failed(self, error: BaseException) -> None:
+        """Without its metadata the node ends. What is in that directory is not closed cleanly: a start recovers it."""
+        self.fail(error)
+        for directory in self.log_manager.directories:
+            if directory.path == self.config.metadata_log_dir:
+                directory.state.go_offline(str(error))
+
+    async def _close_quorum(self) -> None:
+        """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
+        try:
+            await self.quorum_node.close_quorum()
+        except BaseException:
+            self.log_manager.directories.forget_clean_stop(self.config.metadata_log_dir)
+            raise
+
+    # -- room for metadata ----------------------------------------------------------------------------------------
+
+    def _directory_full(self, state: LogDirState) -> None:
+        """Records find no room: what is left is for metadata, where that lies on the same disk."""
+        if state.path == self.config.metadata_log_dir:
+            _try_reserve(self.reserve.give_up)
+        self._keep_room_for_metadata()
+
+    def _directory_has_room(self, _state: LogDirState) -> None:
+        _try_reserve(self.reserve.renew)
+
+    def _keep_room_for_metadata(self) -> None:
+        states = [directory.state for directory in self.log_manager.directories.live]
+        _try_reserve(lambda: self.reserve.keep_for_metadata(states))
+
+    # -- the parts ------------------------------------------------------------------------------------------------
+
+    def _new_authorizer(self) -> Authorizer:
+        """Return the one authorizer of the node, which the listeners of clients and of controllers share."""
+        if not self.config.security.authorizer_class_name:
+            return AllowAll()
+        from kafkapy.server.authorization import LoadedAcls, new_authorizer  # most brokers never have one
+
+        acls = LoadedAcls(lambda: self.controller.image if self._has_metadata else None)
+        return new_authorizer(self.config.security, acls)
+
+    def _new_log_manager(self) -> LogManager:
+        return LogManager(
+            self.disk,
+            self.config.log_dirs,
+            self.config.log_config,
+            random=self.random,
+            metadata_path=self.config.metadata_log_dir,
+            files=OpenFiles(self.disk, open_file_capacity()),
+            on_directory_offline=self._directory_failed,
+            on_directory_full=self._directory_full,
+            on_directory_room=self._directory_has_room,
+        )
+
+    def _new_quorum_node(self) -> QuorumNode:
+        config = self.config
+        directories = self.log_manager.directories
+        directory = directories.at(config.metadata_log_dir)
+        directory_id = directory.directory_id if directory is not None else None
+        return QuorumNode(
+            config,
+            cluster_id=self.cluster_id,
+            directory_id=directory_id or ZERO_UUID,
+            incarnation_id=self.incarnation_id,
+            rules=DynamicConfigRules(self.dynamic_config),
+            authorizer=self.authorizer,
+            limits=limits_of_controllers(config),
+            disk=self.disk,
+            clock=self.clock,
+            random=self.random,
+            io_pool=self.io_pool,
+            listen=self.listen,
+            new_connector=self._new_connector,
+            was_clean_shutdown=directories.take_clean_shutdown(config.metadata_log_dir),
+            make_room=self._keep_room_for_metadata,
+            on_quorum_failed=self._quorum_failed,
+            on_fatal=self.fail,
+        )
+
+
+def _try_reserve(change: Callable[[], None]) -> None:
+    """The room set aside for metadata is a help, not a need."""
+    try:
+        change()
+    except OSError as error:
+        logger.warning("The room for metadata could not be set aside or given up: %s", error)
+
+
+def _new_socket_connector(loop: asyncio.AbstractEventLoop, io_pool: "seams.IoPool") -> "seams.Connector":
+    from kafkapy.reactor.connector import SocketConnector  # a node alone never has one
+
+    return SocketConnector(loop, io_pool)

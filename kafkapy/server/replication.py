@@ -1,0 +1,85 @@
+"""What a broker has when there are others: fetchers of the partitions that it follows, ISRs of those that it leads."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.runtime.active_controller import ActiveController
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.runtime.isr_updates import IsrUpdates
+    from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+    from kafkapy.seams import Clock
+    from kafkapy.server.quorum_node import QuorumNode
+    from kafkapy.storage.manager.log_manager import LogManager
+
+
+class Replication:
+    """Made when a second broker is there: a node alone follows nobody, and imports nothing of it."""
+
+    def __init__(
+        self,
+        replica_manager: "ReplicaManager",
+        log_manager: "LogManager",
+        quorum_node: "QuorumNode",
+        *,
+        dynamic_config: DynamicConfig,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        clock: "Clock",
+    ) -> None:
+        self._replica_manager = replica_manager
+        self._log_manager = log_manager
+        self._quorum_node = quorum_node
+        self._dynamic_config = dynamic_config
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._fetchers: ReplicaFetchers | None = None
+        self._isr_updates: IsrUpdates | None = None
+
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
+        """Follow a change of the metadata, a step whenever the next is asked for."""
+        if self._fetchers is None and len(image.cluster.brokers) < 2:
+            return
+        if self._fetchers is None:
+            self._start_isr_updates()
+            self._fetchers = self._new_fetchers()
+        yield from self._fetchers.apply_delta(delta, image)
+
+    async def stop(self) -> None:
+        if self._isr_updates is not None:
+            await self._isr_updates.stop()
+        if self._fetchers is not None:
+            await self._fetchers.stop()
+
+    def _new_fetchers(self) -> "ReplicaFetchers":
+        from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+
+        return ReplicaFetchers(
+            self._replica_manager,
+            self._log_manager,
+            config=lambda: self._dynamic_config.current,
+            node_id=self._node_id,
+            broker_epoch=self._broker_epoch,
+            new_peer=self._quorum_node.new_peer,
+            clock=self._clock,
+        )
+
+    def _start_isr_updates(self) -> None:
+        """Let followers join and leave ISRs."""
+        from kafkapy.runtime.isr_updates import IsrUpdates
+
+        self._isr_updates = IsrUpdates(
+            self._replica_manager,
+            ActiveController(self._quorum_node.controller, self._quorum_node.new_channel),
+            node_id=self._node_id,
+            broker_epoch=self._broker_epoch,
+            max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
+            clock=self._clock,
+        )
+        self._replica_manager.on_isr_wanted = self._isr_updates.want
+        self._isr_updates.start()
