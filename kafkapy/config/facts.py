@@ -474,10 +474,12 @@ metrics | LIST | [] | | MEDIUM | false
 """Keys of a client metrics subscription (KIP-714); kafkapy.config.rules bounds interval.ms."""
 
 OWN: Final = """
+kafkapy.authentication.timeout.ms | INT | 10000 | [1,...] | MEDIUM | false
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
 kafkapy.metrics.port | INT | -1 | [-1,...,65535] | MEDIUM | false
 """
-"""Broker keys that only kafkapy has (a deviation): the versions that KIP-896 removed, for clients from 0.9 on; where
+"""Broker keys that only kafkapy has (a deviation): how long a TLS handshake, and then a login, may take (Apache Kafka
+waits for connections.max.idle.ms); the versions that KIP-896 removed, for clients from 0.9 on; where
 http://127.0.0.1:PORT/metrics is served, -1 for nowhere (Apache Kafka has JMX, and others' agents for Prometheus)."""
 
 DYNAMIC_ONLY: Final = """

@@ -14,6 +14,7 @@ class NetworkConfig(Section):
     connections_max_idle_ms: int = 600000
     early_start_listeners: tuple[str, ...] | None = None
     inter_broker_listener_name: str | None = None
+    kafkapy_authentication_timeout_ms: int = 10000
     listener_security_protocol_map: str = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
     listeners: tuple[str, ...] = ("PLAINTEXT://:9092",)
     max_connection_creation_rate: int = 2147483647

@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 from collections.abc import Mapping
+from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
@@ -20,6 +21,8 @@ from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.types import Uuid
 
+SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT,)
+
 logger = logging.getLogger("kafkapy.server")
 
 
@@ -27,8 +30,7 @@ def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
     """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
     addresses = {}
     for endpoint in config.broker_listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
+        _check_served(endpoint)
         address = _bind(reactor, endpoint)
         addresses[endpoint.listener] = address
         logger.info("Awaiting socket connections on %s:%d.", *address[:2])
@@ -39,14 +41,21 @@ def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoi
     """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
     ports = {}
     for endpoint in config.controller_listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError("listeners", str(endpoint), "only PLAINTEXT listeners work in this version")
+        _check_served(endpoint)
         ports[endpoint.listener] = _bind(reactor, endpoint)[1]
     return tuple(
         RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
         for each in config.advertised_controller_listeners
         if each.listener in ports
     )
+
+
+def _check_served(endpoint: ConfigEndpoint) -> None:
+    """Raise ConfigError for a security protocol that is known, but not built yet."""
+    if endpoint.security_protocol not in SERVED_PROTOCOLS:
+        served = ", ".join(SERVED_PROTOCOLS)
+        message = f"{endpoint.security_protocol} listeners do not work in this version, only {served}"
+        raise ConfigError("listeners", str(endpoint), message)
 
 
 def _bind(reactor: Reactor, endpoint: ConfigEndpoint) -> tuple[str, int]:
