@@ -1,0 +1,221 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know a password that neither sends. RFC 5802, RFC 7677.
+
+client first: n,,n=alice,r=<nonce>                       server first: r=<both nonces>,s=<salt>,i=<iterations>
+client final: c=biws,r=<both nonces>,p=<proof>           server final: v=<signature>
+
+The server keeps no password but salt, iterations, stored key and server key (KIP-84, KIP-554). Deviations from Apache
+Kafka: an unknown user gets a made-up salt and fails at the step of a wrong password, so that nobody learns which users
+there are; the channel binding must be that of the first message; signatures are made over the messages as they were
+sent, not over Kafka's reading of them, so that extensions may come in any order.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkapy.dataclass import dataclass
+from kafkapy.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, ToldSaslError
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+
+
+class ScramMechanism(NamedTuple):
+    """`code` stands for it in requests and metadata records."""
+
+    code: int
+    name: str
+    hash_name: str
+
+
+MECHANISMS: Final = {
+    name: ScramMechanism(code, name, hash_name)
+    for code, name, hash_name in ((1, SCRAM_SHA_256, "sha256"), (2, SCRAM_SHA_512, "sha512"))
+}
+BY_CODE: Final = {mechanism.code: mechanism for mechanism in MECHANISMS.values()}
+
+_ALPHA = "[A-Za-z]+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_BASE64 = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = f"(?:,{_ALPHA}={_VALUE})*"
+_CLIENT_FIRST = (
+    f"(?P<header>n,(?:a=(?P<authorization_id>{_NAME}))?,)"
+    f"(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_SERVER_FIRST = (
+    f"(?:m={_VALUE},)?r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,9}}){_EXTENSIONS}"
+)
+_CLIENT_FINAL = f"(?P<unproved>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+_SERVER_FINAL = f"(?:e=(?P<error>[\\x01-\\x2b\\x2d-\\x3c\\x3e-\\x7f]+)|v=(?P<signature>{_BASE64})){_EXTENSIONS}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What a server knows of a user's password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "ScramCredential([hidden])"
+
+
+Credentials = Callable[[str], ScramCredential | None]
+"""Return the credential of a user by name, None where there is none."""
+
+
+def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return PBKDF2 of a password: 1 to 14 ms. Without SASLprep, as in Apache Kafka."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Return what is kept of a salted password."""
+    stored_key = hashlib.new(mechanism.hash_name, _hmac(mechanism, salted, b"Client Key")).digest()
+    return ScramCredential(salt, stored_key, _hmac(mechanism, salted, b"Server Key"), iterations)
+
+
+def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
+    """Return a credential that no password fits, the same for a name each time. `secret` is the server's own."""
+    material = _hmac(mechanism, secret, f"{mechanism.name}:{name}".encode())
+    salt = base64.b32encode(material)[:26].lower()
+    stored_key, server_key = (_hmac(mechanism, material, label) for label in (b"stored", b"server"))
+    return ScramCredential(salt, stored_key, server_key, MIN_ITERATIONS)
+
+
+class ScramServer:
+    """sasl.SaslServer for both mechanisms."""
+
+    expires_at_ms = None
+
+    def __init__(self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str, secret: bytes) -> None:
+        """`nonce`: printable, without comma, never the same twice; `secret` is what made-up salts are made from."""
+        self.mechanism = mechanism.name
+        self._scram = mechanism
+        self._credentials = credentials
+        self._own_nonce = nonce
+        self._secret = secret
+        self._credential: ScramCredential | None = None
+        self._signed = ""
+        self._nonce = ""
+        self._binding = b""
+        self._name = ""
+        self.is_complete = False
+
+    @property
+    def authorization_id(self) -> str:
+        assert self.is_complete
+        return self._name
+
+    def evaluate(self, response: bytes, now_ms: int) -> bytes:
+        text = response.decode("utf-8", "replace")
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
+
+    def _first(self, text: str) -> bytes:
+        found = _match(_CLIENT_FIRST, text, "client first")
+        if "tokenauth=true" in found["extensions"].lower().split(","):
+            raise SaslError("Token Authentication failed: delegation tokens are not served")
+        self._name = name = found["name"].replace("=2C", ",").replace("=3D", "=")
+        credential = self._credentials(name)
+        if found["authorization_id"] not in (None, found["name"]):
+            raise ToldSaslError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential is None:
+            credential = made_up_credential(self._scram, self._secret, name)
+        if credential.iterations < MIN_ITERATIONS:
+            raise SaslError(f"Iterations {credential.iterations} is less than the minimum {MIN_ITERATIONS}")
+        self._credential = credential
+        self._binding = found["header"].encode()
+        self._nonce = found["nonce"] + self._own_nonce
+        challenge = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._signed = f"{found['bare']},{challenge}"
+        return challenge.encode()
+
+    def _final(self, text: str, credential: ScramCredential) -> bytes:
+        found = _match(_CLIENT_FINAL, text, "client final")
+        if not hmac.compare_digest(found["nonce"], self._nonce):
+            raise SaslError("Invalid client nonce in the final client message.")
+        if not hmac.compare_digest(base64.b64decode(found["binding"]), self._binding):
+            raise SaslError("Invalid channel binding in the final client message.")
+        signed = f"{self._signed},{found['unproved']}".encode()
+        client_signature = _hmac(self._scram, credential.stored_key, signed)
+        proof = base64.b64decode(found["proof"])
+        if len(proof) != len(client_signature):
+            raise SaslError("Invalid client credentials")
+        stored_key = hashlib.new(self._scram.hash_name, _xor(client_signature, proof)).digest()
+        if not hmac.compare_digest(stored_key, credential.stored_key):
+            raise SaslError("Invalid client credentials")
+        self.is_complete = True
+        signature = _hmac(self._scram, credential.server_key, signed)
+        return b"v=" + base64.b64encode(signature)
+
+
+class ScramClient:
+    """sasl.SaslClient for both mechanisms."""
+
+    def __init__(self, mechanism: ScramMechanism, name: str, password: str, *, nonce: str) -> None:
+        """`nonce`: printable, without comma, never the same twice."""
+        self.mechanism = mechanism.name
+        self._scram = mechanism
+        self._password = password
+        self._nonce = nonce
+        self._bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._is_begun = False
+        self._expected: bytes | None = None
+        self.is_complete = False
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        if not self._is_begun:
+            self._is_begun = True
+            return f"n,,{self._bare}".encode()
+        text = challenge.decode("utf-8", "replace")
+        if self._expected is None:
+            return self._prove(text)
+        found = _match(_SERVER_FINAL, text, "server final")
+        if found["error"] is not None:
+            raise SaslError(f"the server refused the login: {found['error']}")
+        if not hmac.compare_digest(base64.b64decode(found["signature"]), self._expected):
+            raise SaslError("Invalid server signature in server final message")
+        self.is_complete = True
+        return b""
+
+    def _prove(self, text: str) -> bytes:
+        found = _match(_SERVER_FIRST, text, "server first")
+        if not found["nonce"].startswith(self._nonce):
+            raise SaslError("Invalid server nonce: does not start with client nonce")
+        iterations = int(found["iterations"])
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            message = f"Requested iterations {iterations} are not within {MIN_ITERATIONS} and {MAX_ITERATIONS}"
+            raise SaslError(message)
+        salted = salted_password(self._scram, self._password, base64.b64decode(found["salt"]), iterations)
+        unproved = f"c={base64.b64encode(b'n,,').decode()},r={found['nonce']}"
+        signed = f"{self._bare},{text},{unproved}".encode()
+        client_key = _hmac(self._scram, salted, b"Client Key")
+        stored_key = hashlib.new(self._scram.hash_name, client_key).digest()
+        proof = _xor(client_key, _hmac(self._scram, stored_key, signed))
+        self._expected = _hmac(self._scram, _hmac(self._scram, salted, b"Server Key"), signed)
+        return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
+
+
+def _match(pattern: str, text: str, what: str) -> re.Match[str]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise SaslError(f"Invalid SCRAM {what} message format")
+    return found
+
+
+def _hmac(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, mechanism.hash_name)
+
+
+def _xor(first: bytes, second: bytes) -> bytes:
+    assert len(first) == len(second)
+    return bytes(a ^ b for a, b in zip(first, second, strict=True))

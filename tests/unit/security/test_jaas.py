@@ -1,0 +1,80 @@
+"""JAAS texts are read as Apache Kafka's classes read them (tests/golden/jaas.jsonl.gz), files as Java reads them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkapy.security.jaas import JaasError, check_module, option_text, parse_entry, parse_file
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "jaas.jsonl.gz"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_entries_are_read_as_apache_kafka_reads_them() -> None:
+    with gzip.open(GOLDEN, "rt") as lines:
+        cases = [json.loads(line) for line in lines]
+    assert len(cases) > 500
+    for case in cases:
+        assert outcome(case["text"]) == case["outcome"], case
+
+
+def outcome(text: str) -> str | list[object]:
+    try:
+        entry = parse_entry(text)
+    except JaasError as error:
+        return str(error)
+    return [entry.module, dict(entry.options)]
+
+
+@pytest.mark.parametrize("value", ["", "a", 'say "a"', "back\\slash", "two\nlines\r", "; = // /* */", "ä 文"])
+def test_a_value_that_we_write_is_read_as_it_was(value) -> None:
+    entry = parse_entry(f"{MODULE} required password={option_text(value)};")
+    assert entry.options == {"password": value}
+
+
+def test_a_file_has_an_entry_for_each_context() -> None:
+    text = f"""
+    // what brokers use
+    KafkaServer {{
+        {MODULE} required username="b" user_b="secret"; /* one */
+        other.Module optional;
+    }};
+    internal.KafkaServer {{ {MODULE} required; }};
+    """
+    contexts = parse_file(text)
+    assert [len(entries) for entries in contexts.values()] == [2, 1]
+    assert contexts["KafkaServer"][0].options == {"username": "b", "user_b": "secret"}
+    assert list(contexts) == ["KafkaServer", "internal.KafkaServer"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KafkaServer",
+        "KafkaServer {",
+        "{",
+        "; ;",
+        "a { b required; }",
+        "a { b required }; ",
+        "a { b wrong; };",
+        "a { b required k=; };",
+        "a { b required; }; a { b required; };",
+        "1 { b required; };",
+    ],
+)
+def test_a_file_that_is_none_is_refused(text) -> None:
+    with pytest.raises(JaasError):
+        parse_file(text)
+
+
+def test_only_the_login_module_of_a_mechanism_is_known() -> None:
+    check_module(parse_entry(f"{MODULE} required;"), "PLAIN")
+    with pytest.raises(JaasError, match=r"PLAIN must be .*PlainLoginModule, not com\.sun\.JndiLoginModule"):
+        check_module(parse_entry("com.sun.JndiLoginModule required;"), "PLAIN")
+
+
+def test_secrets_are_not_shown() -> None:
+    entry = parse_entry(f'{MODULE} required password="s3cret";')
+    assert "s3cret" not in repr(entry)

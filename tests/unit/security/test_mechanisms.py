@@ -1,0 +1,188 @@
+"""PLAIN and SCRAM, both sides: RFC 7677's example, right and wrong passwords, and what a client may try."""
+
+import base64
+
+import pytest
+
+from kafkapy.security.plain import PlainClient, PlainServer, users_of
+from kafkapy.security.sasl import SaslError, ToldSaslError, in_java_order
+from kafkapy.security.scram import MECHANISMS, ScramClient, ScramServer, credential_of, salted_password
+
+NOW_MS = 0
+SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+CLIENT_NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+
+
+def scram_server(mechanism=SHA_256, *, name="user", password="pencil", iterations=4096) -> ScramServer:
+    salted = salted_password(mechanism, password, SALT, iterations)
+    credentials = {name: credential_of(mechanism, salted, SALT, iterations)}
+    return ScramServer(mechanism, credentials.get, nonce=SERVER_NONCE, secret=b"secret")
+
+
+def log_in(client, server) -> None:
+    challenge = b""
+    while not client.is_complete:
+        response = client.evaluate(challenge)
+        if not client.is_complete:
+            challenge = server.evaluate(response, NOW_MS)
+
+
+def test_scram_says_what_rfc_7677_says() -> None:
+    client, server = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE), scram_server()
+    first = client.evaluate(b"")
+    assert first == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    challenge = server.evaluate(first, NOW_MS)
+    assert challenge == f"r={CLIENT_NONCE}{SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
+    final = client.evaluate(challenge)
+    assert final.endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    signature = server.evaluate(final, NOW_MS)
+    assert signature == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    client.evaluate(signature)
+    assert client.is_complete
+    assert server.is_complete
+    assert server.authorization_id == "user"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=str)
+@pytest.mark.parametrize("name", ["alice", "a=b,c", "=2C", "with space"])
+def test_scram_logs_users_in_by_any_name(mechanism, name) -> None:
+    server = scram_server(mechanism, name=name, password="ä, =\0", iterations=5000)
+    log_in(ScramClient(mechanism, name, "ä, =\0", nonce="abc"), server)
+    assert server.authorization_id == name
+
+
+@pytest.mark.parametrize(("name", "password"), [("user", "wrong"), ("nobody", "pencil"), ("user", "")])
+def test_scram_refuses_a_wrong_password_and_an_unknown_user_at_the_same_step(name, password) -> None:
+    client, server = ScramClient(SHA_256, name, password, nonce=CLIENT_NONCE), scram_server()
+    challenge = server.evaluate(client.evaluate(b""), NOW_MS)
+    with pytest.raises(SaslError, match=r"^Invalid client credentials$") as error:
+        server.evaluate(client.evaluate(challenge), NOW_MS)
+    assert not isinstance(error.value, ToldSaslError)
+    assert not server.is_complete
+
+
+def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
+    first = ScramClient(SHA_256, "nobody", "x", nonce="abc").evaluate(b"")
+    challenges = [scram_server().evaluate(first, NOW_MS) for _ in range(2)]
+    other = scram_server().evaluate(first.replace(b"nobody", b"no one"), NOW_MS)
+    assert challenges[0] == challenges[1] != other
+
+
+FIRST = "n,,n=user,r=abc"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "",
+        "n,,",
+        "y,,n=user,r=abc",
+        "p=tls-unique,,n=user,r=abc",
+        "n,,n=us=er,r=abc",
+        "n,,n=us,er,r=abc",
+        "n,,n=user,r=",
+        "n,,n=user,r=a b",
+        "n,,n=ü,r=abc",
+        "n,,n=,r=abc",
+        "n,a=,n=user,r=abc",
+        FIRST + ",tokenauth=true",
+        "\0" * 1000,
+    ],
+)
+def test_scram_refuses_first_messages_that_it_cannot_read(first) -> None:
+    with pytest.raises(SaslError):
+        scram_server().evaluate(first.encode(), NOW_MS)
+
+
+def test_scram_refuses_another_authorization_id() -> None:
+    scram_server().evaluate(b"n,a=user,n=user,r=abc", NOW_MS)
+    with pytest.raises(ToldSaslError, match="different from username"):
+        scram_server().evaluate(b"n,a=admin,n=user,r=abc", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("c=biws", "c=eSws", "channel binding"),
+        (f"r={CLIENT_NONCE}%", f"r={CLIENT_NONCE}#", "client nonce"),
+        (f",r={CLIENT_NONCE}", ",r=", "client nonce"),
+        (",p=", ",p=AAAA", "client credentials"),
+        (",p=", ",x=1,p=", "client credentials"),
+        (",p=", ",q=", "format"),
+    ],
+)
+def test_scram_refuses_final_messages_that_were_changed(before, after, reason) -> None:
+    client, server = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE), scram_server()
+    final = client.evaluate(server.evaluate(client.evaluate(b""), NOW_MS)).decode()
+    assert before in final
+    with pytest.raises(SaslError, match=reason):
+        server.evaluate(final.replace(before, after).encode(), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "reason"),
+    [
+        ("r=other,s=QUJD,i=4096", "nonce"),
+        ("r=abcdef,s=QUJD,i=4095", "iterations"),
+        ("r=abcdef,s=QUJD,i=999999999", "iterations"),
+        ("r=abcdef,s=QUJD", "format"),
+    ],
+)
+def test_the_scram_client_refuses_a_server_that_does_not_fit(challenge, reason) -> None:
+    client = ScramClient(SHA_256, "user", "pencil", nonce="abc")
+    client.evaluate(b"")
+    with pytest.raises(SaslError, match=reason):
+        client.evaluate(challenge.encode())
+
+
+@pytest.mark.parametrize("last", [b"v=AAAA", b"e=other-error", b""])
+def test_the_scram_client_refuses_a_server_that_does_not_know_the_password(last) -> None:
+    client = ScramClient(SHA_256, "user", "pencil", nonce=CLIENT_NONCE)
+    client.evaluate(scram_server().evaluate(client.evaluate(b""), NOW_MS))
+    with pytest.raises(SaslError):
+        client.evaluate(last)
+    assert not client.is_complete
+
+
+USERS = users_of({"username": "broker", "password": "b", "user_alice": "wonder", "user_": "nobody", "user_b": ""})
+
+
+def test_plain_logs_the_users_of_the_options_in() -> None:
+    server = PlainServer(USERS)
+    log_in(PlainClient("alice", "wonder"), server)
+    assert server.is_complete
+    assert server.authorization_id == "alice"
+    assert PlainServer(USERS).evaluate(b"alice\0alice\0wonder", NOW_MS) == b""
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        (b"\0alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+        (b"\0alice\0wonder\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\0alice\0wonder\0\0\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\0\0wonder", "Authentication failed: username not specified"),
+        (b"\0alice\0", "Authentication failed: password not specified"),
+        (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0wonder", "Authentication failed: Invalid username or password"),
+        (b"\0broker\0b", "Authentication failed: Invalid username or password"),
+        (b"\0b\0\xff", "Authentication failed: Invalid username or password"),
+        (
+            b"admin\0alice\0wonder",
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+    ],
+)
+def test_plain_tells_what_apache_kafka_tells(token, told) -> None:
+    server = PlainServer(USERS)
+    with pytest.raises(ToldSaslError) as error:
+        server.evaluate(token, NOW_MS)
+    assert str(error.value) == told
+    assert not server.is_complete
+
+
+def test_mechanisms_come_in_the_order_of_javas_set() -> None:
+    enabled = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+    assert in_java_order(enabled) == ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
