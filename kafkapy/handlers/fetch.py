@@ -161,19 +161,41 @@ async def _fetch_for(
     refused: dict[object, PartitionData] = {}
     for asked in fetch.partitions:
         partition = _find(services, asked, uses_topic_ids=uses_topic_ids)
-        if partition is not None and follower.replica_id in partition.replicas:
+        refusal = _follower_refusal(services, asked, partition, follower, uses_topic_ids=uses_topic_ids)
+        if refusal == 0 and partition is not None:
             asked.known_topic = partition.topic_partition.topic
             readable.append((asked, partition))
-            continue
-        if partition is not None:  # perhaps it is assigned by metadata that is not followed here yet
-            has_epoch = asked.request.current_leader_epoch != NO_LEADER_EPOCH
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if uses_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused[asked.key] = failed_partition(asked.request.partition, code)
+            refused[asked.key] = failed_partition(asked.request.partition, refusal)
     read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
     read_answers = iter(read.answers)
     return [(asked, refused.get(asked.key) or next(read_answers)) for asked in fetch.partitions]
+
+
+def _follower_refusal(
+    services: Services,
+    asked: FetchedPartition,
+    partition: "HostedPartition | None",
+    follower: _Follower,
+    *,
+    uses_topic_ids: bool,
+) -> int:
+    """Return the error code of a partition that a follower may not fetch here, 0 if it may.
+
+    A replica that is not assigned here may be by metadata that is not followed yet: it is to ask again.
+    """
+    if partition is None:
+        partitions = services.replica_manager.partitions
+        image = partitions.newest_image.topics.by_id.get(asked.topic_id) if uses_topic_ids else None
+        if uses_topic_ids and image is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return partitions.missing_code(image.name if image is not None else asked.topic, asked.request.partition)
+    current_leader_epoch = asked.request.current_leader_epoch
+    code = partition.check_leader(current_leader_epoch)
+    if code or follower.replica_id in partition.followers:
+        return code
+    names_epoch = current_leader_epoch != NO_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _find(services: Services, asked: FetchedPartition, *, uses_topic_ids: bool) -> "HostedPartition | None":
@@ -197,7 +219,7 @@ async def _read_or_wait(
     min_bytes = min(request.min_bytes, max_bytes)
     isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
     limits = _Limits(isolation, max_bytes, follower)
-    read = await _read(services, readable, limits)
+    read = await _read(services, readable, limits, notes_progress=True)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
         return read
@@ -210,13 +232,17 @@ async def _read_or_wait(
         await future
     finally:
         waiting.abandon()
-    return await _read(services, readable, limits)
+    return await _read(services, readable, limits, notes_progress=False)
 
 
-async def _read(services: Services, readable: list[Readable], limits: _Limits) -> FetchRead:
-    """Read all partitions, with a worker's help where pages are cold."""
+async def _read(services: Services, readable: list[Readable], limits: _Limits, *, notes_progress: bool) -> FetchRead:
+    """Read all partitions, with a worker's help where pages are cold.
+
+    notes_progress: of a follower, once for each fetch, when it comes; not after it has waited.
+    """
     read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes)
-    ends = [] if limits.follower is None else [_end_offset(partition) for _, partition in readable]
+    follower = limits.follower if notes_progress else None
+    ends = [] if follower is None else [_end_offset(partition) for _, partition in readable]
     try:
         while (cold := read.read()) is not None:
             try:
@@ -226,8 +252,8 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits) -
     except BaseException:
         read.release()
         raise
-    if limits.follower is not None:
-        _note_progress(services, limits.follower, readable, read.answers, ends)
+    if follower is not None and _note_progress(services, follower, readable, read.answers, ends):
+        read.must_answer = True
     return read
 
 
@@ -241,12 +267,17 @@ def _note_progress(
     readable: list[Readable],
     answers: list[PartitionData],
     ends: list[int],
-) -> None:
-    """Take note of how far a follower is, where its log goes along with ours. `ends`: of our logs, before the read."""
-    for (asked, partition), answer, end_offset in zip(readable, answers, ends, strict=True):
+) -> bool:
+    """Take note of how far a follower is, if its log goes along with ours; return whether any part was refused.
+
+    ends: of our logs, before the read. Refused, in `answers`, is what an earlier life of the follower's broker asks.
+    """
+    is_refused = False
+    for index, ((asked, partition), end_offset) in enumerate(zip(readable, ends, strict=True)):
+        answer = answers[index]
         if answer.error_code or answer.diverging_epoch.end_offset >= 0:
             continue
-        services.replica_manager.note_follower_fetch(
+        code = services.replica_manager.note_follower_fetch(
             partition,
             follower.replica_id,
             fetch_offset=asked.request.fetch_offset,
@@ -254,6 +285,11 @@ def _note_progress(
             leader_end_offset=end_offset,
             broker_epoch=follower.broker_epoch,
         )
+        if code:
+            release_records(answer)
+            answers[index] = failed_partition(asked.request.partition, code)
+            is_refused = True
+    return is_refused
 
 
 def _isolation(request: FetchRequest) -> FetchIsolation:

@@ -16,6 +16,7 @@ from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from kafkapy.metadata.registrations import RESERVED_DIRECTORIES, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.brokers import ReplicaBrokers, default_max_lag_ms
 from kafkapy.replication.partition import Partition, Role
 from kafkapy.types import METADATA_PARTITION, TopicPartition, Uuid
 
@@ -34,8 +35,15 @@ NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
 class HostedPartitions:
     """The table, and its changes. `image` is the metadata that it follows, `newest_image` what was announced last."""
 
-    def __init__(self, node_id: int, log_manager: LogManager, log_config: LogConfigs) -> None:
-        """`log_config(overrides)` gives the configuration of a topic with these overrides."""
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        log_config: LogConfigs,
+        max_lag_ms: Callable[[], int] = default_max_lag_ms,
+    ) -> None:
+        """`log_config(overrides)` gives a topic's configuration. `max_lag_ms()`: replica.lag.time.max.ms."""
+        self.brokers = ReplicaBrokers(max_lag_ms)
         self.image: MetadataImage = EMPTY_IMAGE
         self.newest_image: MetadataImage = EMPTY_IMAGE
         self.is_behind = False
@@ -90,10 +98,16 @@ class HostedPartitions:
     def announce(self, image: MetadataImage) -> None:
         """Take note of metadata that clients are told of from now on, and that `apply` is to follow."""
         self.newest_image = image
+        self.brokers.announce(image)
         self.is_behind = True
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> Iterator[list[HostedPartition]]:
-        """Follow the metadata, a partition a step; yield the partitions whose waiting requests have to look again."""
+    def apply(
+        self, delta: MetadataDelta, image: MetadataImage, now_ms: int, *, monotonic_ms: int
+    ) -> Iterator[list[HostedPartition]]:
+        """Follow the metadata, a partition a step; yield the partitions whose waiting requests have to look again.
+
+        now_ms: of the wall clock, for logs. monotonic_ms: the time from which the followers' lag counts.
+        """
         assert self.is_behind, "metadata is announced before it is followed"
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
@@ -102,7 +116,7 @@ class HostedPartitions:
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
             for topic_partition, local in _hostable(changes.leaders):
-                yield self._lead(topic_partition, local, now_ms)
+                yield self._lead(topic_partition, local, now_ms, monotonic_ms)
             for topic_partition, local in _hostable(changes.followers):
                 yield self._follow(topic_partition, local, now_ms)
         for topic in self._with_changed_config(delta):
@@ -139,29 +153,44 @@ class HostedPartitions:
             logger.error("Could not delete the log of %s: %s", topic_partition, error)
         return [partition]
 
-    def _lead(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:
+    def _lead(
+        self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int, monotonic_ms: int
+    ) -> list[HostedPartition]:
         partition = self._get_or_create(topic_partition, local, now_ms)
         if partition.role is Role.OFFLINE:
             return []
         assert partition.log is not None
-        if partition.lead(local.registration):
+        if partition.lead(local.registration, monotonic_ms):
             partition.log.leader_epochs.assign(partition.leader_epoch, partition.leader_epoch_start_offset)
-        partition.maybe_advance_high_watermark()
+        if partition.is_leader:
+            partition.maybe_advance_high_watermark(monotonic_ms)
         return [partition]
 
     def _follow(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:
         partition = self._get_or_create(topic_partition, local, now_ms)
         if partition.role is Role.OFFLINE:
             return []
-        partition.follow(local.registration)
+        log = partition.log
+        assert log is not None
+        if partition.follow(local.registration) and log.latest_epoch is None and partition.leader_id >= 0:
+            self._truncate_to_high_watermark(topic_partition, log)
         return [partition]
+
+    def _truncate_to_high_watermark(self, topic_partition: TopicPartition, log: Log) -> None:
+        """Drop what may not be the new leader's: without leader epochs nothing else tells where logs part (KIP-101)."""
+        if log.log_end_offset > log.high_watermark:
+            logger.info("Truncating %s to its high watermark: it knows no leader epoch", topic_partition)
+            try:
+                self._log_manager.truncate_to({topic_partition: log.high_watermark})
+            except StorageError as error:
+                logger.error("Could not truncate the log of %s: %s", topic_partition, error)
 
     def _get_or_create(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> HostedPartition:
         partition = self._in_table(local.topic_id, topic_partition.partition)
         if partition is not None:
             return partition
         log = self._open_log(topic_partition, local.topic_id, local.registration, now_ms)
-        partition = Partition(topic_partition, local.topic_id, log, local_id=self._node_id)
+        partition = Partition(topic_partition, local.topic_id, log, local_id=self._node_id, brokers=self.brokers)
         self._by_name.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         self._by_id.setdefault(local.topic_id, {})[topic_partition.partition] = partition
         return partition

@@ -5,9 +5,10 @@ offset of the in-sync replicas, this one included; with nobody else in the ISR i
 move while the ISR is smaller than min.insync.replicas, which counts as at most the number of replicas.
 
 The leader asks the controller for another ISR (AlterPartition, KIP-497) and counts, until it is answered, whoever is in
-either: the *maximal* ISR. A follower that is caught up and about to join is waited for, too, or the high watermark
-would run away from it. The controller's answer may come before the metadata log tells the same: what the log tells of
-an older partition epoch is ignored.
+either: the *maximal* ISR. After a refusal that leaves open which ISR the controller has, the maximal ISR counts until
+metadata settles it. A follower outside the ISR that has caught up within replica.lag.time.max.ms and may join is waited
+for, too, or the high watermark would run away from it. The controller's answer may come before the metadata log tells
+the same: metadata of an older partition epoch is ignored.
 Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below
 min ISR).
 """
@@ -19,11 +20,13 @@ from typing import Final, Generic, Protocol, TypeVar
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.registrations import NO_LEADER, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.brokers import UNKNOWN_BROKER_EPOCH, ReplicaBrokers
 from kafkapy.types import TopicPartition, Uuid
 
 NO_LEADER_EPOCH: Final = -1
 """A client that names no leader epoch, because its version cannot or because it knows none."""
 UNKNOWN_OFFSET: Final = -1
+NEVER_MS: Final = -(1 << 62)
 
 NONE: Final = int(ErrorCode.NONE)
 FENCED_LEADER_EPOCH: Final = int(ErrorCode.FENCED_LEADER_EPOCH)
@@ -86,15 +89,15 @@ class FollowerState:
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    last_fetch_ms: int = -1
+    last_fetch_ms: int = NEVER_MS
     leader_end_offset: int = UNKNOWN_OFFSET
     """The leader's log end offset at the last fetch."""
-    caught_up_ms: int = -1
+    caught_up_ms: int = NEVER_MS
     """When it last had all that the leader had at the fetch before, or has at this one."""
-    broker_epoch: int = -1
-    """As its last fetch says; -1 where it says none (before Fetch 15)."""
-    is_ineligible: bool = False
-    """Whether it is not to join the ISR, and so not waited for, before its next fetch says otherwise."""
+    broker_epoch: int | None = None
+    """As its last fetch says; None before the first."""
+    is_refused: bool = False
+    """Whether the controller refused to let it join: it is not asked again before the next fetch."""
 
     def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """A fetch from fetch_offset came while the leader's log ended at leader_end_offset."""
@@ -103,14 +106,36 @@ class FollowerState:
         elif 0 <= self.leader_end_offset <= fetch_offset:
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = fetch_offset
-        self.leader_end_offset = leader_end_offset
+        self.leader_end_offset = max(leader_end_offset, self.leader_end_offset)
         self.last_fetch_ms = now_ms
+
+    def begin_leader_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
+        """The same leader was elected again: what the follower has stays known, its lag is counted from now."""
+        self.leader_end_offset = leader_end_offset
+        self.caught_up_ms = self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Return whether it has all that the leader has, or had all of it within max_lag_ms."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
+
+
+@dataclass(slots=True, eq=False)
+class PendingIsr:
+    """An ISR that the controller is asked for. Compared by identity: an answer counts for the one that was sent.
+
+    broker_epochs: of each replica in `isr`, -1 where it is not known, as they were when the change was decided: a
+    broker that restarts before the request is sent must not join with the progress of its earlier life.
+    """
+
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
 
 
 class Partition(Generic[LogT]):
     """See the module's text. Hashed by identity: a topic created again under its name has other partitions."""
 
     __slots__ = (
+        "_brokers",
         "_is_alone",
         "_local_id",
         "followers",
@@ -127,7 +152,15 @@ class Partition(Generic[LogT]):
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, log: LogT | None, *, local_id: int) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        log: LogT | None,
+        *,
+        local_id: int,
+        brokers: ReplicaBrokers,
+    ) -> None:
         """`log` is None where the directory that holds it is offline."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -139,10 +172,11 @@ class Partition(Generic[LogT]):
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.pending_isr: tuple[int, ...] | None = None
-        """What the controller has been asked for and has not answered."""
+        self.pending_isr: PendingIsr | None = None
+        """What the controller has been asked for, until its answer or newer metadata settles it."""
         self.followers: dict[int, FollowerState] = {}
         self._local_id = local_id
+        self._brokers = brokers
         self._is_alone = False
 
     @property
@@ -156,48 +190,51 @@ class Partition(Generic[LogT]):
 
     # -- what the controller says ---------------------------------------------------------------------------------
 
-    def lead(self, registration: PartitionRegistration) -> bool:
-        """Lead, as the registration says; return whether this is a new leader epoch.
+    def lead(self, registration: PartitionRegistration, now_ms: int) -> bool:
+        """Lead, as the registration says, unless newer is known; return whether this is a new leader epoch.
 
-        A new epoch begins at the log's end, and nothing is known of the followers yet.
+        A new epoch begins at the log's end. Followers in the ISR have replica.lag.time.max.ms from now on to fetch.
         """
         assert self.log is not None, "an offline partition does not lead"
         assert registration.leader == self._local_id
-        is_new_epoch = registration.leader_epoch > self.leader_epoch
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        is_new_epoch, was_leader = registration.leader_epoch > self.leader_epoch, self.role is Role.LEADER
         self._become(Role.LEADER, registration)
+        followers = self.followers if was_leader else {}
+        self.followers = {
+            replica_id: followers.get(replica_id) or FollowerState()
+            for replica_id in self.replicas
+            if replica_id != self._local_id
+        }
         if is_new_epoch:
             self.leader_epoch_start_offset = self.log.log_end_offset
-            self.followers = {}
-        for replica_id in self.replicas:
-            if replica_id != self._local_id:
-                self.followers.setdefault(replica_id, FollowerState())
-        for replica_id in set(self.followers).difference(self.replicas):
-            del self.followers[replica_id]
-        self._expect_fetches()
+            for replica_id, follower in self.followers.items():
+                follower.begin_leader_epoch(now_ms, self.log.log_end_offset, is_in_sync=replica_id in self.isr)
         self._is_alone = self.replicas == (self._local_id,)
         return is_new_epoch
 
-    def _expect_fetches(self) -> None:
-        """Do not wait for replicas outside the ISR until they fetch again: they may stand still, caught up or not."""
-        for replica_id, follower in self.followers.items():
-            if replica_id not in self.isr:
-                follower.is_ineligible = True
-
-    def follow(self, registration: PartitionRegistration) -> None:
-        """Follow the leader that the registration names, if any."""
+    def follow(self, registration: PartitionRegistration) -> bool:
+        """Follow the leader that the registration names, if any; return whether this is a new leader epoch."""
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        is_new_epoch = registration.leader_epoch > self.leader_epoch
         self._become(Role.FOLLOWER, registration)
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
         self.followers = {}
+        return is_new_epoch
 
     def take_offline(self) -> None:
         """The log directory has failed, or an invariant of this partition broke."""
         self._move_to(Role.OFFLINE)
         self._is_alone = False
+        self.pending_isr = None
 
     def leave(self) -> None:
         """The topic was deleted, or the replica moved to another broker. Who still holds the object finds it gone."""
         self._move_to(Role.GONE)
         self._is_alone = False
+        self.pending_isr = None
 
     def replace_log(self, log: LogT) -> None:
         """Go on with a copy of the log: the replica has moved to another directory."""
@@ -210,9 +247,6 @@ class Partition(Generic[LogT]):
         self._move_to(role)
         self.replicas = registration.replicas
         self._is_alone = False
-        is_older = registration.partition_epoch < self.partition_epoch
-        if is_older and registration.leader_epoch == self.leader_epoch:
-            return
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
@@ -249,41 +283,45 @@ class Partition(Generic[LogT]):
         return min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
     @property
+    def _maximal_isr_size(self) -> int:
+        return len(self.isr) if self.pending_isr is None else len({*self.isr, *self.pending_isr.isr})
+
+    @property
     def is_under_min_isr(self) -> bool:
         return not self._is_alone and len(self.isr) < self.effective_min_isr
 
-    def maybe_advance_high_watermark(self) -> bool:
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to where all in-sync replicas have got; return whether it moved. Leader only."""
         log = self.log
         assert log is not None
         assert self.role is Role.LEADER, "only the leader moves the high watermark"
-        high_watermark = log.log_end_offset if self._is_alone else self._smallest_in_sync_end_offset()
+        high_watermark = log.log_end_offset if self._is_alone else self._smallest_in_sync_end_offset(log, now_ms)
         if high_watermark <= log.high_watermark:
             return False
         log.update_high_watermark(high_watermark)
         return True
 
-    def _smallest_in_sync_end_offset(self) -> int:
-        assert self.log is not None
+    def _smallest_in_sync_end_offset(self, log: LogT, now_ms: int) -> int:
         if self.is_under_min_isr:
             return UNKNOWN_OFFSET
-        end_offset = self.log.log_end_offset
+        smallest = leader_end_offset = log.log_end_offset
         for replica_id, follower in self.followers.items():
-            if self._is_waited_for(replica_id, follower):
-                end_offset = min(end_offset, follower.log_end_offset)
-        return end_offset
+            if follower.log_end_offset < smallest and (
+                self._is_in_maximal_isr(replica_id)
+                or (
+                    follower.is_caught_up(leader_end_offset, now_ms, self._brokers.max_lag_ms)
+                    and self._may_join(replica_id, follower)
+                )
+            ):
+                smallest = follower.log_end_offset
+        return smallest
 
-    def _is_waited_for(self, replica_id: int, follower: FollowerState) -> bool:
-        """Whether the high watermark may not pass a follower: it is in the maximal ISR, or about to join."""
-        if replica_id in self.isr or (self.pending_isr is not None and replica_id in self.pending_isr):
-            return True
-        assert self.log is not None
-        return not follower.is_ineligible and self._has_caught_up(follower)
+    def _is_in_maximal_isr(self, replica_id: int) -> bool:
+        return replica_id in self.isr or (self.pending_isr is not None and replica_id in self.pending_isr.isr)
 
-    def _has_caught_up(self, follower: FollowerState) -> bool:
-        """Whether a follower has all that is committed, and all from before this leader epoch."""
-        assert self.log is not None
-        return follower.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset, 0)
+    def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
+        """Whether a follower has fetched, with the epoch of a broker that may be in an ISR."""
+        return follower.broker_epoch is not None and self._brokers.is_eligible(replica_id, follower.broker_epoch)
 
     def note_follower_fetch(
         self,
@@ -293,72 +331,84 @@ class Partition(Generic[LogT]):
         log_start_offset: int,
         now_ms: int,
         leader_end_offset: int | None = None,
-        broker_epoch: int = -1,
-        is_eligible: bool = True,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> bool:
         """A follower asked for `fetch_offset`: it has all before that. Return whether the high watermark moved.
 
+        A follower that is to join the ISR begins a change of it (`pending_isr`), which somebody has to send.
         leader_end_offset: the end of the log here before the fetch was read; as a rule the end as it is now.
-        is_eligible: whether its broker may be in an ISR: unfenced, not shutting down, of that epoch (KIP-903).
         """
         assert self.log is not None
+        assert not self._brokers.is_stale(replica_id, broker_epoch), "an earlier life of the broker says nothing"
         follower = self.followers[replica_id]
         if leader_end_offset is None:
             leader_end_offset = self.log.log_end_offset
         follower.note_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
-        follower.is_ineligible = not is_eligible
-        return self.maybe_advance_high_watermark()
+        follower.is_refused = False
+        if self._is_to_join(replica_id, follower):
+            self.begin_isr_change((*self.isr, replica_id))
+        return self.maybe_advance_high_watermark(now_ms)
 
     # -- another ISR ----------------------------------------------------------------------------------------------
 
-    def isr_with(self, replica_id: int) -> tuple[int, ...] | None:
-        """Return the ISR with a follower that has caught up, None where it is not to join now."""
-        follower = self.followers.get(replica_id)
-        if follower is None or replica_id in self.isr or self.pending_isr is not None or self.role is not Role.LEADER:
-            return None
-        if follower.is_ineligible or not self._has_caught_up(follower):
-            return None
-        return (*self.isr, replica_id)
+    def _is_to_join(self, replica_id: int, follower: FollowerState) -> bool:
+        """Whether a follower outside the ISR has all that is committed, and all from before this leader epoch."""
+        if replica_id in self.isr or self.pending_isr is not None or self.role is not Role.LEADER:
+            return False
+        assert self.log is not None
+        has_caught_up = follower.log_end_offset >= max(self.log.high_watermark, self.leader_epoch_start_offset)
+        return has_caught_up and not follower.is_refused and self._may_join(replica_id, follower)
 
-    def isr_without_stragglers(self, now_ms: int, max_lag_ms: int) -> tuple[int, ...] | None:
-        """Return the ISR without the followers that have not caught up for max_lag_ms, None where all have."""
+    def isr_without_stragglers(self, now_ms: int) -> tuple[int, ...] | None:
+        """Return the ISR without the followers that lag for longer than they may, None where all keep up."""
         if self.role is not Role.LEADER or self._is_alone or self.pending_isr is not None or self.log is None:
             return None
-        end_offset = self.log.log_end_offset
+        end_offset, max_lag_ms = self.log.log_end_offset, self._brokers.max_lag_ms
         in_sync = tuple(
             replica_id
             for replica_id in self.isr
             if replica_id == self._local_id
-            or (follower := self.followers.get(replica_id)) is None
-            or follower.log_end_offset >= end_offset
-            or now_ms - follower.caught_up_ms <= max_lag_ms
+            or (
+                (follower := self.followers.get(replica_id)) is not None
+                and follower.is_caught_up(end_offset, now_ms, max_lag_ms)
+            )
         )
         return in_sync if len(in_sync) < len(self.isr) else None
 
-    def begin_isr_change(self, isr: tuple[int, ...]) -> None:
+    def begin_isr_change(self, isr: tuple[int, ...]) -> PendingIsr:
         """The controller is asked for another ISR."""
         assert self.role is Role.LEADER
         assert self.pending_isr is None, "one change at a time"
-        self.pending_isr = isr
+        self.pending_isr = PendingIsr(isr, tuple(self._broker_epoch_of(replica_id) for replica_id in isr))
+        return self.pending_isr
 
-    def end_isr_change(self, isr: Sequence[int], *, leader_epoch: int, partition_epoch: int) -> bool:
+    def _broker_epoch_of(self, replica_id: int) -> int:
+        """Return the epoch that a follower's last fetch named: -1 if there was none, or for this replica."""
+        follower = self.followers.get(replica_id)
+        return UNKNOWN_BROKER_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
+
+    def end_isr_change(self, isr: Sequence[int], *, leader_epoch: int, partition_epoch: int, now_ms: int) -> bool:
         """Take over the controller's answer, unless newer is known; return whether the high watermark moved."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         self.isr = tuple(isr)
         self.partition_epoch = partition_epoch
         self.pending_isr = None
-        self._expect_fetches()
-        return self.maybe_advance_high_watermark()
+        return self.maybe_advance_high_watermark(now_ms)
 
-    def give_up_isr_change(self, *, ineligible: bool = False) -> None:
-        """The controller refused. ineligible: because of those who were to join; their next fetch asks again."""
-        pending, self.pending_isr = self.pending_isr, None
-        for replica_id in set(pending or ()).difference(self.isr):
-            if ineligible and replica_id in self.followers:
-                self.followers[replica_id].is_ineligible = True
+    def reject_isr_change(self) -> None:
+        """The controller says that it made no change and that the partition epoch is right: the ISR is as before.
+
+        Not for any other error: an earlier attempt may have been carried out, and then the maximal ISR has to count
+        until metadata tells.
+        """
+        assert self.pending_isr is not None
+        for replica_id in set(self.pending_isr.isr).difference(self.isr):
+            if replica_id in self.followers:
+                self.followers[replica_id].is_refused = True
+        self.pending_isr = None
 
     def acknowledgement(self, required_offset: int) -> tuple[bool, int]:
         """Return (whether an append that ends at required_offset need not wait any more, its error code)."""
@@ -369,14 +419,19 @@ class Partition(Generic[LogT]):
             required_offset <= log.flush_required_to and not log.is_committed(required_offset)
         ):
             return False, NONE
-        return True, NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.is_under_min_isr else NONE
+        is_enough = self._is_alone or self._maximal_isr_size >= self.effective_min_isr
+        return True, NONE if is_enough else NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the replicas: what DeleteRecords waits for. Leader only."""
+        """The smallest log start offset of the replicas that live: what DeleteRecords waits for. Leader only."""
         assert self.log is not None
         assert self.role is Role.LEADER
-        starts = [follower.log_start_offset for follower in self.followers.values()]
+        starts = [
+            follower.log_start_offset
+            for replica_id, follower in self.followers.items()
+            if self._brokers.is_alive(replica_id)
+        ]
         return min([self.log.log_start_offset, *starts])
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.produce_response import BatchIndexAndErrorMessage, PartitionProduceResponse
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.validate import AppendOrigin
+from kafkapy.replication.brokers import default_max_lag_ms
 from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
 from kafkapy.replication.delayed_fetch import DelayedFetch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
@@ -44,6 +45,7 @@ ALL_ACKS: Final = -1
 HIGH_WATERMARK_OFFSET: Final = -1
 """As the offset of a DeleteRecords: up to the high watermark."""
 
+NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -72,18 +74,19 @@ class ReplicaManager:
         wheel: TimingWheel,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         request_flush: Callable[["Log", Callable[[], None]], None],
+        max_lag_ms: Callable[[], int] = default_max_lag_ms,
     ) -> None:
-        """`log_config(overrides)` gives the configuration of a topic with these overrides.
+        """`log_config(overrides)` gives the configuration of a topic; `max_lag_ms()` is replica.lag.time.max.ms.
 
         `request_flush(log, on_done)` begins to make a log durable and calls on_done() later, in any case.
         """
         self.node_id = node_id
-        self.partitions = HostedPartitions(node_id, log_manager, log_config)
+        self.partitions = HostedPartitions(node_id, log_manager, log_config, max_lag_ms)
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
-        self.on_isr_wanted: Callable[[HostedPartition, tuple[int, ...]], None] = _ask_nobody
-        """Has the controller change a partition's ISR (runtime/isr_updates.py); set once, before anything is served."""
+        self.on_isr_wanted: Callable[[HostedPartition], None] = _ask_nobody
+        """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
         self._clock = clock
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
@@ -113,7 +116,8 @@ class ReplicaManager:
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
         """Create, lead, follow and delete partitions and take over configs, as the metadata now says; in steps."""
-        for touched in self.partitions.apply(delta, image, now_ms):
+        monotonic_ms = self._clock.monotonic_ms()
+        for touched in self.partitions.apply(delta, image, now_ms, monotonic_ms=monotonic_ms):
             for partition in touched:
                 self.complete_waiting(partition)
             yield
@@ -288,7 +292,8 @@ class ReplicaManager:
 
     def tell_of_append(self, partition: HostedPartition) -> None:
         """Let who waits know that a partition's log has grown."""
-        if partition.maybe_advance_high_watermark():
+        now_ms = 0 if partition.is_alone else self._clock.monotonic_ms()
+        if partition.maybe_advance_high_watermark(now_ms):
             self.complete_waiting(partition)
         elif self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
@@ -325,12 +330,16 @@ class ReplicaManager:
         log_start_offset: int,
         leader_end_offset: int,
         broker_epoch: int,
-    ) -> None:
-        """A follower has all before fetch_offset: move the high watermark, answer who waited, let it join the ISR."""
+    ) -> int:
+        """A follower has all before fetch_offset: move the high watermark, answer who waited, let it join the ISR.
+
+        Returns NOT_LEADER_OR_FOLLOWER for a fetch of an earlier life of the follower's broker, which changes nothing.
+        """
         if partition.role is not Role.LEADER or replica_id not in partition.followers:
-            return
-        broker = self.image.cluster.brokers.get(replica_id)
-        is_eligible = broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
+            return 0
+        if self.partitions.brokers.is_stale(replica_id, broker_epoch):
+            return NOT_LEADER_OR_FOLLOWER
+        pending = partition.pending_isr
         has_moved = partition.note_follower_fetch(
             replica_id,
             fetch_offset=fetch_offset,
@@ -338,13 +347,12 @@ class ReplicaManager:
             now_ms=self._clock.monotonic_ms(),
             leader_end_offset=leader_end_offset,
             broker_epoch=broker_epoch,
-            is_eligible=is_eligible,
         )
+        if partition.pending_isr is not pending:
+            self.on_isr_wanted(partition)
         if has_moved or self._deletions.waiting_count:
             self.complete_waiting(partition)
-        isr = partition.isr_with(replica_id)
-        if isr is not None:
-            self.on_isr_wanted(partition, isr)
+        return 0
 
     def wait_for_data(
         self,
@@ -409,7 +417,7 @@ class ReplicaManager:
         return offset
 
 
-def _ask_nobody(_partition: HostedPartition, _isr: tuple[int, ...]) -> None:
+def _ask_nobody(_partition: HostedPartition) -> None:
     """Where there is no controller to ask: in tests."""
 
 

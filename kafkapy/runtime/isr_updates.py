@@ -1,8 +1,11 @@
 """Asking the controller for other ISRs (AlterPartition): many partitions in a request, one request at a time. KIP-497.
 
 A partition whose request is on its way counts the maximal ISR (replication/partition.py). What the controller answers
-is taken over at once, before the metadata log tells the same. A request that finds no controller is sent again after
-RETRY_MS; a refusal ends the change: the partition asks again when a fetch or the lag says so.
+is taken over at once, before the metadata log tells the same. Errors, as in Apache Kafka's Partition:
+
+    INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED    nothing was changed: the ISR is as before
+    codes of SETTLED_BY_METADATA                   an attempt may have been carried out: metadata will tell
+    any other, of a partition or the whole         sent again after RETRY_MS
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from kafkapy.protocol.messages.alter_partition_response import PartitionData as 
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.partition import PendingIsr
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.active_controller import ActiveController
     from kafkapy.seams import Clock
@@ -30,8 +34,17 @@ if TYPE_CHECKING:
 ALTER_PARTITION_VERSION: Final = 3
 RETRY_MS: Final = 50
 """Apache Kafka's wait before an AlterPartition is sent again."""
-RETRIED: Final = frozenset((ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH))
-INELIGIBLE: Final = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST))
+REJECTED: Final = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
+SETTLED_BY_METADATA: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    )
+)
 
 logger = logging.getLogger("kafkapy.runtime")
 
@@ -49,14 +62,14 @@ class IsrUpdates:
         max_lag_ms: Callable[[], int],
         clock: "Clock",
     ) -> None:
-        """`max_lag_ms`: replica.lag.time.max.ms."""
+        """`max_lag_ms()`: replica.lag.time.max.ms."""
         self._replica_manager = replica_manager
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._max_lag_ms = max_lag_ms
         self._clock = clock
-        self._wanted: dict[HostedPartition, tuple[int, ...]] = {}
+        self._wanted: dict[HostedPartition, PendingIsr] = {}
         self._is_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -70,22 +83,25 @@ class IsrUpdates:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def want(self, partition: "HostedPartition", isr: tuple[int, ...]) -> None:
-        """Have the controller change a partition's ISR, soon."""
-        partition.begin_isr_change(isr)
-        self._wanted[partition] = isr
+    def want(self, partition: "HostedPartition") -> None:
+        """Have the controller asked for a partition's pending ISR, soon."""
+        assert partition.pending_isr is not None
+        self._wanted[partition] = partition.pending_isr
         self._is_wanted.set()
 
     async def _watch_lag(self) -> None:
-        """Look every half of the allowed lag for followers that fell behind."""
+        """Look every half of the allowed lag for followers that fell behind, and stop waiting for those outside."""
         while True:
             await asyncio.sleep(self._max_lag_ms() / 2000)
-            now_ms, max_lag_ms = self._clock.monotonic_ms(), self._max_lag_ms()
+            now_ms = self._clock.monotonic_ms()
             for count, partition in enumerate(list(self._replica_manager.partitions)):
-                isr = partition.isr_without_stragglers(now_ms, max_lag_ms)
+                isr = partition.isr_without_stragglers(now_ms)
                 if isr is not None:
                     logger.info("Shrinking the ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
-                    self.want(partition, isr)
+                    partition.begin_isr_change(isr)
+                    self.want(partition)
+                elif partition.is_leader and not partition.is_alone:
+                    self._replica_manager.tell_of_append(partition)
                 if count % 200 == 199:
                     await asyncio.sleep(0)
 
@@ -95,11 +111,13 @@ class IsrUpdates:
             await asyncio.sleep(0)  # what is wanted in the same turn of the loop goes together
             self._is_wanted.clear()
             wanted, self._wanted = self._wanted, {}
-            sent = {each: isr for each, isr in wanted.items() if each.is_leader and each.pending_isr == isr}
+            sent = {each: pending for each, pending in wanted.items() if each.pending_isr is pending}
             if not sent:
                 continue
             try:
-                self._take(await self._ask(sent), sent)
+                unsettled = self._take(await self._ask(sent), sent)
+                if unsettled:
+                    await self._send_again(unsettled)
             except ApiError as error:
                 logger.info("AlterPartition was not answered: %s", error)
                 await self._send_again(sent)
@@ -107,22 +125,22 @@ class IsrUpdates:
                 logger.exception("AlterPartition failed unexpectedly")
                 await self._send_again(sent)
 
-    async def _send_again(self, sent: "dict[HostedPartition, tuple[int, ...]]") -> None:
+    async def _send_again(self, sent: "dict[HostedPartition, PendingIsr]") -> None:
         await asyncio.sleep(RETRY_MS / 1000)
         self._wanted = sent | self._wanted
         self._is_wanted.set()
 
-    async def _ask(self, sent: "dict[HostedPartition, tuple[int, ...]]") -> AlterPartitionResponse:
+    async def _ask(self, sent: "dict[HostedPartition, PendingIsr]") -> AlterPartitionResponse:
         request = AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         topics: dict[bytes, TopicData] = {}
-        for partition, isr in sent.items():
+        for partition, pending in sent.items():
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id, partitions=[]))
             topic.partitions.append(
                 PartitionData(
                     partition_index=partition.topic_partition.partition,
                     leader_epoch=partition.leader_epoch,
                     partition_epoch=partition.partition_epoch,
-                    new_isr_with_epochs=[BrokerState(each, self._epoch_of(partition, each)) for each in isr],
+                    new_isr_with_epochs=self._with_epochs(pending),
                 )
             )
         request.topics = list(topics.values())
@@ -131,35 +149,43 @@ class IsrUpdates:
             lambda controller, _: controller.partitions.decide_alter_partition(request, ALTER_PARTITION_VERSION),
         )
 
-    def _epoch_of(self, partition: "HostedPartition", replica_id: int) -> int:
-        if replica_id == self._node_id:
-            return self._broker_epoch()
-        follower = partition.followers.get(replica_id)
-        return follower.broker_epoch if follower is not None else -1
+    def _with_epochs(self, pending: "PendingIsr") -> list[BrokerState]:
+        return [
+            BrokerState(replica_id, self._broker_epoch() if replica_id == self._node_id else broker_epoch)
+            for replica_id, broker_epoch in zip(pending.isr, pending.broker_epochs, strict=True)
+        ]
 
-    def _take(self, response: AlterPartitionResponse, sent: "dict[HostedPartition, tuple[int, ...]]") -> None:
+    def _take(
+        self, response: AlterPartitionResponse, sent: "dict[HostedPartition, PendingIsr]"
+    ) -> "dict[HostedPartition, PendingIsr]":
+        """Take over the answers; return what is to be sent again."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
-        for partition, isr in sent.items():
-            answer = answers.get((partition.topic_id, partition.topic_partition.partition))
-            if partition.pending_isr != isr:
+        unsettled = {}
+        for partition, pending in sent.items():
+            if partition.pending_isr is not pending:
                 continue  # newer metadata has settled it
-            if answer is None or answer.error_code in RETRIED:
-                self._wanted.setdefault(partition, isr)
-                self._is_wanted.set()
-            else:
-                self._settle(partition, answer)
+            answer = answers.get((partition.topic_id, partition.topic_partition.partition))
+            if answer is None or not self._settle(partition, answer):
+                unsettled[partition] = pending
+        return unsettled
 
-    def _settle(self, partition: "HostedPartition", answer: PartitionAnswer) -> None:
+    def _settle(self, partition: "HostedPartition", answer: PartitionAnswer) -> bool:
+        """Take over the answer; return False if it is to be asked for again."""
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             logger.info("The ISR of %s stays %s: %s", partition.topic_partition, partition.isr, code.name)
-            partition.give_up_isr_change(ineligible=code in INELIGIBLE)
-            return
+            if code in REJECTED:
+                partition.reject_isr_change()
+            return code in REJECTED or code in SETTLED_BY_METADATA
         has_moved = partition.end_isr_change(
-            answer.isr, leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch
+            answer.isr,
+            leader_epoch=answer.leader_epoch,
+            partition_epoch=answer.partition_epoch,
+            now_ms=self._clock.monotonic_ms(),
         )
         logger.info("The ISR of %s is %s now", partition.topic_partition, partition.isr)
         if has_moved:
             self._replica_manager.complete_waiting(partition)
+        return True

@@ -295,6 +295,7 @@ class BrokerServer:
             clock=self._clock,
             wheel=wheel,
             request_flush=self._flusher.request,
+            max_lag_ms=lambda: self._dynamic_config.current.replication.replica_lag_time_max_ms,
         )
 
     def _new_coordinators(self) -> Coordinators:

@@ -38,7 +38,7 @@ def fill(hosting: Hosting, **fields: Any) -> Any:
     partition = hosting.create_topic(**fields)
     for _ in range(5):
         partition.log.append_as_leader(batch(b"x", key=b"k"), leader_epoch=0, now_ms=NOW_MS)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     return partition
 
 

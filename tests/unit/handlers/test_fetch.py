@@ -56,7 +56,7 @@ async def parts_of(hosting: Hosting, asked: FetchRequest, version: int = 18, aut
 
 def append(partition: HostedPartition, *values: bytes, hosting: Hosting | None = None, **fields: Any) -> None:
     partition.log.append_as_leader(batch(*values, **fields), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     if hosting is not None:
         hosting.manager.complete_waiting(partition)
 
@@ -351,7 +351,7 @@ def append_transactional(partition: HostedPartition, value: bytes, producer_id: 
     guard = log.producer_state.start_verification(producer_id, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     records = batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, verification=guard)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
 
 
 def end_transaction(hosting: Hosting, partition: HostedPartition, producer_id: int, *, commit: bool) -> None:
@@ -360,7 +360,7 @@ def end_transaction(hosting: Hosting, partition: HostedPartition, producer_id: i
         EndTxnMarker(kind, coordinator_epoch=0), producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW_MS
     )
     partition.log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     hosting.manager.complete_waiting(partition)
 
 
@@ -465,17 +465,50 @@ async def test_whoever_claims_to_be_a_replica_without_the_right_or_the_assignmen
     assert partition.log.high_watermark == 0
 
 
+def epoch_of(hosting: Hosting, broker_id: int) -> int:
+    return hosting.cluster.image.cluster.brokers[broker_id].epoch
+
+
 @on_loop
 async def test_a_follower_reads_to_the_end_of_the_log_and_commits_what_it_has(loop: SimLoop) -> None:
     hosting = Hosting(loop, broker_count=2)
     partition = hosting.create_topic(replicas=(1, 2))
     append(partition, b"a")
-    for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": ReplicaState(2, 1)})):
+    state = ReplicaState(2, epoch_of(hosting, 2))
+    for version, fields in ((14, {"replica_id": 2}), (18, {"replica_state": state})):
         (part,) = await parts_of(hosting, request(version, 0, **fields), version)
         assert (part.error_code, part.high_watermark, spans(part)) == (0, 0, [(0, 0)])
-    await parts_of(hosting, request(18, 1, replica_state=ReplicaState(2, 1), max_wait_ms=0))
+    await parts_of(hosting, request(18, 1, replica_state=state, max_wait_ms=0))
     assert partition.log.high_watermark == 1
-    assert partition.followers[2].broker_epoch == 1
+    assert partition.followers[2].broker_epoch == state.replica_epoch
+
+
+@on_loop
+async def test_a_fetch_of_an_earlier_life_of_a_follower_commits_nothing(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    append(partition, b"a")
+    (part,) = await parts_of(hosting, request(18, 1, replica_state=ReplicaState(2, epoch_of(hosting, 2) - 1)))
+    assert (part.error_code, part.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    assert (partition.log.high_watermark, partition.followers[2].log_end_offset) == (0, -1)
+
+
+@on_loop
+async def test_a_follower_that_waited_is_noted_as_of_when_its_fetch_came(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    await parts_of(hosting, request(18, 0, replica_state=ReplicaState(2, epoch_of(hosting, 2)), max_wait_ms=500))
+    assert loop.now_ms() == 500
+    assert partition.followers[2].last_fetch_ms == 0
+
+
+@on_loop
+async def test_a_replica_that_is_not_assigned_is_told_first_that_this_is_not_the_leader(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(2, 1))
+    stranger = {"replica_state": ReplicaState(3, 1), "current_leader_epoch": partition.leader_epoch}
+    (part,) = await parts_of(hosting, request(18, 0, **stranger))
+    assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @on_loop

@@ -42,7 +42,7 @@ def fill(hosting: Hosting, *timestamps: int) -> Any:
     partition = hosting.create_topic()
     for timestamp_ms in timestamps:
         partition.log.append_as_leader(batch(b"x", timestamp_ms=timestamp_ms), leader_epoch=0, now_ms=NOW_MS)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     return partition
 
 
@@ -115,7 +115,7 @@ async def test_read_committed_ends_at_the_last_stable_offset(loop: SimLoop) -> N
     guard = partition.log.producer_state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     records = batch(b"a", timestamp_ms=20, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, verification=guard)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     assert (await ask(hosting, LATEST, isolation_level=1)).offset == 1
     assert (await ask(hosting, LATEST)).offset == 2
     assert (await ask(hosting, 15, isolation_level=1)).offset == -1

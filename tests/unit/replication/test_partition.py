@@ -6,6 +6,7 @@ import pytest
 
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.replication.brokers import ReplicaBrokers
 from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role
 from kafkapy.types import TopicPartition
 
@@ -27,31 +28,49 @@ class FakeLog:
         return self.high_watermark >= end_offset
 
 
-def registration(*, leader: int = 1, leader_epoch: int = 5, replicas: Any = (1,), isr: Any = None) -> Any:
+def registration(
+    *, leader: int = 1, leader_epoch: int = 5, partition_epoch: int = 0, replicas: Any = (1,), isr: Any = None
+) -> Any:
     isr = replicas if isr is None else isr
     return PartitionRegistration(
-        replicas, (bytes(16),) * len(replicas), isr, (), (), (), (), leader, 0, leader_epoch, 0
+        replicas, (bytes(16),) * len(replicas), isr, (), (), (), (), leader, 0, leader_epoch, partition_epoch
     )
 
 
-def led(log: FakeLog, **fields: Any) -> "Partition[FakeLog]":
-    partition = Partition(TopicPartition("orders", 0), b"i" * 16, log, local_id=1)
-    partition.lead(registration(**fields))
+def brokers(*, fenced: Any = (), shutting_down: Any = (), epochs: Any = None) -> ReplicaBrokers:
+    """Brokers 1 to 4, as the metadata has them; replica.lag.time.max.ms is 30 s."""
+    registered = {
+        each: SimpleNamespace(
+            epoch=(epochs or {}).get(each, 7),
+            fenced=each in fenced,
+            is_active=each not in fenced and each not in shutting_down,
+        )
+        for each in range(1, 5)
+    }
+    known = ReplicaBrokers()
+    image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers=registered))
+    known.announce(image)
+    return known
+
+
+def led(log: FakeLog, *, known: Any = None, **fields: Any) -> "Partition[FakeLog]":
+    partition = Partition(TopicPartition("orders", 0), b"i" * 16, log, local_id=1, brokers=known or brokers())
+    partition.lead(registration(**fields), now_ms=0)
     return partition
 
 
 def test_with_nobody_else_the_high_watermark_is_the_end_of_the_log() -> None:
     log = FakeLog(log_end_offset=7)
     partition = led(log)
-    assert partition.maybe_advance_high_watermark()
+    assert partition.maybe_advance_high_watermark(0)
     assert log.high_watermark == 7
-    assert not partition.maybe_advance_high_watermark()
+    assert not partition.maybe_advance_high_watermark(0)
 
 
 def test_the_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3, 4), isr=(1, 2, 3))
-    assert not partition.maybe_advance_high_watermark()
+    assert not partition.maybe_advance_high_watermark(0)
     assert not partition.note_follower_fetch(2, fetch_offset=8, log_start_offset=0, now_ms=0)
     assert partition.note_follower_fetch(3, fetch_offset=6, log_start_offset=0, now_ms=0)
     assert log.high_watermark == 6
@@ -62,18 +81,36 @@ def test_the_high_watermark_is_the_smallest_end_offset_of_the_isr() -> None:
 
 def test_the_high_watermark_waits_below_min_isr_but_never_for_more_replicas_than_there_are() -> None:
     log = FakeLog(log_end_offset=10, config=SimpleNamespace(min_insync_replicas=2))
-    assert not led(log, replicas=(1, 2), isr=(1,)).maybe_advance_high_watermark()
-    assert led(log, replicas=(1,)).maybe_advance_high_watermark()
+    assert not led(log, replicas=(1, 2), isr=(1,)).maybe_advance_high_watermark(0)
+    assert led(log, replicas=(1,)).maybe_advance_high_watermark(0)
 
 
-def test_a_new_epoch_forgets_how_far_the_followers_had_got() -> None:
+def test_a_leader_elected_again_keeps_how_far_the_followers_are() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 12
-    assert partition.lead(registration(leader_epoch=6, replicas=(1, 2)))
+    assert partition.lead(registration(leader_epoch=6, partition_epoch=1, replicas=(1, 2)), now_ms=0)
     assert partition.leader_epoch_start_offset == 12
-    assert not partition.maybe_advance_high_watermark()
+    assert not partition.maybe_advance_high_watermark(0)
+    assert partition.followers[2].log_end_offset == 10
+
+
+def test_a_leader_after_another_knows_nothing_of_the_followers() -> None:
+    partition = led(FakeLog(log_end_offset=10), replicas=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2)))
+    partition.lead(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2)), now_ms=0)
+    assert partition.followers[2].log_end_offset == -1
+
+
+def test_a_new_leader_gives_its_in_sync_followers_the_whole_lag_to_fetch() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 2))
+    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2, 3)))
+    partition.lead(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2, 3), isr=(1, 2)), now_ms=100_000)
+    assert partition.isr_without_stragglers(130_000) is None
+    assert partition.isr_without_stragglers(130_001) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +128,7 @@ def test_the_leader_epoch_that_a_client_knows_is_checked(asked_epoch: int, code:
 
 def test_what_a_partition_answers_in_each_role() -> None:
     partition = led(FakeLog(), replicas=(1, 2))
-    partition.follow(registration(leader=2, leader_epoch=6, replicas=(1, 2)))
+    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
     assert partition.check_leader() == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition.check_leader(5) == ErrorCode.FENCED_LEADER_EPOCH
     partition.take_offline()
@@ -103,7 +140,7 @@ def test_what_a_partition_answers_in_each_role() -> None:
 @pytest.mark.parametrize("before", Role)
 @pytest.mark.parametrize("after", Role)
 def test_roles_follow_the_table(before: Role, after: Role) -> None:
-    partition = Partition(TopicPartition("orders", 0), b"i" * 16, FakeLog(), local_id=1)
+    partition = Partition(TopicPartition("orders", 0), b"i" * 16, FakeLog(), local_id=1, brokers=brokers())
     partition.role = before
     if after in LEGAL_ROLES[before]:
         partition._move_to(after)
@@ -114,7 +151,7 @@ def test_roles_follow_the_table(before: Role, after: Role) -> None:
 
 def test_leader_epochs_never_go_back() -> None:
     with pytest.raises(AssertionError):
-        led(FakeLog()).lead(registration(leader_epoch=4))
+        led(FakeLog()).lead(registration(leader_epoch=4), now_ms=0)
 
 
 def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
@@ -122,15 +159,15 @@ def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
     partition = led(log, replicas=(1, 2), isr=(1, 2))
     assert partition.acknowledgement(6) == (False, ErrorCode.NONE)
     assert partition.acknowledgement(5) == (True, ErrorCode.NONE)
-    partition.lead(registration(replicas=(1, 2), isr=(1,)))
+    partition.lead(registration(replicas=(1, 2), isr=(1,), partition_epoch=1), now_ms=0)
     assert partition.acknowledgement(5) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    partition.follow(registration(leader=2, leader_epoch=6, replicas=(1, 2)))
+    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
     assert partition.acknowledgement(5) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_the_low_watermark_waits_for_every_replica() -> None:
+def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
     log = FakeLog(log_start_offset=4, log_end_offset=10)
-    partition = led(log, replicas=(1, 2))
+    partition = led(log, replicas=(1, 2, 3), known=brokers(fenced=(3,)))
     assert partition.low_watermark == -1
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=3, now_ms=0)
     assert partition.low_watermark == 3
@@ -142,68 +179,117 @@ def test_the_low_watermark_waits_for_every_replica() -> None:
 def test_a_follower_that_has_caught_up_may_join_and_is_waited_for_from_then_on() -> None:
     log = FakeLog(log_end_offset=10, high_watermark=10)
     partition = led(log, replicas=(1, 2), isr=(1,))
-    assert partition.isr_with(2) is None
-    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0)
-    assert partition.isr_with(2) is None
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
-    assert partition.isr_with(2) == (1, 2)
+    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, broker_epoch=7)
+    assert partition.pending_isr is None
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    assert partition.pending_isr is not None
+    assert (partition.pending_isr.isr, partition.pending_isr.broker_epochs) == ((1, 2), (-1, 7))
     log.log_end_offset = 12
-    assert not partition.maybe_advance_high_watermark()
+    assert not partition.maybe_advance_high_watermark(10**9)
+
+
+def test_a_follower_joins_once_it_has_all_from_before_the_leader_epoch() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=4)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 3))
+    log.log_end_offset = 12
+    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0)
+    assert partition.pending_isr is None, "9 is committed, but the epoch began at 10"
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert partition.pending_isr is not None
+
+
+def test_the_high_watermark_waits_for_a_follower_outside_the_isr_while_its_lag_is_short() -> None:
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3), isr=(1, 3))
+    partition.begin_isr_change((1, 3))  # something else is under way: 2 cannot join yet
+    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    log.log_end_offset = 15
+    partition.note_follower_fetch(3, fetch_offset=15, log_start_offset=0, now_ms=1000)
+    assert log.high_watermark == 10
+    assert partition.maybe_advance_high_watermark(30_001)
+    assert log.high_watermark == 15
+
+
+@pytest.mark.parametrize(
+    "known", [brokers(fenced=(2,)), brokers(shutting_down=(2,)), brokers(epochs={2: 6})], ids=("fenced", "going", "new")
+)
+def test_a_follower_whose_broker_may_not_be_in_an_isr_neither_joins_nor_is_waited_for(known: ReplicaBrokers) -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=10)
+    partition = led(log, known=known, replicas=(1, 2), isr=(1,))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    assert partition.pending_isr is None
+    log.log_end_offset = 12
+    assert partition.maybe_advance_high_watermark(0)
+
+
+def test_a_fetch_of_an_earlier_life_of_the_followers_broker_is_no_progress() -> None:
+    partition = led(FakeLog(log_end_offset=10), known=brokers(epochs={2: 8}), replicas=(1, 2))
+    with pytest.raises(AssertionError):
+        partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+
+
+def test_a_change_names_the_broker_epochs_of_when_it_was_decided() -> None:
+    partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1,))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, broker_epoch=7)
+    partition.note_follower_fetch(2, fetch_offset=3, log_start_offset=0, now_ms=0, broker_epoch=9)
+    assert partition.pending_isr is not None
+    assert partition.pending_isr.broker_epochs == (-1, 7)
 
 
 def test_the_maximal_isr_counts_until_the_controller_answers() -> None:
     log = FakeLog(log_end_offset=10, high_watermark=4)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 2))
     partition.begin_isr_change((1,))
-    assert not partition.maybe_advance_high_watermark(), "2 may still be in sync for the controller"
-    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1)
+    assert not partition.maybe_advance_high_watermark(0), "2 may still be in sync for the controller"
+    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1, now_ms=0)
     assert (partition.isr, partition.partition_epoch, log.high_watermark) == ((1,), 1, 10)
 
 
-def test_a_replica_that_left_the_isr_is_not_waited_for_though_it_has_all_that_is_committed() -> None:
+def test_a_replica_that_lagged_too_long_is_not_waited_for_though_it_has_all_that_is_committed() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2), isr=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 15
+    assert partition.isr_without_stragglers(30_001) == (1,)
     partition.begin_isr_change((1,))
-    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1)
+    assert partition.end_isr_change([1], leader_epoch=5, partition_epoch=1, now_ms=30_001)
     assert log.high_watermark == 15
 
 
 def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
-    partition.end_isr_change([1], leader_epoch=5, partition_epoch=7)
-    partition.lead(registration(replicas=(1, 2), isr=(1, 2)))
-    assert (partition.isr, partition.partition_epoch) == ((1,), 7)
+    partition.end_isr_change([1], leader_epoch=5, partition_epoch=7, now_ms=0)
+    assert not partition.lead(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=6), now_ms=0)
+    assert (partition.replicas, partition.isr, partition.partition_epoch) == ((1, 2), (1,), 7)
 
 
 def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
-    partition.lead(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6))
+    partition.lead(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6, partition_epoch=1), now_ms=0)
     assert partition.pending_isr is None
-    assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=9)
+    assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=9, now_ms=0)
     assert partition.isr == (1, 2)
 
 
 def test_a_replica_that_the_controller_refuses_is_asked_for_again_with_its_next_fetch() -> None:
-    partition = led(FakeLog(), replicas=(1, 2), isr=(1,))
+    partition = led(FakeLog(), replicas=(1, 2, 3), isr=(1,))
     partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
-    partition.begin_isr_change((1, 2))
-    partition.give_up_isr_change(ineligible=True)
-    assert partition.isr_with(2) is None
+    partition.reject_isr_change()
+    assert partition.pending_isr is None
     partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
-    assert partition.isr_with(2) == (1, 2)
+    assert partition.pending_isr is not None
+    assert partition.pending_isr.isr == (1, 2)
 
 
-def test_a_follower_whose_broker_is_fenced_neither_joins_nor_is_waited_for() -> None:
-    log = FakeLog(log_end_offset=10, high_watermark=10)
+def test_an_append_counts_the_maximal_isr_when_it_is_acknowledged() -> None:
+    log = FakeLog(log_end_offset=10, high_watermark=10, config=SimpleNamespace(min_insync_replicas=2))
     partition = led(log, replicas=(1, 2), isr=(1,))
-    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, is_eligible=False)
-    assert partition.isr_with(2) is None
-    log.log_end_offset = 12
-    assert partition.maybe_advance_high_watermark()
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    assert partition.pending_isr is not None
+    assert partition.acknowledgement(10) == (True, ErrorCode.NONE)
 
 
 def test_a_follower_that_has_not_caught_up_for_too_long_leaves() -> None:
@@ -213,13 +299,13 @@ def test_a_follower_that_has_not_caught_up_for_too_long_leaves() -> None:
     partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=1000)
     log.log_end_offset = 20
     partition.note_follower_fetch(2, fetch_offset=12, log_start_offset=0, now_ms=30_000)
-    assert partition.isr_without_stragglers(31_000, 30_000) is None
+    assert partition.isr_without_stragglers(31_000) is None
     log.log_end_offset = 30
     partition.note_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=31_000)
-    assert partition.isr_without_stragglers(31_001, 30_000) == (1, 2), "2 had by 31 s what was there at 30 s"
+    assert partition.isr_without_stragglers(31_001) == (1, 2), "2 had by 31 s what was there at 30 s"
 
 
 def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
-    assert partition.isr_without_stragglers(10**9, 30_000) is None
+    assert partition.isr_without_stragglers(10**9) is None

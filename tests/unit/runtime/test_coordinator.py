@@ -312,7 +312,7 @@ async def test_offsets_of_a_transaction_count_once_it_is_committed(loop: SimLoop
             partition.log.append_as_leader(
                 bytearray(value), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
             )
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)
     hosting.restart()
     await loaded(hosting)
     assert await hosting.committed_offset(partition=0) == 1
@@ -374,4 +374,4 @@ async def test_a_load_that_fails_unexpectedly_fails_no_other(loop: SimLoop):
 def append(partition, record) -> None:
     batch = bytearray(build_batch([record]))
     partition.log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    partition.maybe_advance_high_watermark()
+    partition.maybe_advance_high_watermark(0)

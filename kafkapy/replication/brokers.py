@@ -1,0 +1,45 @@
+"""What the newest metadata says of the brokers of other replicas: whether they live and may be in an ISR. KIP-903."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+"""A fetch of a version that names no broker epoch: it is not compared."""
+DEFAULT_MAX_LAG_MS: Final = 30_000
+
+
+def default_max_lag_ms() -> int:
+    return DEFAULT_MAX_LAG_MS
+
+
+class ReplicaBrokers:
+    """The registered brokers, as announced last: a fenced broker counts as fenced before the change is followed."""
+
+    def __init__(self, max_lag_ms: Callable[[], int] = default_max_lag_ms) -> None:
+        """`max_lag_ms()` is replica.lag.time.max.ms."""
+        self._image: MetadataImage = EMPTY_IMAGE
+        self._max_lag_ms = max_lag_ms
+
+    def announce(self, image: MetadataImage) -> None:
+        self._image = image
+
+    @property
+    def max_lag_ms(self) -> int:
+        return self._max_lag_ms()
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Return whether a broker is registered and not fenced."""
+        broker = self._image.cluster.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Return whether a broker of this epoch may be in an ISR: unfenced, not shutting down, not registered anew."""
+        broker = self._image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+    def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
+        """Return whether the broker is registered with a later epoch than this."""
+        broker = self._image.cluster.brokers.get(broker_id)
+        return broker is not None and UNKNOWN_BROKER_EPOCH < broker_epoch < broker.epoch

@@ -1,0 +1,159 @@
+"""Asking for ISRs: what each answer of the controller comes to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
+from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from kafkapy.replication.hosted import HostedPartition
+from kafkapy.runtime.isr_updates import IsrUpdates
+from tests.simulator.loop import SimLoop
+from tests.support.hosting import Hosting, on_loop
+
+Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
+
+
+class FakeController:
+    """runtime.active_controller.ActiveController with prepared answers."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.requests: list[AlterPartitionRequest] = []
+
+    async def ask(self, request: Any, _decide: Any) -> Any:
+        self.requests.append(request)
+        return self._answers.pop(0)(request)
+
+
+def refused(code: ErrorCode) -> Answer:
+    def answer(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        (topic,) = request.topics
+        part = PartitionData(partition_index=topic.partitions[0].partition_index, error_code=code)
+        return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=[part])])
+
+    return answer
+
+
+def done(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    (topic,) = request.topics
+    (asked,) = topic.partitions
+    part = PartitionData(
+        partition_index=asked.partition_index,
+        leader_id=1,
+        leader_epoch=asked.leader_epoch,
+        isr=[each.broker_id for each in asked.new_isr_with_epochs],
+        partition_epoch=asked.partition_epoch + 1,
+    )
+    return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=[part])])
+
+
+def failed(code: ErrorCode) -> Answer:
+    def answer(_request: AlterPartitionRequest) -> AlterPartitionResponse:
+        raise ApiError(code)
+
+    return answer
+
+
+def empty(_request: AlterPartitionRequest) -> AlterPartitionResponse:
+    return AlterPartitionResponse()
+
+
+def set_up(loop: SimLoop, *answers: Answer) -> tuple[HostedPartition, FakeController, IsrUpdates]:
+    """Return a partition whose follower 2 has just asked to join the ISR."""
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2), isr=(1,))
+    controller: Any = FakeController(*answers)
+    updates = IsrUpdates(
+        hosting.manager,
+        controller,
+        node_id=1,
+        broker_epoch=lambda: 5,
+        max_lag_ms=lambda: 30_000,
+        clock=hosting.clock,
+    )
+    hosting.manager.on_isr_wanted = updates.want
+    updates.start()
+    epoch = hosting.cluster.image.cluster.brokers[2].epoch
+    hosting.manager.note_follower_fetch(
+        partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
+    )
+    return partition, controller, updates
+
+
+async def pass_ms(loop: SimLoop, duration_ms: int) -> None:
+    end: Any = loop.create_future()
+    loop.call_later(duration_ms / 1000, end.set_result, None)
+    await end
+
+
+@on_loop
+async def test_a_follower_joins_with_its_broker_epoch(loop: SimLoop) -> None:
+    partition, controller, updates = set_up(loop, done)
+    await pass_ms(loop, 1)
+    assert (partition.isr, partition.pending_isr) == ((1, 2), None)
+    asked = controller.requests[0].topics[0].partitions[0].new_isr_with_epochs
+    assert [(each.broker_id, each.broker_epoch) for each in asked] == [(1, 5), (2, partition.followers[2].broker_epoch)]
+    await updates.stop()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_change_that_was_not_made_ends_with_the_isr_as_before(code: ErrorCode) -> None:
+    @on_loop
+    async def check(loop: SimLoop) -> None:
+        partition, controller, updates = set_up(loop, refused(code))
+        await pass_ms(loop, 200)
+        assert (partition.isr, partition.pending_isr, len(controller.requests)) == ((1,), None, 1)
+        await updates.stop()
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_a_change_whose_fate_is_open_counts_until_metadata_settles_it(code: ErrorCode) -> None:
+    @on_loop
+    async def check(loop: SimLoop) -> None:
+        partition, controller, updates = set_up(loop, refused(code))
+        await pass_ms(loop, 200)
+        assert partition.pending_isr is not None
+        assert len(controller.requests) == 1
+        await updates.stop()
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(ErrorCode.NOT_CONTROLLER),
+        refused(ErrorCode.UNKNOWN_SERVER_ERROR),
+        failed(ErrorCode.STALE_BROKER_EPOCH),
+        failed(ErrorCode.NOT_CONTROLLER),
+        failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        empty,
+    ],
+)
+def test_any_other_failure_is_asked_again_after_50_ms(answer: Answer) -> None:
+    @on_loop
+    async def check(loop: SimLoop) -> None:
+        partition, controller, updates = set_up(loop, answer, done)
+        await pass_ms(loop, 49)
+        assert len(controller.requests) == 1
+        await pass_ms(loop, 2)
+        assert (partition.isr, len(controller.requests)) == ((1, 2), 2)
+        await updates.stop()
+
+    check()
