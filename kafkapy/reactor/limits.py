@@ -90,6 +90,8 @@ class ReactorLimits:
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
     connections_max_idle_ms: int = 600_000
+    authentication_timeout_ms: int = 10_000
+    """kafkapy.authentication.timeout.ms: how long a TLS handshake may take, and a login after it."""
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)

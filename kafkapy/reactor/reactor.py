@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_nothing
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
@@ -15,6 +16,9 @@ from kafkapy.reactor.read_ahead import ReadAhead
 from kafkapy.reactor.socket_channel import listen
 from kafkapy.reactor.stall_watch import StallWatch
 from kafkapy.seams import Channel, IoPool, Listener
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.tls_admission import ServerTls, TlsAdmission, TlsEntry
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +68,15 @@ class Reactor:
             for _ in range(limits.num_network_threads)
         ]
         self._dealt_count = 0
+        self._tls: TlsAdmission | None = None
 
-    def bind(self, listener_name: str, security_protocol: str, host: str, port: int) -> tuple[str, int]:
-        """Listen, without accepting yet; return the address (port 0 picks a free one). Raises OSError."""
+    def bind(
+        self, listener_name: str, security_protocol: str, host: str, port: int, tls: "ServerTls | None" = None
+    ) -> tuple[str, int]:
+        """Listen, without accepting yet; return the address (port 0 picks a free one). Raises OSError.
+
+        `tls`: what connections are encrypted with, None for none.
+        """
         limits = self._limits
         listener = self._listen(
             self._loop,
@@ -76,11 +86,15 @@ class Reactor:
             send_buffer_bytes=limits.socket_send_buffer_bytes,
             receive_buffer_bytes=limits.socket_receive_buffer_bytes,
         )
-        self.add_listener(listener_name, security_protocol, listener)
+        self.add_listener(listener_name, security_protocol, listener, tls)
         return listener.address
 
-    def add_listener(self, listener_name: str, security_protocol: str, listener: Listener) -> None:
+    def add_listener(
+        self, listener_name: str, security_protocol: str, listener: Listener, tls: "ServerTls | None" = None
+    ) -> None:
         """Take a listener of any kind (a simulated one, too)."""
+        if tls is not None:
+            self._secure(listener_name, tls)
         self.acceptors.append(
             Acceptor(
                 loop=self._loop,
@@ -91,6 +105,14 @@ class Reactor:
                 deal=self._deal,
             )
         )
+
+    def _secure(self, listener_name: str, tls: "ServerTls") -> None:
+        if self._tls is None:
+            from kafkapy.reactor.tls_admission import TlsAdmission  # for plaintext listeners it is not loaded
+
+            timeout_ms = self._limits.authentication_timeout_ms
+            self._tls = TlsAdmission(self._loop, timeout_ms, on_refused=self._on_closed)
+        self._tls.listeners[listener_name] = tls
 
     def start(self) -> None:
         """Begin to accept on all listeners."""
@@ -129,6 +151,8 @@ class Reactor:
         """Close everything now; handlers that wait are cancelled."""
         self.stop_accepting()
         self._stall_watch.stop()
+        if self._tls is not None:
+            self._tls.close()
         for processor in self.processors:
             processor.close()
 
@@ -136,13 +160,17 @@ class Reactor:
         index = self._dealt_count % len(self.processors)
         info = new_connection_info(channel, listener_name, security_protocol, index, self._dealt_count)
         self._dealt_count += 1
-        self.processors[index].adopt(channel, info)
+        if self._tls is not None and listener_name in self._tls.listeners:
+            self._tls.admit(channel, info, self.processors[index].adopt)
+        else:
+            self.processors[index].adopt(channel, info)
         self._close_excess()
 
     def _close_excess(self) -> None:
         """Beyond max.connections, close the connections that were idle for longest, but none between brokers."""
         while self._quotas.is_exceeded:
-            links = [link for link in self._links() if not self._quotas.is_protected(link.info.listener_name)]
+            everybody: list[Link | TlsEntry] = [*self._links(), *(self._tls.entries if self._tls is not None else ())]
+            links = [link for link in everybody if not self._quotas.is_protected(link.info.listener_name)]
             if not links:
                 return
             longest_idle = min(links, key=lambda link: link.last_active)

@@ -68,6 +68,7 @@ def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits
         queued_max_requests=network.queued_max_requests,
         queued_max_request_bytes=network.queued_max_request_bytes,
         connections_max_idle_ms=network.connections_max_idle_ms,
+        authentication_timeout_ms=network.kafkapy_authentication_timeout_ms,
         max_connections=network.max_connections,
         max_connections_per_ip=network.max_connections_per_ip,
         max_connections_per_ip_overrides=overrides,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kafkapy.reactor.tls import TlsChannel
 from kafkapy.seams import FileRegion, ReadableBuffer
 from tests.simulator.loop import SimLoop
 
@@ -298,7 +299,7 @@ class SimConnector:
 class SimClient:
     """A client's end of a channel that speaks whole frames."""
 
-    def __init__(self, channel: SimChannel) -> None:
+    def __init__(self, channel: SimChannel | TlsChannel) -> None:
         self.channel = channel
         self.received = bytearray()
         self.is_ended = False
@@ -358,7 +359,7 @@ class SimClient:
         await self._changed.wait()
 
     async def _writable(self) -> None:
-        writable = self.channel._loop.create_future()
+        writable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.channel.on_writable(lambda: writable.done() or writable.set_result(None))
         await writable
         self.channel.on_writable(None)

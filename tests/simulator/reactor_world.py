@@ -1,6 +1,7 @@
 """A reactor on a simulated loop, network and IO pool, with a route that tests shape: no socket, thread or file."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -9,6 +10,9 @@ from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
+from kafkapy.reactor.tls import TlsChannel
+from kafkapy.reactor.tls_admission import ServerTls
+from kafkapy.reactor.tls_handshake import Handshakes
 from kafkapy.seams import FileRegion
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
@@ -40,6 +44,7 @@ class World:
         *,
         rules: LinkRules | None = None,
         security_protocol: str = "PLAINTEXT",
+        tls: ServerTls | None = None,
         **handlers: Handler,
     ) -> None:
         self.loop = loop
@@ -49,7 +54,7 @@ class World:
         self._handlers: dict[str, Handler] = {"echo": _echo, **handlers}
         self.reactor = Reactor(loop, limits or ReactorLimits(), route=self._route, io_pool=self.io_pool)
         self.listener = self.network.listen(*ADDRESS)
-        self.reactor.add_listener("MAIN", security_protocol, self.listener)
+        self.reactor.add_listener("MAIN", security_protocol, self.listener, tls)
         self.reactor.start()
 
     async def _route(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
@@ -62,6 +67,20 @@ class World:
 
     def connect(self, *, from_host: str = "10.0.0.1", rules: LinkRules | None = None) -> SimClient:
         return SimClient(self.network.connect(ADDRESS, from_host=from_host, rules=rules))
+
+    async def connect_tls(self, context: ssl.SSLContext, *, rules: LinkRules | None = None) -> SimClient:
+        """Return a client whose handshake is done. Raises OSError with the reason why it failed."""
+        done: asyncio.Future[TlsChannel] = self.loop.create_future()
+
+        def on_done(channel: TlsChannel | None, reason: str) -> None:
+            if channel is None:
+                done.set_exception(OSError(reason))
+            else:
+                done.set_result(channel)
+
+        transport = self.network.connect(ADDRESS, rules=rules)
+        Handshakes(self.loop, 60_000).connect(transport, context, ADDRESS[0], on_done)
+        return SimClient(await done)
 
     async def round_trip_ms(self, client: SimClient) -> float:
         """Return how long one echo takes."""

@@ -1,0 +1,289 @@
+"""TLS over any seams.Channel: OpenSSL works on memory (ssl.MemoryBIO), so that the simulator runs it, too.
+
+A session is a connection's OpenSSL state with the two memories that it reads from and writes to. TlsChannel is the
+channel that a link or a peer drives once the handshake is done (tls_handshake.py).
+
+* SSL_read gives one record, 16 KiB at most, and keeps what follows it. Therefore a channel that holds input after its
+  owner stopped to receive calls the owner back by itself: the socket below has nothing more to say.
+* Bytes count as sent once the ciphertext of all of them has left. Until then the owner keeps them, as it keeps what a
+  full socket did not take, and hands over the same bytes again.
+* What OpenSSL sends by itself (session tickets, answers to KeyUpdate, alerts) leaves as soon as the channel below takes
+  it. A peer that provokes such output and does not read it loses the connection.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkapy.seams import Channel, FileRegion, ReadableBuffer
+
+CIPHERTEXT_BYTES: Final = 64 * 1024
+"""What one receive asks of the channel below at most: four records."""
+
+RECORD_OVERHEAD_BYTES: Final = 512
+"""More than a record's header and tag; asked for beyond what the owner wants."""
+
+PLAINTEXT_BYTES: Final = 128 * 1024
+"""What is encrypted before the channel below is asked to take it: so much waits for a peer that does not drain."""
+
+MOST_UNASKED_BYTES: Final = 64 * 1024
+"""Output of OpenSSL's own that may wait for the peer. Tickets and answers to KeyUpdate have some hundred bytes each."""
+
+FOREIGN_RECORDS_BYTES: Final = 64 * 1024
+"""How much ciphertext one receive goes through beyond what its owner wants: records may be empty, or carry no data."""
+
+
+class TlsSession:
+    """A connection's OpenSSL state over the channel below."""
+
+    __slots__ = ("_unsent", "incoming", "outgoing", "tls", "transport")
+
+    def __init__(
+        self, context: ssl.SSLContext, transport: Channel, *, is_server: bool, server_hostname: str | None = None
+    ) -> None:
+        self.transport = transport
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.tls = context.wrap_bio(
+            self.incoming, self.outgoing, server_side=is_server, server_hostname=server_hostname
+        )
+        self._unsent = memoryview(b"")
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Ciphertext that the channel below has not taken yet."""
+        return len(self._unsent) + self.outgoing.pending
+
+    def flush(self, *, more: bool = False) -> bool:
+        """Send ciphertext; return whether all of it has left. Raises OSError."""
+        while True:
+            if not self._unsent:
+                if not self.outgoing.pending:
+                    return True
+                self._unsent = memoryview(self.outgoing.read())
+            count = self.transport.send([self._unsent], more)
+            self._unsent = self._unsent[count:]
+            if self._unsent:
+                return False
+
+    def say_goodbye(self) -> None:
+        """Send close_notify, or the alert that is at hand, if the channel below takes it at once."""
+        try:
+            if self.flush():
+                self._queue_close_notify()
+                self.flush()
+        except OSError:  # an SSLError is one
+            return
+
+    def _queue_close_notify(self) -> None:
+        try:
+            self.tls.unwrap()
+        except ssl.SSLError:  # it wants the peer's close_notify, which nobody waits for
+            return
+
+
+class TlsChannel:
+    """seams.Channel: plaintext on this side, TLS on the channel below. The handshake is done."""
+
+    __slots__ = (
+        "_is_closed",
+        "_is_ended",
+        "_is_polling",
+        "_is_writer_set",
+        "_loop",
+        "_reader",
+        "_session",
+        "_transport",
+        "_unfinished_bytes",
+        "_writer",
+        "local",
+        "peer",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, session: TlsSession) -> None:
+        self._loop = loop
+        self._session = session
+        self._transport = session.transport
+        self.local = session.transport.local
+        self.peer = session.transport.peer
+        self._reader: Callable[[], None] | None = None
+        self._writer: Callable[[], None] | None = None
+        self._is_polling = False
+        self._is_writer_set = False
+        self._is_ended = False
+        self._is_closed = False
+        self._unfinished_bytes = 0
+        """How many bytes that were handed over are encrypted, but have not all left."""
+        self._watch_output()
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate as DER; None if it has shown none."""
+        return self._session.tls.getpeercert(binary_form=True)
+
+    # ---- in
+
+    def receive(self, max_bytes: int) -> bytes | None:
+        parts: list[bytes] = []
+        left = max_bytes
+        fetched_bytes = 0
+        while left and not self._is_ended:
+            if not self._has_ciphertext:
+                if fetched_bytes > max_bytes + FOREIGN_RECORDS_BYTES or not (count := self._fetch(left)):
+                    break
+                fetched_bytes += count
+            try:
+                data = self._session.tls.read(left)
+            except ssl.SSLWantReadError:  # part of a record, or one that is not for us
+                continue
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                data = b""
+            self._is_ended = not data
+            parts.append(data)
+            left -= len(data)
+        self._after_receive()
+        if left < max_bytes:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"" if self._is_ended else None
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        wanted = len(buffer)
+        done = fetched_bytes = 0
+        while done < wanted and not self._is_ended:
+            if not self._has_ciphertext:
+                if fetched_bytes > wanted + FOREIGN_RECORDS_BYTES or not (count := self._fetch(wanted - done)):
+                    break
+                fetched_bytes += count
+            try:
+                read: Any = self._session.tls.read(wanted - done, buffer[done:])  # an int, if there is a buffer
+            except ssl.SSLWantReadError:
+                continue
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                read = 0
+            self._is_ended = not read
+            done += read
+        self._after_receive()
+        return done if done or self._is_ended else None
+
+    @property
+    def _has_ciphertext(self) -> bool:
+        return self._session.incoming.pending > 0 or self._session.tls.pending() > 0
+
+    def _fetch(self, wanted_bytes: int) -> int:
+        """Receive ciphertext from the channel below; return how much."""
+        data = self._transport.receive(min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
+        if data:
+            self._session.incoming.write(data)
+            return len(data)
+        if data is not None:  # no close_notify: as frames say how long they are, nothing can be cut off unseen
+            self._is_ended = True
+        return 0
+
+    def _after_receive(self) -> None:
+        if self._session.outgoing.pending:
+            self._send_unasked()
+        if self._reader is not None and self._holds_input:
+            self._poll_soon()
+
+    @property
+    def _holds_input(self) -> bool:
+        """Whether a receive gives something that the channel below does not call for."""
+        return self._has_ciphertext or self._is_ended
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        self._reader = callback
+        self._transport.on_readable(callback)
+        if callback is not None and self._holds_input:
+            self._poll_soon()
+
+    def _poll_soon(self) -> None:
+        if not self._is_polling:
+            self._is_polling = True
+            self._loop.call_soon(self._poll)
+
+    def _poll(self) -> None:
+        """Call back as the loop does for a socket: in each pass while there is something to receive."""
+        self._is_polling = False
+        if self._reader is not None and not self._is_closed and self._holds_input:
+            self._poll_soon()
+            self._reader()
+
+    # ---- out
+
+    def send(self, buffers: Sequence[ReadableBuffer], more: bool) -> int:
+        data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+        with memoryview(data) as view:
+            return self._send(lambda position, count: view[position : position + count], len(view), more)
+
+    def send_region(self, region: FileRegion, start: int, count: int) -> int:
+        def read(position: int, count: int) -> bytes:
+            wanted = region.position + start + position
+            data = region.file.pread(count, wanted)
+            if len(data) < count:
+                raise EOFError(f"{region.file.path} ends before position {wanted + count}")
+            return data
+
+        return self._send(read, count, False)
+
+    def _send(self, read: Callable[[int, int], ReadableBuffer], byte_count: int, more: bool) -> int:
+        """Encrypt and send what `read(position, count)` gives, piece by piece; return the bytes that have left."""
+        session = self._session
+        if not session.flush():
+            return 0
+        position, self._unfinished_bytes = self._unfinished_bytes, 0
+        assert position <= byte_count, "bytes that were handed over are not handed over again"
+        while position < byte_count:
+            count = min(PLAINTEXT_BYTES, byte_count - position)
+            self._encrypt(read(position, count))
+            if not session.flush(more=more):
+                self._unfinished_bytes = count
+                return position
+            position += count
+        return position
+
+    def _encrypt(self, data: ReadableBuffer) -> None:
+        write = self._session.tls.write
+        with memoryview(data) as view:
+            position = 0
+            while position < len(view):
+                position += write(view[position:])
+
+    def _send_unasked(self) -> None:
+        """Send what OpenSSL has to say by itself."""
+        if not self._session.flush() and self._session.unsent_bytes > MOST_UNASKED_BYTES + self._unfinished_bytes * 2:
+            raise BrokenPipeError("the peer asks for TLS messages that it does not read")
+        self._watch_output()
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        self._writer = callback
+        self._watch_output()
+
+    def _watch_output(self) -> None:
+        """Be called while the channel below takes something, if somebody waits for that."""
+        is_wanted = self._writer is not None or self._session.unsent_bytes > 0
+        if is_wanted != self._is_writer_set:
+            self._is_writer_set = is_wanted
+            self._transport.on_writable(self._on_writable if is_wanted else None)
+
+    def _on_writable(self) -> None:
+        if self._writer is not None:
+            self._writer()
+            return
+        try:
+            self._session.flush()
+        except OSError:
+            self._is_ended = True  # its owner hears of it when it receives
+            self._transport.on_writable(None)
+            self._is_writer_set = False
+            return
+        self._watch_output()
+
+    def close(self) -> None:
+        """Say goodbye, if that can be done at once, and close the channel below."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._reader = self._writer = None
+        self._session.say_goodbye()
+        self._transport.close()

@@ -1,0 +1,395 @@
+"""TLS over simulated connections: the channel's promises to a link, handshakes and their bounds."""
+
+import asyncio
+import logging
+import ssl
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
+from kafkapy.protocol.primitives import Writer
+from kafkapy.reactor.limits import FRAMES_PER_TURN, ReactorLimits
+from kafkapy.reactor.tls_admission import ServerTls
+from kafkapy.seams import FileRegion
+from tests.simulator.bytes_file import BytesFile
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.network import LinkRules, SimClient
+from tests.simulator.reactor_world import World, answer, wait_handler
+from tests.support.certificates import Authority, client_context, server_context
+
+AUTHORITY = Authority()
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def principal_of(certificate: bytes | None) -> str:
+    return "User:ANONYMOUS" if certificate is None else f"User:{len(certificate)} bytes"
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ServerTls:
+    return ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path), principal_of)
+
+
+@pytest.fixture
+def context() -> ssl.SSLContext:
+    return client_context(AUTHORITY)
+
+
+async def whoami(info: ConnectionInfo, request: bytes) -> Writer:
+    return answer(info.principal.encode())
+
+
+async def big(info: ConnectionInfo, request: bytes) -> Writer:
+    """`big 1000` answers with 1000 bytes."""
+    return answer(bytes(int(request.split(b" ")[1])))
+
+
+# ---- what a link relies on
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_requests_of_all_sizes_are_answered_over_a_link_that_cuts(
+    seed: int, version: ssl.TLSVersion, tls: ServerTls, context: ssl.SSLContext
+):
+    async def main(loop: SimLoop) -> None:
+        context.maximum_version = version
+        rules = LinkRules(0, 3, max_piece_bytes=[301, 20_000, 1461][seed], capacity_bytes=30_000)
+        world = World(loop, tls=tls, rules=rules, wait=wait_handler)
+        client = await world.connect_tls(context)
+        sizes = [loop.rng.choice([1, 100, 16_384, 16_385, 70_000, 140_000]) for _ in range(10)]
+        requests = [b"wait %d " % loop.rng.randrange(3) + loop.rng.randbytes(size) for size in sizes]
+        sender = asyncio.create_task(client.send(b"".join(map(frame, requests))))
+        for request in requests:
+            assert await client.receive_frame() == request
+        await sender
+        assert world.reactor.backlog.bytes == 0
+
+    run(main, seed=seed)
+
+
+def test_requests_beyond_a_turn_go_on_without_another_byte_from_the_peer(tls: ServerTls, context: ssl.SSLContext):
+    """All arrive at once in few records: what OpenSSL holds when a turn ends, the socket does not call for."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client = await world.connect_tls(context)
+        requests = [b"echo %05d" % number + bytes(2000) for number in range(20 * FRAMES_PER_TURN)]
+        await client.send(b"".join(map(frame, requests)))
+        assert [await client.receive_frame() for _ in requests] == requests
+
+    run(main)
+
+
+def test_requests_held_while_muted_are_served_when_that_ends(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        async def throttle(info: ConnectionInfo, request: bytes) -> Writer:
+            info.throttle_ms = 500
+            return answer(request)
+
+        world = World(loop, tls=tls, throttle=throttle)
+        client = await world.connect_tls(context)
+        await client.send(frame(b"throttle x") + b"".join(frame(b"echo %d" % n + bytes(10_000)) for n in range(20)))
+        assert await client.receive_frame() == b"throttle x"
+        assert loop.now_ms() < 100
+        for number in range(20):
+            assert (await client.receive_frame()).startswith(b"echo %d" % number)
+        assert 500 <= loop.now_ms() < 600
+
+    run(main)
+
+
+def test_requests_held_while_the_account_is_full_are_served_when_it_has_room(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        limits = ReactorLimits(queued_max_request_bytes=100_000, connection=ConnectionLimits(max_frame_bytes=50_000))
+        world = World(loop, limits, tls=tls, wait=wait_handler)
+        hog, client = await world.connect_tls(context), await world.connect_tls(context)
+        await hog.send(frame(b"wait 300 " + bytes(45_000)) + frame(b"wait 300 " + bytes(45_000)))
+        await asyncio.sleep(0.01)
+        for number in range(40):
+            await client.send(frame(b"echo %d " % number + bytes(5000)))
+        for number in range(40):
+            assert (await client.receive_frame()).startswith(b"echo %d " % number)
+        assert world.reactor.backlog.bytes <= 100_000
+
+    run(main)
+
+
+def test_regions_are_read_in_pieces_and_released_once_their_ciphertext_has_left(
+    tls: ServerTls, context: ssl.SSLContext
+):
+    async def main(loop: SimLoop) -> None:
+        data = bytes(range(256)) * 8000
+        file = BytesFile(data)
+        released: list[float] = []
+
+        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+            return answer(b"records ", FileRegion(file, 1000, 2_000_000, lambda: released.append(loop.time())))
+
+        world = World(loop, tls=tls, fetch=fetch, rules=LinkRules(capacity_bytes=50_000))
+        client = await world.connect_tls(context)
+        client.stop_reading()
+        await client.send(frame(b"fetch x") + frame(b"echo behind"))
+        await asyncio.sleep(1)
+        assert not released
+        client.read()
+        assert await client.receive_frame() == b"records " + data[1000:2_001_000]
+        assert await client.receive_frame() == b"echo behind"
+        assert len(released) == 1
+
+    run(main)
+
+
+def test_a_region_that_was_cut_ends_its_connection(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        async def fetch(info: ConnectionInfo, request: bytes) -> Writer:
+            return answer(b"records ", FileRegion(BytesFile(bytes(90_000)), 0, 100_000))
+
+        world = World(loop, tls=tls, fetch=fetch)
+        client = await world.connect_tls(context)
+        await client.send_frame(b"fetch x")
+        await client.wait_end()
+        assert world.reactor.connection_count == 0
+
+    run(main)
+
+
+def test_a_peer_that_does_not_drain_is_not_read_from(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        limits = ReactorLimits(connection=ConnectionLimits(max_output_bytes=50_000))
+        world = World(loop, limits, tls=tls, big=big, rules=LinkRules(capacity_bytes=10_000))
+        client = await world.connect_tls(context)
+        client.stop_reading()
+        sender = asyncio.create_task(client.send(frame(b"big 10000") * 2000))
+        await asyncio.sleep(1)
+        assert len(world.started) <= 20
+        assert world.reactor.backlog.bytes < 20_000
+        client.read()
+        for _ in range(2000):
+            assert len(await client.receive_frame()) == 10_000
+        await sender
+
+    run(main)
+
+
+def test_the_last_answer_leaves_whole_before_the_connection_closes(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        async def last(info: ConnectionInfo, request: bytes) -> Writer:
+            info.close_after_answer = True
+            return answer(bytes(300_000))
+
+        world = World(loop, tls=tls, last=last, rules=LinkRules(capacity_bytes=5000))
+        client = await world.connect_tls(context)
+        await client.send_frame(b"last x")
+        assert len(await client.receive_frame()) == 300_000
+        await client.wait_end()
+
+    run(main)
+
+
+def test_both_sides_say_goodbye(tls: ServerTls, context: ssl.SSLContext):
+    """A client that says close_notify is answered first; a broker that ends says it, so that nothing looks cut off."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls, wait=wait_handler)
+        client = await world.connect_tls(context)
+        await client.send_frame(b"wait 20 x")
+        client.channel._session.say_goodbye()
+        assert await client.receive_frame() == b"wait 20 x"
+        await client.wait_end()
+        assert world.reactor.connection_count == 0
+        other = await world.connect_tls(context)
+        assert await world.round_trip_ms(other) < 2
+        world.reactor.close()
+        other.stop_reading()
+        await asyncio.sleep(0.1)
+        session = other.channel._session
+        session.incoming.write(session.transport.receive(10_000))
+        assert session.tls.read(1) == b"", "close_notify: no SSLEOFError, nor that bytes are missing"
+
+    run(main)
+
+
+# ---- handshakes
+
+
+def test_the_principal_is_known_before_the_first_request(tmp_path: Path, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        identity = AUTHORITY.issue("alice", key_number=2)
+        tls = ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path, AUTHORITY), principal_of)
+        world = World(loop, tls=tls, whoami=whoami)
+        client = await world.connect_tls(client_context(AUTHORITY, identity, tmp_path))
+        await client.send_frame(b"whoami")
+        assert await client.receive_frame() == b"User:%d bytes" % len(identity.certificate_der)
+
+    run(main)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_without_the_certificate_asked_for_is_refused(
+    version: ssl.TLSVersion, tmp_path: Path, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+):
+    async def main(loop: SimLoop) -> None:
+        context.maximum_version = version
+        tls = ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path, AUTHORITY), principal_of)
+        world = World(loop, tls=tls)
+        with pytest.raises((OSError, EOFError)):
+            await _connect_and_ask(world, context)
+        assert world.reactor.connection_count == 0
+        assert not world.started
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert "Failed authentication with 10.0.0.1" in caplog.text
+    assert "peer did not return a certificate" in caplog.text
+
+
+async def _connect_and_ask(world: World, context: ssl.SSLContext) -> None:
+    """A TLS 1.3 client has connected before the server looks at its certificate: it hears when it asks."""
+    await world.round_trip_ms(await world.connect_tls(context))
+
+
+def test_a_principal_that_cannot_be_named_is_refused(
+    tmp_path: Path, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+):
+    async def main(loop: SimLoop) -> None:
+        def refuse(certificate: bytes | None) -> str:
+            raise ValueError("No rules apply to CN=alice")
+
+        world = World(loop, tls=ServerTls(server_context(AUTHORITY.issue("broker"), tmp_path), refuse))
+        with pytest.raises((OSError, EOFError)):
+            await _connect_and_ask(world, context)
+        assert world.reactor.connection_count == 0
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert "No rules apply to CN=alice" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("said", "spoken"),
+    [
+        (struct.pack(">ihhih", 10, 18, 0, 0, -1), "Kafka's plain protocol"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+    ],
+)
+def test_another_protocol_on_a_tls_port_is_one_line_that_says_so(
+    said: bytes, spoken: str, tls: ServerTls, caplog: pytest.LogCaptureFixture
+):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client = world.connect()
+        await client.send(said)
+        await client.wait_end()
+        assert world.reactor.connection_count == 0
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert [record.message.partition(": ")[2] for record in caplog.records] == [
+        f"the client speaks {spoken} to a TLS port"
+    ]
+
+
+def test_handshakes_that_stall_end_after_ten_seconds(tls: ServerTls, context: ssl.SSLContext):
+    """Nothing, one byte a second, half of a hello: all are given kafkapy.authentication.timeout.ms."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        hello = _client_hello(context)
+        silent, half, trickling = world.connect(), world.connect(), world.connect()
+        await half.send(hello[: len(hello) // 2])
+        trickle = asyncio.create_task(_trickle(trickling, hello))
+        await asyncio.sleep(9.9)
+        assert world.reactor.connection_count == 3
+        await asyncio.sleep(0.2)
+        assert world.reactor.connection_count == 0
+        assert silent.is_ended
+        assert half.is_ended
+        assert trickling.is_ended
+        trickle.cancel()
+        client = await world.connect_tls(context)
+        assert await world.round_trip_ms(client) < 2
+
+    run(main)
+
+
+async def _trickle(client: SimClient, data: bytes) -> None:
+    for byte in data:
+        await client.send(bytes([byte]))
+        await asyncio.sleep(1)
+
+
+def _client_hello(context: ssl.SSLContext) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def test_a_storm_of_handshakes_leaves_others_their_turns(tls: ServerTls, context: ssl.SSLContext):
+    """The loop's passes between two echoes bound the steps of handshakes that are done between them."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        canary = await world.connect_tls(context)
+        await world.round_trip_ms(canary)
+        hello = _client_hello(context)
+        for _ in range(200):
+            await world.connect().send(hello)
+        before = loop.now_ms()
+        for _ in range(30):
+            await world.round_trip_ms(canary)
+        assert loop.now_ms() - before < 20
+        assert world.reactor.connection_count == 201
+        world.reactor.close()
+        assert world.reactor.connection_count == 0
+
+    run(main)
+
+
+def test_the_longest_handshake_goes_when_max_connections_is_exceeded(tls: ServerTls, context: ssl.SSLContext):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, ReactorLimits(max_connections=3), tls=tls)
+        silent = world.connect()
+        await asyncio.sleep(1)
+        clients = [await world.connect_tls(context) for _ in range(2)]
+        world.reactor.update_connection_limits(ReactorLimits(max_connections=2))
+        await silent.wait_end()
+        assert [await world.round_trip_ms(client) < 2 for client in clients] == [True, True]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [b"\x16\x03\x03\x00\x00", b"\x14\x03\x03\x00\x01\x01", b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16380)],
+    ids=["empty records", "change_cipher_spec", "endless hello"],
+)
+@pytest.mark.parametrize("is_after_hello", [False, True])
+def test_a_flood_amid_a_handshake_is_broken_off(
+    flood: bytes,
+    is_after_hello: bool,
+    tls: ServerTls,
+    context: ssl.SSLContext,
+    caplog: pytest.LogCaptureFixture,
+):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client = world.connect()
+        await client.send(_client_hello(context) if is_after_hello else flood)
+        with pytest.raises(BrokenPipeError):
+            await client.send(flood * (1_000_000 // len(flood)))
+        assert loop.now_ms() < 1000
+        await asyncio.sleep(0.1)
+        assert world.reactor.connection_count == 0
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert "Failed authentication" in caplog.text
