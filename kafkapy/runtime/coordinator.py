@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkapy.errors import ApiError
+from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.replication.replica_manager import ReplicaManager
@@ -88,6 +89,13 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         """Whether the key's shard lives here, or is being loaded."""
         host = self._hosts.get(self.partition_of(key))
         return host is not None and host.is_led_here
+
+    def broker_of(self, key: str) -> int:
+        """Return the id of the broker that leads the key's partition, as the newest metadata says; -1 if none does."""
+        topic = self._replica_manager.partitions.newest_image.topics.by_name.get(self.topic)
+        if topic is None:
+            return NO_LEADER
+        return topic.partitions[java_hash(key) % len(topic.partitions)].leader
 
     def host_of(self, key: str) -> HostT:
         """Return the host of the key's shard. Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""

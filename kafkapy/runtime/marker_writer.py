@@ -3,7 +3,7 @@
 Markers that are asked for in one turn of the event loop go out together in the next: those for one partition are one
 write. Where all partitions are led here and take theirs, the transaction is complete when `tried` returns. A
 partition that cannot take its marker now (its directory is offline, its disk is full, it has no leader) holds up no
-answer: it is tried again, with back-off, until it has it or its topic is deleted.
+answer: it is tried again, with back-off and when leaders have changed, until it has it or its topic is deleted.
 """
 
 import asyncio
@@ -63,7 +63,8 @@ class PendingMarkers(TimerEntry):
         self.to_write = effect.partitions
         """Those that this try has not come to yet."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
-        """Those that could not take their marker in this try."""
+        """Those that could not take their marker, to be tried again."""
+        self.is_queued = False
         self.was_tried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
@@ -78,11 +79,18 @@ class PendingMarkers(TimerEntry):
         if not self.was_tried.done():
             self.was_tried.set_result(None)
 
-    def begin_again(self) -> int:
-        """Return how many ms to wait before the next try, of what was refused."""
-        self.to_write, self.refused = tuple(self.refused), {}
+    def take_backoff(self) -> int:
+        """Return how many ms to wait before the next try."""
         backoff_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_BACKOFF_MS)
         return backoff_ms
+
+    def forget_backoff(self) -> None:
+        """Things have changed: what failed before may succeed."""
+        self._backoff_ms = FIRST_BACKOFF_MS
+
+    def begin_again(self) -> None:
+        """Let the next try be about what was refused."""
+        self.to_write, self.refused = (*self.to_write, *self.refused), {}
 
     def on_timeout(self, now_ms: int) -> None:
         self._retry(self)
@@ -131,6 +139,13 @@ class MarkerWriter:
         self._untried[effect.transactional_id] = pending
         self._enqueue(pending)
 
+    def leaders_changed(self) -> None:
+        """Try again at once what waits: it may have a leader now."""
+        for pending in list(self._waiting):
+            pending.cancel()
+            pending.forget_backoff()
+            self._try_again(pending)
+
     async def tried(self, transactional_id: str) -> None:
         """Return once all markers of the id's transaction were tried, or wait for another node."""
         pending = self._untried.get(transactional_id)
@@ -147,13 +162,16 @@ class MarkerWriter:
             self._end_try(pending)
 
     def _enqueue(self, pending: PendingMarkers) -> None:
-        self._queued.append(pending)
+        if not pending.is_queued:
+            pending.is_queued = True
+            self._queued.append(pending)
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _try_again(self, pending: PendingMarkers) -> None:
         self._waiting.discard(pending)
+        pending.begin_again()
         self._enqueue(pending)
 
     def _end_try(self, pending: PendingMarkers) -> None:
@@ -180,6 +198,7 @@ class MarkerWriter:
         room = MARKERS_PER_FLUSH
         queued, self._queued = self._queued, []
         for pending in queued:
+            pending.is_queued = False
             if self._is_closed or not pending.host.is_active:
                 self._end_try(pending)
             elif room <= 0:
@@ -187,38 +206,46 @@ class MarkerWriter:
             else:
                 parts.append((pending, pending.take(room)))
                 room -= max(len(parts[-1][1]), 1)
+                if pending.to_write:
+                    self._enqueue(pending)
         return parts
 
     def _write(self, parts: Parts) -> None:
+        """Write markers; those of partitions that the metadata has no more count as written."""
         by_partition: dict[TopicPartition, list[PendingMarkers]] = {}
         for pending, partitions in parts:
+            gone = []
             for partition in partitions:
-                if not self._is_gone(partition):
+                if self._is_gone(partition):
+                    gone.append(partition)
+                else:
                     by_partition.setdefault(partition, []).append(pending)
+            if gone or not partitions:
+                self._settle(pending, gone)
         markers = {partition: [each.marker for each in waiting] for partition, waiting in by_partition.items()}
         self._sink.write(
-            markers,
-            timeout_ms=self._timeout_ms(),
-            on_done=lambda results: self._on_written(parts, by_partition, results),
+            markers, timeout_ms=self._timeout_ms(), on_done=lambda results: self._on_written(by_partition, results)
         )
 
     def _on_written(
         self,
-        parts: Parts,
         by_partition: Mapping[TopicPartition, Sequence[PendingMarkers]],
         results: Mapping[TopicPartition, Sequence[int]],
     ) -> None:
+        written: dict[PendingMarkers, list[TopicPartition]] = {}
         for partition, codes in results.items():
             for pending, code in zip(by_partition[partition], codes, strict=True):
-                if code not in WRITTEN:
+                of_pending = written.setdefault(pending, [])
+                if code in WRITTEN or self._is_gone(partition):
+                    of_pending.append(partition)
+                else:
                     pending.refused[partition] = ErrorCode(code)
-        for pending, partitions in parts:
+        for pending, partitions in written.items():
             self._settle(pending, partitions)
 
-    def _settle(self, pending: PendingMarkers, partitions: Sequence[TopicPartition]) -> None:
-        """Complete a transaction, or see to the partitions that it still waits for."""
+    def _settle(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
+        """Note what has its marker, which may complete the transaction; see to what was refused."""
         transactional_id = pending.effect.transactional_id
-        written = [partition for partition in partitions if partition not in pending.refused]
         is_noted = True
         try:
             pending.host.note_written(pending.effect, written)
@@ -227,15 +254,12 @@ class MarkerWriter:
             logger.warning("The end of the transaction of %s waits: %s", transactional_id, error)
         if self._is_closed or not pending.host.is_active:
             self._end_try(pending)
-            return
-        if ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
+        elif ErrorCode.TRANSACTION_COORDINATOR_FENCED in pending.refused.values():
             logger.info("Another coordinator ends the transaction of %s", transactional_id)
             self._end_try(pending)
-            return
-        if pending.to_write:
-            self._enqueue(pending)
-        elif pending.refused or not is_noted:
+            self._waiting.discard(pending)
+            pending.cancel()
+        elif (pending.refused or not is_noted) and pending not in self._waiting and not pending.is_queued:
             logger.info("Transaction of %s: markers wait for %s", transactional_id, pending.refused)
-            self._end_try(pending)
             self._waiting.add(pending)
-            self._wheel.add(pending, self._clock.monotonic_ms() + pending.begin_again())
+            self._wheel.add(pending, self._clock.monotonic_ms() + pending.take_backoff())

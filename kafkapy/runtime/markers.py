@@ -1,7 +1,8 @@
 """The markers that end transactions: what one says, how those for a partition are appended, where they are written.
 
 `MarkerSink` is the seam between a coordinator and the leaders of partitions; `LocalMarkers` writes to the partitions
-that are led here. It serves WriteTxnMarkers as well, so markers take one way however they come. KIP-98, KIP-1228.
+that are led here, remote_markers.py to those that other brokers lead. `LocalMarkers` serves WriteTxnMarkers as well, so
+markers take one way however they come. KIP-98, KIP-1228.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,10 @@ class MarkerSink(Protocol):
     """Brings markers to the leaders of their partitions."""
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Call on_done(results) once all replicas have the markers; before this returns, if that is at once."""
+        """Call on_done(results) once all replicas have the markers; before this returns, if that is at once.
+
+        It may be called several times, each time with the results of other partitions.
+        """
         ...
 
 

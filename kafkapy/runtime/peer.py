@@ -180,6 +180,7 @@ class Peer:
         self._retry = None
         if self._waiting and not self._is_closed:
             self._maybe_connect()
+            self._arm_timer()
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -5,7 +5,7 @@ Nothing of transactions is imported before a partition of that topic is led here
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.transaction import TransactionConfig
@@ -17,6 +17,7 @@ from kafkapy.seams import Clock, IoPool
 from kafkapy.timer.wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.runtime.marker_writer import MarkerWriter
@@ -88,6 +89,12 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return any(
             not host.is_active or host.shard.takes_part(producer_id, topic_partition) for host in self._hosts.values()
         )
+
+    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> "Iterator[None]":
+        """As Coordinator says; markers that wait for a leader are tried again."""
+        yield from super().apply_delta(delta, image)
+        if delta.topics_changed is not None and self._markers is not None:
+            self._markers.leaders_changed()
 
     # -- hosts ----------------------------------------------------------------------------------------------------
 

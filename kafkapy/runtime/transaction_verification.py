@@ -4,7 +4,8 @@ Clients of transaction version 2 (Produce 12, TxnOffsetCommit 5) have their part
 others have added them before, and it is verified (KIP-890). Until the coordinator has answered, a verification guard
 keeps the place in the partition; the append brings it along as its proof.
 
-`TransactionGate` is the seam to the coordinator, wherever it is; `LocalGate` asks the one on this node.
+`TransactionGate` is the seam to the coordinator, wherever it is; `LocalGate` asks the one on this node, `RoutedGate`
+looks up in the metadata where it is.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.runtime.remote_verification import RemoteGate
     from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
     from kafkapy.storage.producers.state import VerificationGuard
 
@@ -99,6 +101,36 @@ class LocalGate:
         except ApiError as error:
             code = error.code
         return dict.fromkeys(partitions, code)
+
+
+class RoutedGate:
+    """Asks the coordinator on whichever broker it is."""
+
+    def __init__(
+        self, transactions: "TransactionCoordinator", *, node_id: int, new_remote: "Callable[[], RemoteGate]"
+    ) -> None:
+        """`new_remote` makes what asks other brokers, when one is first asked."""
+        self._transactions = transactions
+        self._local = LocalGate(transactions)
+        self._node_id = node_id
+        self._new_remote = new_remote
+        self._remote: RemoteGate | None = None
+
+    async def ask(
+        self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """As TransactionGate says; COORDINATOR_NOT_AVAILABLE if no broker coordinates the transactional id."""
+        transactional_id = producer.transactional_id
+        if self._transactions.is_hosted(transactional_id):
+            return await self._local.ask(producer, partitions)
+        broker_id = self._transactions.broker_of(transactional_id)
+        if broker_id == self._node_id:
+            return await self._local.ask(producer, partitions)
+        if broker_id < 0:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._remote is None:
+            self._remote = self._new_remote()
+        return await self._remote.ask(broker_id, producer, partitions)
 
 
 class TransactionVerification:

@@ -304,6 +304,7 @@ class BrokerServer:
             self._dynamic_config,
             image=lambda: self._controller.image,
             allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
+            new_peer=self._quorum_node.new_peer,
             clock=self._clock,
             random=self._random,
             wheel=self._wheel,

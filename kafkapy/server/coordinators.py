@@ -10,14 +10,16 @@ from kafkapy.runtime.group_coordinator import GroupCoordinator
 from kafkapy.runtime.late_transactions import LateTransactions
 from kafkapy.runtime.producer_ids import ProducerIdManager
 from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
-from kafkapy.runtime.transaction_verification import LocalGate, TransactionVerification
+from kafkapy.runtime.transaction_verification import RoutedGate, TransactionVerification
 from kafkapy.server.stopping import StopOrder, Stops
+from kafkapy.server.transaction_links import TransactionLinks
 
 if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.timer.wheel import TimingWheel
 
@@ -32,13 +34,17 @@ class Coordinators:
         *,
         image: "Callable[[], MetadataImage]",
         allocate_producer_ids: Callable[[], Awaitable[range]],
+        new_peer: "Callable[[str, int], Peer]",
         clock: "Clock",
         random: "Random",
         wheel: "TimingWheel",
         io_pool: "IoPool",
         stops: Stops,
     ) -> None:
-        """`image`: of the metadata as it is committed. `allocate_producer_ids`: asks the controller for a block."""
+        """`image`: of the metadata as it is committed. `allocate_producer_ids`: asks the controller for a block.
+
+        `new_peer`: makes a connection to another node.
+        """
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._image = image
@@ -49,6 +55,8 @@ class Coordinators:
         stops.add(StopOrder.GROUPS, self.groups.close)
         self.producer_ids = ProducerIdManager(allocate_producer_ids)
         stops.add(StopOrder.PRODUCER_IDS, self.producer_ids.close)
+        self._links = self._new_links(new_peer)
+        stops.add(StopOrder.TRANSACTION_LINKS, self._links.close)
         self.transactions = self._new_transactions()
         stops.add(StopOrder.TRANSACTIONS, self.transactions.close)
         self.late_transactions = self._new_late_transactions()
@@ -68,7 +76,7 @@ class Coordinators:
     def new_verification(self) -> TransactionVerification:
         """Return what asks, before a partition takes part in a transaction, whether the transaction is open."""
         return TransactionVerification(
-            LocalGate(self.transactions),
+            RoutedGate(self.transactions, node_id=self._replica_manager.node_id, new_remote=self._links.remote_gate),
             self._replica_manager,
             config=lambda: self._dynamic_config.current.transaction,
             request_timeout_ms=self._dynamic_config.static.node.request_timeout_ms,
@@ -105,7 +113,17 @@ class Coordinators:
     def _new_marker_sink(self) -> "MarkerSink":
         from kafkapy.runtime.markers import LocalMarkers  # most brokers never have transactions
 
-        return LocalMarkers(self._replica_manager, self.groups, self._clock)
+        return self._links.marker_sink(LocalMarkers(self._replica_manager, self.groups, self._clock))
+
+    def _new_links(self, new_peer: "Callable[[str, int], Peer]") -> TransactionLinks:
+        config = self._dynamic_config.static
+        return TransactionLinks(
+            node_id=self._replica_manager.node_id,
+            listener_name=config.inter_broker_listener_name,
+            request_timeout_ms=config.node.request_timeout_ms,
+            image=lambda: self._replica_manager.partitions.newest_image,
+            new_peer=new_peer,
+        )
 
     def _new_late_transactions(self) -> LateTransactions:
         return LateTransactions(

@@ -22,6 +22,7 @@ class StopOrder(IntEnum):
     ACCEPTING = auto()
     LATE_TRANSACTIONS = auto()
     TRANSACTIONS = auto()
+    TRANSACTION_LINKS = auto()
     GROUPS = auto()
     WAITING_REQUESTS = auto()
     CONNECTIONS = auto()

@@ -104,6 +104,18 @@ def test_a_host_that_does_not_answer_is_given_up_after_the_set_up_timeout() -> N
     run(main)
 
 
+def test_an_attempt_that_begins_after_a_back_off_is_given_up_after_the_set_up_timeout_too() -> None:
+    async def main(loop: SimLoop) -> None:
+        asking = Asking(loop, SimNetwork(loop))
+        asking.is_reachable = False
+        await asking.ask(timeout_ms=60_000)
+        is_unsupported, waited_ms = await asking.ask(timeout_ms=60_000)
+        assert not is_unsupported
+        assert 1000 <= waited_ms <= 1080
+
+    run(main)
+
+
 def test_a_request_expires_by_its_own_timeout_while_no_connection_stands() -> None:
     async def main(loop: SimLoop) -> None:
         asking = Asking(loop, SimNetwork(loop))

@@ -48,7 +48,7 @@ def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> m
 
 
 class Hosting:
-    """Node 1 of a cluster. Made inside a running SimLoop; `restart` loads the directory again."""
+    """A node of a cluster, the first unless told. Made inside a running SimLoop; `restart` loads its directory."""
 
     def __init__(
         self,
@@ -57,14 +57,18 @@ class Hosting:
         broker_count: int = 1,
         disk: SimDisk | None = None,
         now_ms: int = NOW_MS,
+        node_id: int = NODE_ID,
+        cluster: Cluster | None = None,
         **properties: str,
     ) -> None:
+        """`cluster`: one that other nodes are in, too; else one of its own, of `broker_count` brokers."""
         self.loop = loop
+        self.node_id = node_id
         self.disk = disk if disk is not None else SimDisk()
         self.disk.make_directory("/data")
         self.config, _ = load({**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}})
         self.clock = SimClock(loop, start_wall_ms=now_ms)
-        self.cluster = Cluster(broker_count)
+        self.cluster = cluster if cluster is not None else Cluster(broker_count)
         self.io_pool = SimIoPool(loop)
         self.log_flusher = LogFlusher(self.io_pool, self.clock)
         self._load()
@@ -82,7 +86,7 @@ class Hosting:
         self.wheel = TimingWheel(start_ms=self.clock.monotonic_ms())
         self.expirer = Expirer(self.wheel, self.clock)
         self.manager = ReplicaManager(
-            NODE_ID,
+            self.node_id,
             self.log_manager,
             self.clock,
             self.wheel,
@@ -126,7 +130,7 @@ class Hosting:
         self.commit(
             TopicRecord(name=name, topic_id=topic_id(name, generation)),
             *self._config_records(name, configs or {}),
-            *(self._partition(name, number, generation, replicas, isr) for number in range(partition_count)),
+            *(self.partition_record(name, number, generation, replicas, isr) for number in range(partition_count)),
         )
         return self.manager.partitions.find(name, 0)  # type: ignore[return-value]
 
@@ -137,7 +141,7 @@ class Hosting:
         assert partition.log is not None
         return partition.log
 
-    def _partition(
+    def partition_record(
         self, name: str, number: int, generation: int, replicas: Sequence[int], isr: Sequence[int] | None
     ) -> PartitionRecord:
         return PartitionRecord(
@@ -168,7 +172,7 @@ class Hosting:
     def services(self, authorizer: Any = None) -> Any:
         return SimpleNamespace(
             cluster_id=CLUSTER_ID,
-            node_id=NODE_ID,
+            node_id=self.node_id,
             config=self.config,
             clock=self.clock,
             random=SeededRandom(),

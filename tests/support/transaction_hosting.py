@@ -9,13 +9,25 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
-from kafkapy.record.batch import RecordBatch, batches
+from kafkapy.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kafkapy.record.batch import NO_SEQUENCE, RecordBatch, batches
 from kafkapy.replication.delayed_produce import PartitionAppend
-from kafkapy.runtime.markers import LocalMarkers
+from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
+from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.producer_ids import ProducerIdManager
+from kafkapy.runtime.shard_host import TransactionalWrite
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC, TransactionCoordinator
-from kafkapy.runtime.transaction_verification import LocalGate, TransactionalProducer, TransactionVerification
-from tests.support.group_hosting import GroupHosting
+from kafkapy.runtime.transaction_verification import (
+    LocalGate,
+    TransactionalProducer,
+    TransactionGate,
+    TransactionVerification,
+)
+from tests.support.group_hosting import GROUP, GroupHosting
 from tests.support.hosting import batch
 
 TRANSACTIONAL_ID = "t"
@@ -37,18 +49,24 @@ class TransactionHosting(GroupHosting):
             request_timeout_ms=30_000,
             transaction_version=lambda: self.transaction_version,
             producer_ids=ProducerIdManager(self._allocate_block),
-            new_sink=lambda: LocalMarkers(self.manager, self.groups, self.clock),
+            new_sink=self._new_sink,
             clock=self.clock,
             wheel=self.wheel,
             io_pool=self.io_pool,
         )
         self.verification = TransactionVerification(
-            LocalGate(self.transactions),
+            self._new_gate(),
             self.manager,
             config=lambda: self.config.transaction,
             request_timeout_ms=30_000,
             clock=self.clock,
         )
+
+    def _new_sink(self) -> MarkerSink:
+        return LocalMarkers(self.manager, self.groups, self.clock)
+
+    def _new_gate(self) -> TransactionGate:
+        return LocalGate(self.transactions)
 
     async def _allocate_block(self) -> range:
         await asyncio.sleep(0.005)
@@ -74,15 +92,23 @@ class TransactionHosting(GroupHosting):
 class SimProducer:
     """The requests of a client of transaction version 2, each in one line."""
 
-    def __init__(self, hosting: TransactionHosting, transactional_id: str = TRANSACTIONAL_ID) -> None:
+    def __init__(
+        self,
+        hosting: TransactionHosting,
+        transactional_id: str = TRANSACTIONAL_ID,
+        *,
+        coordinator: TransactionHosting | None = None,
+    ) -> None:
+        """`hosting` leads the partitions; `coordinator`: where the transactional id is coordinated, if elsewhere."""
         self._hosting = hosting
+        self.coordinator = coordinator or hosting
         self.transactional_id = transactional_id
         self.producer_id = self.epoch = -1
         self._sequences: dict[str, int] = {}
 
     async def init(self, *, timeout_ms: int = 60_000) -> int:
         request = InitProducerIdRequest(self.transactional_id, timeout_ms)
-        answer = await self._hosting.transactions.decide(
+        answer = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.init_producer_id(request, 5, now_ms)
         )
         if answer.error_code == 0:
@@ -109,9 +135,31 @@ class SimProducer:
             self._sequences[f"{topic}-{partition_id}"] = sequence + 1
         return append.response.error_code
 
+    async def commit_offset(self, offset: int, group_id: str = GROUP) -> list[int]:
+        """Commit an offset of orders-0 in the transaction, as TxnOffsetCommit 5 does; return the error codes."""
+        partition = self._hosting.manager.partitions.find(OFFSETS_TOPIC, self._hosting.groups.partition_of(group_id))
+        assert partition is not None
+        asker = TransactionalProducer(self.transactional_id, self.producer_id, self.epoch, True, True)
+        verified = (await self._hosting.verification.verify(asker, {partition: NO_SEQUENCE}))[partition]
+        if verified.code:
+            return [verified.code]
+        asked = TxnOffsetCommitRequestPartition(0, offset, committed_metadata="")
+        request = TxnOffsetCommitRequest(
+            self.transactional_id,
+            group_id,
+            self.producer_id,
+            self.epoch,
+            topics=[TxnOffsetCommitRequestTopic("orders", [asked])],
+        )
+        write = TransactionalWrite(self.producer_id, self.epoch, verified.guard)
+        response = await self._hosting.groups.call(
+            group_id, lambda shard, token, now_ms: shard.offsets.commit_in_transaction(request, 5), write
+        )
+        return [each.error_code for answer in response.topics for each in answer.partitions]
+
     async def end(self, *, commit: bool = True) -> int:
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
-        answer = await self._hosting.transactions.decide(
+        answer = await self.coordinator.transactions.decide(
             self.transactional_id, lambda shard, now_ms: shard.end_txn(request, 5, now_ms)
         )
         if answer.error_code == 0:
@@ -120,7 +168,7 @@ class SimProducer:
         return int(answer.error_code)
 
     def state(self) -> str:
-        host = self._hosting.transactions.host_of(self.transactional_id)
+        host = self.coordinator.transactions.host_of(self.transactional_id)
         return str(host.shard.describe(self.transactional_id).transaction_state)
 
 

@@ -1,0 +1,185 @@
+"""Markers for partitions that other brokers lead, by WriteTxnMarkers 1-2.
+
+`RoutedMarkers` looks up who leads each partition. What goes to one broker while requests to it are under way waits and
+goes together, as one request. A partition without a leader, and one whose broker does not answer, cannot take its
+marker now: MarkerWriter tries again, and the leader is looked up anew. Source: TransactionMarkerChannelManager.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.metadata.registrations import NO_LEADER
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kafkapy.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
+from kafkapy.runtime.markers import Marker, MarkerResults, MarkersByPartition, MarkerSink
+from kafkapy.runtime.peer import NoResponseError
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.runtime.broker_channels import BrokerChannels
+
+WRITE_TXN_MARKERS: Final = 27
+VERSIONS: Final = (1, 2)
+MARKERS_PER_REQUEST: Final = 1000
+"""Of partitions; below what a broker of ours takes in one request (handlers/table.py)."""
+REQUESTS_IN_FLIGHT: Final = 5
+"""To one broker, so that a partition whose replicas are slow holds up few others. Apache Kafka sends one at a time."""
+
+logger = logging.getLogger("kafkapy.transaction")
+
+
+class RoutedMarkers:
+    """MarkerSink that brings markers to the leader of each partition."""
+
+    def __init__(
+        self,
+        local: MarkerSink,
+        channels: "BrokerChannels",
+        *,
+        node_id: int,
+        image: "Callable[[], MetadataImage]",
+    ) -> None:
+        """`image`: the newest metadata."""
+        self._local = local
+        self._channels = channels
+        self._node_id = node_id
+        self._image = image
+        self._brokers: dict[int, BrokerMarkers] = {}
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        """Write markers, as MarkerSink says. NOT_LEADER_OR_FOLLOWER: nobody leads; NETWORK_EXCEPTION: no answer."""
+        by_leader: dict[int, dict[TopicPartition, Sequence[Marker]]] = {}
+        for partition, of_partition in markers.items():
+            by_leader.setdefault(self._leader_of(partition), {})[partition] = of_partition
+        for leader_id, of_leader in by_leader.items():
+            if leader_id == NO_LEADER:
+                code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                on_done({partition: [code] * len(each) for partition, each in of_leader.items()})
+            else:
+                self._sink_of(leader_id).write(of_leader, timeout_ms=timeout_ms, on_done=on_done)
+
+    def _leader_of(self, partition: TopicPartition) -> int:
+        registration = self._image().topics.partition(*partition)
+        return registration.leader if registration is not None else NO_LEADER
+
+    def _sink_of(self, leader_id: int) -> MarkerSink:
+        if leader_id == self._node_id:
+            return self._local
+        if leader_id not in self._brokers:
+            self._brokers[leader_id] = BrokerMarkers(leader_id, self._channels)
+        return self._brokers[leader_id]
+
+
+class Write:
+    """One call of MarkerSink.write that is under way: the codes that have come, and who is told of all of them."""
+
+    def __init__(self, markers: MarkersByPartition, on_done: Callable[[MarkerResults], None]) -> None:
+        self._on_done = on_done
+        self._codes = {partition: [0] * len(of_partition) for partition, of_partition in markers.items()}
+        self._missing_count = sum(map(len, markers.values()))
+
+    def settle(self, partition: TopicPartition, index: int, code: int) -> None:
+        """Note what became of the marker with this index of a partition's."""
+        self._codes[partition][index] = code
+        self._missing_count -= 1
+        if self._missing_count == 0:
+            self._on_done(self._codes)
+
+
+class QueuedMarker(NamedTuple):
+    partition: TopicPartition
+    marker: Marker
+    place: int
+    """Its index among the partition's markers of the write."""
+    write: Write
+
+
+class BrokerMarkers:
+    """MarkerSink of the partitions that one other broker leads."""
+
+    def __init__(self, broker_id: int, channels: "BrokerChannels") -> None:
+        self._broker_id = broker_id
+        self._channels = channels
+        self._queue: deque[QueuedMarker] = deque()
+        self._requests: set[asyncio.Task[None]] = set()
+        """Under way."""
+
+    def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
+        """Write markers, as MarkerSink says; all of them are answered together."""
+        write = Write(markers, on_done)
+        for partition, of_partition in markers.items():
+            self._queue.extend(
+                QueuedMarker(partition, marker, index, write) for index, marker in enumerate(of_partition)
+            )
+        self._send(timeout_ms)
+
+    def _send(self, timeout_ms: int) -> None:
+        while self._queue and len(self._requests) < REQUESTS_IN_FLIGHT:
+            task = asyncio.get_running_loop().create_task(self._request(_one_request(self._queue), timeout_ms))
+            self._requests.add(task)
+
+    async def _request(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> None:
+        codes: Mapping[tuple[int, TopicPartition], int] = {}
+        try:
+            codes = await self._ask(queued, timeout_ms)
+        except NoResponseError as error:
+            logger.info("Markers for %d partitions have to wait: %s", len(queued), error)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._requests.discard(task)
+            for each in queued:
+                code = codes.get((each.marker.producer_id, each.partition), int(ErrorCode.NETWORK_EXCEPTION))
+                each.write.settle(each.partition, each.place, code)
+            self._send(timeout_ms)
+
+    async def _ask(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> Mapping[tuple[int, TopicPartition], int]:
+        request = WriteTxnMarkersRequest(_request_markers(queued))
+        response = await self._channels.ask(
+            self._broker_id, WRITE_TXN_MARKERS, lambda _version: request, versions=VERSIONS, timeout_ms=timeout_ms
+        )
+        assert isinstance(response, WriteTxnMarkersResponse)
+        return {
+            (result.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
+            for result in response.markers
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+
+
+def _one_request(queue: deque[QueuedMarker]) -> list[QueuedMarker]:
+    """Take the next request's markers. They are answered by producer id, so that a producer has one marker in it."""
+    taken: list[QueuedMarker] = []
+    by_producer: dict[int, Marker] = {}
+    while queue and len(taken) < MARKERS_PER_REQUEST:
+        marker = queue[0].marker
+        if by_producer.setdefault(marker.producer_id, marker) != marker:
+            break
+        taken.append(queue.popleft())
+    return taken
+
+
+def _request_markers(queued: Iterable[QueuedMarker]) -> list[WritableTxnMarker]:
+    topics: dict[Marker, dict[str, dict[int, None]]] = {}
+    for each in queued:
+        topics.setdefault(each.marker, {}).setdefault(each.partition.topic, {})[each.partition.partition] = None
+    return [
+        WritableTxnMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.is_commit,
+            [WritableTxnMarkerTopic(topic, list(partitions)) for topic, partitions in of_marker.items()],
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+        for marker, of_marker in topics.items()
+    ]

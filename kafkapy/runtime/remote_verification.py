@@ -1,0 +1,172 @@
+"""Asking the coordinator of a transaction on another broker, by AddPartitionsToTxn 4-5 (KIP-890).
+
+The questions of all producers go to a coordinator's broker together, one request at a time: what comes while one is
+under way goes with the next. A question that is not answered is told NETWORK_EXCEPTION; the client asks again then.
+Source: Apache Kafka's AddPartitionsToTxnManager.
+
+Deviation: of two questions about one transactional id that wait together, Apache Kafka answers the first with
+NETWORK_EXCEPTION; here both are asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kafkapy.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
+from kafkapy.runtime.peer import NoResponseError
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.runtime.broker_channels import BrokerChannels
+    from kafkapy.runtime.transaction_verification import TransactionalProducer
+
+ADD_PARTITIONS_TO_TXN: Final = 24
+VERSIONS: Final = (4, 5)
+PARTITIONS_PER_REQUEST: Final = 5000
+"""A request has no more, unless one question has: what one handler works off in some turns of the loop."""
+
+logger = logging.getLogger("kafkapy.transaction")
+
+
+@dataclass(slots=True)
+class Question:
+    """About partitions of one producer's transaction; `answered` gets an error code for each of them."""
+
+    producer: "TransactionalProducer"
+    partitions: Sequence[TopicPartition]
+    answered: "asyncio.Future[Mapping[TopicPartition, int]]"
+
+    def answer(self, codes: Mapping[TopicPartition, int]) -> None:
+        if not self.answered.done():
+            self.answered.set_result(codes)
+
+
+class RemoteGate:
+    """Asks coordinators on other brokers."""
+
+    def __init__(self, channels: "BrokerChannels", *, timeout_ms: int) -> None:
+        """`timeout_ms`: request.timeout.ms."""
+        self._channels = channels
+        self._timeout_ms = timeout_ms
+        self._waiting: dict[int, list[Question]] = {}
+        """By broker; a broker is here while a task asks it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(
+        self, broker_id: int, producer: "TransactionalProducer", partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Add partitions to the producer's transaction, or verify that they were; return an error code for each."""
+        question = Question(producer, partitions, asyncio.get_running_loop().create_future())
+        if broker_id in self._waiting:
+            self._waiting[broker_id].append(question)
+        else:
+            self._waiting[broker_id] = [question]
+            task = asyncio.get_running_loop().create_task(self._ask_all(broker_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await question.answered
+
+    async def _ask_all(self, broker_id: int) -> None:
+        """Ask one request after another, until nobody waits."""
+        try:
+            while self._waiting[broker_id]:
+                taken, self._waiting[broker_id] = _one_request(self._waiting[broker_id])
+                await self._ask(broker_id, taken)
+        finally:
+            for question in self._waiting.pop(broker_id):
+                question.answer(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
+
+    async def _ask(self, broker_id: int, questions: Sequence[Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=_transactions(questions))
+        codes: Mapping[tuple[str, TopicPartition], int] = {}
+        missing = int(ErrorCode.NETWORK_EXCEPTION)
+        try:
+            response = await self._channels.ask(
+                broker_id, ADD_PARTITIONS_TO_TXN, lambda _version: request, versions=VERSIONS,
+                timeout_ms=self._timeout_ms,
+            )  # fmt: skip
+            assert isinstance(response, AddPartitionsToTxnResponse)
+            if response.error_code:
+                missing = _of_whole_response(broker_id, response.error_code)
+            else:
+                codes = _codes(response)
+        except NoResponseError as error:
+            logger.info("Partitions could not be added to transactions, or verified: %s", error)
+        finally:
+            for question in questions:
+                transactional_id = question.producer.transactional_id
+                question.answer({each: codes.get((transactional_id, each), missing) for each in question.partitions})
+
+
+def _one_request(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:
+    """Return the questions of the next request, and the rest. Of a transactional id only one transaction is asked."""
+    taken: list[Question] = []
+    rest: list[Question] = []
+    producers: dict[str, TransactionalProducer] = {}
+    partition_count = 0
+    for question in questions:
+        producer = question.producer
+        is_alike = _is_alike(producers.setdefault(producer.transactional_id, producer), producer)
+        if is_alike and (not taken or partition_count + len(question.partitions) <= PARTITIONS_PER_REQUEST):
+            taken.append(question)
+            partition_count += len(question.partitions)
+        else:
+            rest.append(question)
+    return taken, rest
+
+
+def _is_alike(one: "TransactionalProducer", other: "TransactionalProducer") -> bool:
+    """Whether two questions about one transactional id can be one entry of a request."""
+    return (one.producer_id, one.producer_epoch, one.is_adding) == (
+        other.producer_id,
+        other.producer_epoch,
+        other.is_adding,
+    )
+
+
+def _transactions(questions: Iterable[Question]) -> list[AddPartitionsToTxnTransaction]:
+    """Return one entry for each transactional id."""
+    producers: dict[str, TransactionalProducer] = {}
+    topics: dict[str, dict[str, dict[int, None]]] = {}
+    for question in questions:
+        transactional_id = question.producer.transactional_id
+        producers[transactional_id] = question.producer
+        of_id = topics.setdefault(transactional_id, {})
+        for topic, partition in question.partitions:
+            of_id.setdefault(topic, {})[partition] = None
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id,
+            producer.producer_id,
+            producer.producer_epoch,
+            not producer.is_adding,
+            [
+                AddPartitionsToTxnTopic(topic, list(partitions))
+                for topic, partitions in topics[transactional_id].items()
+            ],
+        )
+        for transactional_id, producer in producers.items()
+    ]
+
+
+def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], int]:
+    return {
+        (transaction.transactional_id, TopicPartition(topic.name, result.partition_index)): result.partition_error_code
+        for transaction in response.results_by_transaction
+        for topic in transaction.topic_results
+        for result in topic.results_by_partition
+    }
+
+
+def _of_whole_response(broker_id: int, code: int) -> int:
+    """Return what the refusal of a whole request means for each partition."""
+    logger.error("Broker %d refuses to add partitions to transactions: %s", broker_id, ErrorCode(code).name)
+    return ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code

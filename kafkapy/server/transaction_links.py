@@ -1,0 +1,56 @@
+"""The connections of a node over which transactions run across brokers: each is made when it is first needed."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.runtime.broker_channels import BrokerChannels
+    from kafkapy.runtime.markers import MarkerSink
+    from kafkapy.runtime.peer import Peer
+    from kafkapy.runtime.remote_verification import RemoteGate
+
+
+class TransactionLinks:
+    """Makes what asks other brokers, and closes its connections. One for questions, one for markers: as in Kafka."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        listener_name: str,
+        request_timeout_ms: int,
+        image: "Callable[[], MetadataImage]",
+        new_peer: "Callable[[str, int], Peer]",
+    ) -> None:
+        """`listener_name`: inter.broker.listener.name. `image`: the newest metadata."""
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._request_timeout_ms = request_timeout_ms
+        self._image = image
+        self._new_peer = new_peer
+        self._channels: list[BrokerChannels] = []
+
+    def marker_sink(self, local: "MarkerSink") -> "MarkerSink":
+        """Return what brings markers to the leaders of partitions; `local` to those led here."""
+        from kafkapy.runtime.remote_markers import RoutedMarkers  # most brokers never have transactions
+
+        return RoutedMarkers(local, self._new_channels(), node_id=self._node_id, image=self._image)
+
+    def remote_gate(self) -> "RemoteGate":
+        """Return what asks coordinators on other brokers."""
+        from kafkapy.runtime.remote_verification import RemoteGate
+
+        return RemoteGate(self._new_channels(), timeout_ms=self._request_timeout_ms)
+
+    def close(self) -> None:
+        """Close the connections; what waits for an answer fails."""
+        for channels in self._channels:
+            channels.close()
+
+    def _new_channels(self) -> "BrokerChannels":
+        from kafkapy.runtime.broker_channels import BrokerChannels
+
+        channels = BrokerChannels(image=self._image, listener_name=self._listener_name, new_peer=self._new_peer)
+        self._channels.append(channels)
+        return channels

@@ -1,0 +1,170 @@
+"""Brokers of one cluster on a simulated network: coordinators, partitions, and what is asked between them, all real.
+
+Replicas are not fetched: topics have one replica. The metadata is one Cluster; `behind` brokers do not follow it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from kafkapy.handlers.router import Router
+from kafkapy.handlers.table import BROKER_APIS
+from kafkapy.machine import Decision
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.api import API_VERSIONS, request_type
+from kafkapy.protocol.headers import read_request_header
+from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.reactor.limits import ReactorLimits
+from kafkapy.reactor.reactor import Reactor
+from kafkapy.runtime.markers import LocalMarkers, MarkerSink
+from kafkapy.runtime.peer import Peer, PeerLimits
+from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
+from kafkapy.security.authorizer import AclOperation, AllowAll
+from kafkapy.server.transaction_links import TransactionLinks
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop
+from tests.simulator.network import SimConnector, SimNetwork
+from tests.support.chance import SeededRandom
+from tests.support.controllers import Cluster
+from tests.support.hosting import topic_id
+from tests.support.metadata_services import Deny
+from tests.support.transaction_hosting import TransactionHosting
+
+LISTENER = "PLAINTEXT"
+PORT = 9092
+REQUEST_TIMEOUT_MS = 30_000
+
+
+class FinalizedNothing:
+    """What ApiVersions asks of a quorum."""
+
+    finalized_kraft_version = 0
+
+
+class LinkedBroker(TransactionHosting):
+    """One broker, which listens and asks others."""
+
+    def __init__(self, brokers: "LinkedBrokers", node_id: int, **properties: str) -> None:
+        self._brokers = brokers
+        self.requests: list[Any] = []
+        """What others have asked this broker, ApiVersions apart."""
+        self.answers = asyncio.Event()
+        """Cleared: the broker answers nothing but ApiVersions."""
+        self.answers.set()
+        super().__init__(brokers.loop, node_id=node_id, cluster=brokers.cluster, **properties)
+        self._services = self.services(AllowAll())
+        self._router = Router(self._services)
+        self.reactor = Reactor(brokers.loop, ReactorLimits(), route=self._route, io_pool=SimIoPool(brokers.loop))
+        self.reactor.add_listener(LISTENER, "PLAINTEXT", brokers.network.listen(f"host{node_id}", PORT))
+        self.reactor.start()
+
+    def _load(self) -> None:
+        self.links = TransactionLinks(
+            node_id=self.node_id,
+            listener_name=LISTENER,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            image=lambda: self.manager.partitions.newest_image,
+            new_peer=self._new_peer,
+        )
+        super()._load()
+
+    async def _route(self, connection: Any, frame: memoryview) -> Any:
+        header, position = read_request_header(frame)
+        if header.api_key != API_VERSIONS:
+            self.requests.append(request_type(header.api_key).decode(frame[position:], header.api_version))
+            await self.answers.wait()
+        return await self._router.route(connection, frame)
+
+    def _new_peer(self, host: str, port: int) -> Peer:
+        brokers = self._brokers
+        return Peer(
+            host,
+            port,
+            connector=SimConnector(brokers.network, f"host{self.node_id}", brokers.is_reachable),
+            clock=SimClock(brokers.loop),
+            random=SeededRandom(self.node_id),
+            client_id=str(self.node_id),
+            software_version="0",
+            limits=PeerLimits(connection_setup_timeout_ms=1000),
+        )
+
+    def _new_sink(self) -> MarkerSink:
+        return self.links.marker_sink(LocalMarkers(self.manager, self.groups, self.clock))
+
+    def _new_gate(self) -> TransactionGate:
+        return RoutedGate(self.transactions, node_id=self.node_id, new_remote=self.links.remote_gate)
+
+    def services(self, authorizer: Any = None) -> Any:
+        services = super().services(authorizer)
+        services.apis = BROKER_APIS
+        services.groups = self.groups
+        services.transactions = self.transactions
+        services.quorum = FinalizedNothing()
+        return services
+
+    def deny(self) -> None:
+        """Let other brokers ask nothing more."""
+        self._services.authorizer = Deny((AclOperation.CLUSTER_ACTION, ""), (AclOperation.ALTER, ""))
+
+    def follow(self, before: MetadataImage) -> None:
+        """Do as the metadata says now."""
+        self._publish(before)
+
+    async def close(self) -> None:
+        """Stop, as a broker that is killed does: what others asked is not answered."""
+        self.reactor.close()
+        await self.transactions.close()
+        self.links.close()
+        await self.groups.close()
+
+
+class LinkedBrokers:
+    """Brokers by node id, from 1 on; broker n listens at host<n>:9092."""
+
+    def __init__(self, loop: SimLoop, count: int = 2, **properties: str) -> None:
+        self.loop = loop
+        self.network = SimNetwork(loop)
+        self.cluster = Cluster(count)
+        self.unreachable: set[str] = set()
+        self.behind: set[int] = set()
+        self.nodes = {node_id: LinkedBroker(self, node_id, **properties) for node_id in range(1, count + 1)}
+        self._seen = {node_id: MetadataImage() for node_id in self.nodes}
+        self.catch_up()
+
+    def is_reachable(self, address: tuple[str, int]) -> bool:
+        return address[0] not in self.unreachable
+
+    def catch_up(self) -> None:
+        """Let all brokers follow the metadata that are not behind."""
+        for node_id, broker in self.nodes.items():
+            if node_id not in self.behind:
+                before, self._seen[node_id] = self._seen[node_id], self.cluster.image
+                broker.follow(before)
+
+    def create_topic(self, name: str, leader_id: int, partition_count: int = 1, others: Sequence[int] = ()) -> None:
+        """Create a topic led by one broker; replicas on `others` never fetch."""
+        partition = self.nodes[leader_id].partition_record
+        self.commit(
+            TopicRecord(name=name, topic_id=topic_id(name)),
+            *(partition(name, number, 1, (leader_id, *others), (leader_id,)) for number in range(partition_count)),
+        )
+
+    def lead(self, name: str, leader_id: int, partition_id: int = 0) -> None:
+        """Let another replica lead."""
+        change = PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id(name), leader=leader_id)
+        change.isr = [leader_id] if leader_id >= 0 else None
+        self.commit(change)
+
+    def fence(self, broker_id: int) -> None:
+        self.commit(BrokerRegistrationChangeRecord(broker_id, self.cluster.epochs[broker_id], fenced=1))
+
+    def commit(self, *records: Any) -> None:
+        """Let the metadata have records, and the brokers follow."""
+        self.cluster.commit(Decision(None, list(records)))
+        self.catch_up()
+
+    async def close(self) -> None:
+        for broker in self.nodes.values():
+            await broker.close()
