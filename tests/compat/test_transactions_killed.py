@@ -1,7 +1,7 @@
 """kill -9 of the broker and of copiers amid transactions: the copies equal the sources, once and in order.
 
 Copiers by librdkafka (tests/support/copier.py) in both group protocols, and Apache Kafka's TransactionalMessageCopier.
-A read_committed consumer reads along and must see the same.
+A read_committed consumer reads along and must see the same. KAFKAPY_SOAK_SEEDS multiplies the records and the kills.
 """
 
 import signal
@@ -18,14 +18,25 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.servers import Server, java
 from tests.compat.conftest import new_server
 from tests.compat.test_transactions import create
+from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tools.kafka import JAVA_LIBS
 
 SOURCES = ("orders", "trades")
 PARTITIONS = 2
-RECORDS = 3000
+RECORDS = 1500 * SOAK_FACTOR
 """Of each source topic."""
-TIMEOUT_S = 150
-PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+KILLS_AT = tuple(range(500, 2 * RECORDS - 500, 1000))
+"""After so many copied records."""
+TIMEOUT_S = 150 * SOAK_FACTOR
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+"""A killed copier's partitions are given to others after 3 s, where the default is 45."""
 
 
 @pytest.fixture
@@ -132,7 +143,7 @@ def test_librdkafkas_copies_are_exact(broker: Server, protocol: str) -> None:
         for slot in range(2)
     ]  # fmt: skip
     with closing(Copiers(commands)) as copiers, closing(ReaderAlong(broker.bootstrap)) as reader:
-        read_through_kills(broker, copiers, reader, kills_at=(1000, 3000))
+        read_through_kills(broker, copiers, reader, kills_at=KILLS_AT)
         check_copies(broker, reader)
 
 
@@ -148,5 +159,5 @@ def test_javas_copies_are_exact(broker: Server) -> None:
         for topic in SOURCES
     ]  # fmt: skip
     with closing(Copiers(commands)) as copiers, closing(ReaderAlong(broker.bootstrap)) as reader:
-        read_through_kills(broker, copiers, reader, kills_at=(1000, 3000))
+        read_through_kills(broker, copiers, reader, kills_at=KILLS_AT[:SOAK_FACTOR])
         check_copies(broker, reader)
