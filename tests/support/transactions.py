@@ -182,8 +182,8 @@ def write_marker(client: WireClient, producer: TransactionalProducer, topic: str
     return int(result.topics[0].partitions[0].error_code)
 
 
-def last_stable_offset(client: WireClient, topic: str) -> int:
-    return int(list_offset(client, topic, LATEST, isolation_level=READ_COMMITTED).offset)
+def last_stable_offset(client: WireClient, topic: str, partition: int = 0) -> int:
+    return int(list_offset(client, topic, LATEST, partition=partition, isolation_level=READ_COMMITTED).offset)
 
 
 def read_committed(client: WireClient, topic: str) -> list[bytes | None]:
