@@ -109,7 +109,7 @@ class ClassicGroups:
         check_group_id(request.group_id)
         group = self._find(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return group.classic_heartbeat(request, now_ms)
+            return group.classic_members.heartbeat(request, now_ms)
         return group.heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:

@@ -128,7 +128,7 @@ class ConsumerGroups:
     ) -> GroupDecision:
         """Decide a JoinGroup to a group that has members. Raises ApiError; nothing has changed then."""
         member_id = request.member_id or self._new_member_id()
-        group.check_classic_join(request, member_id)
+        group.classic_members.check_join(request, member_id)
         needs_id = not request.member_id and request.group_instance_id is None
         if needs_id and version >= MEMBER_ID_REQUIRED_SINCE:
             return GroupDecision(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
@@ -137,7 +137,7 @@ class ConsumerGroups:
         return self._keep_made(group.group_id, group.classic_join(request, member_id, around))
 
     def classic_sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: int) -> GroupDecision:
-        return group.classic_sync(request, self._metadata(), now_ms)
+        return group.classic_members.sync(request, self._metadata(), now_ms)
 
     def classic_leave(self, group: ConsumerGroup, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
         self._history.begin_decision()
@@ -155,11 +155,12 @@ class ConsumerGroups:
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
-            group_epoch=group.group_epoch,
-            assignment_epoch=group.assignment_epoch,
+            group_epoch=group.log.group_epoch,
+            assignment_epoch=group.log.assignment_epoch,
             assignor_name=group.preferred_assignor(),
             members=[
-                _described(member, group.targets.get(member.member_id, {}), image) for member in group.members.values()
+                _described(member, group.log.targets.get(member.member_id, {}), image)
+                for member in group.log.members.values()
             ],
         )
 
@@ -187,7 +188,7 @@ class ConsumerGroups:
         self._history.before_replay(group, key, value)
         group.replay(key, value)
         self._history.after_replay(group, key, value)
-        if group.is_deleted:
+        if group.log.is_deleted:
             del self._groups[group_id]
 
     def make(self, group_id: str) -> ConsumerGroup:

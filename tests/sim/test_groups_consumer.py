@@ -140,7 +140,7 @@ class World:
             if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
                 raise
             return
-        known = self.shard.group().members[member.member_id]
+        known = self.shard.group().log.members[member.member_id]
         owned_since = {**known.pending_revocation.get(topic_id, {}), **known.assigned.get(topic_id, {})}.get(partition)
         is_current = member.epoch == known.member_epoch
         assert is_current or (owned_since is not None and owned_since <= member.epoch < known.member_epoch)
@@ -149,7 +149,7 @@ class World:
     def check_log(self) -> None:
         for group in self.shard.groups.values():
             owners: dict[Partition, str] = {}
-            for member in group.members.values():
+            for member in group.log.members.values():
                 for owned in (member.assigned, member.pending_revocation):
                     for topic_id, partitions in owned.items():
                         for partition in partitions:
@@ -180,7 +180,7 @@ class World:
         group = self.shard.group()
         running = [member for member in self.members if member.is_running]
         assert group.state_name == "Stable"
-        assert set(group.members) == {member.member_id for member in running}
+        assert set(group.log.members) == {member.member_id for member in running}
         wanted = {
             (topic_id, partition)
             for member in running
@@ -206,9 +206,9 @@ def test_members_never_share_a_partition_and_settle_after_the_last_fault(first_s
                 world.step()
             world.finish()
             world.check_settled()
-            epoch = world.shard.group().group_epoch
+            epoch = world.shard.group().log.group_epoch
             world.pass_quietly()
-            assert world.shard.group().group_epoch == epoch, "nothing happened that is worth a rebalance"
+            assert world.shard.group().log.group_epoch == epoch, "nothing happened that is worth a rebalance"
             world.check_settled()
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
@@ -219,4 +219,4 @@ def test_client_of_the_simulation_is_the_one_that_groups_see() -> None:
     world.join()
     world.pass_time(0)
 
-    assert world.shard.group().members["member-1"].client_host == CLIENT.client_host
+    assert world.shard.group().log.members["member-1"].client_host == CLIENT.client_host

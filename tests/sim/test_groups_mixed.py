@@ -225,7 +225,7 @@ class World:
         group = self.shard.shard.groups.get("g")
         owned: list[object] = []
         if isinstance(group, ConsumerGroup):
-            for member in group.members.values():
+            for member in group.log.members.values():
                 owned += [
                     *member.assigned.get(topic_id(TOPIC), ()),
                     *member.pending_revocation.get(topic_id(TOPIC), ()),
@@ -247,7 +247,7 @@ class World:
         has_modern = any(isinstance(consumer, ModernConsumer) for consumer in self.consumers)
         assert isinstance(group, ConsumerGroup if has_modern else ClassicGroup)
         assert group.state_name == "Stable"
-        members = [member.member_id for member in (group.members if not has_modern else group.members.values())]
+        members = [member.member_id for member in (group.log.members.values() if has_modern else group.members)]
         assert sorted(members) == sorted(consumer.member_id for consumer in self.consumers)
         owned = sorted(partition for consumer in self.consumers for partition in consumer.visible())
         assert owned == [TopicPartition(TOPIC, partition) for partition in range(self.partition_count)]

@@ -63,13 +63,14 @@ def logged(shard: GroupShard) -> dict[str, Any]:
 
 def _logged(group: ClassicGroup | ConsumerGroup) -> Any:
     if isinstance(group, ConsumerGroup):
+        log = group.log
         return (
-            (group.group_epoch, group.metadata_hash, group.assignment_epoch, group.assignment_timestamp_ms),
-            group.members,
-            group.static_members,
-            group.targets,
-            group.subscriptions,
-            group._owners,
+            (log.group_epoch, log.metadata_hash, log.assignment_epoch, log.assignment_timestamp_ms),
+            log.members,
+            log.static_members,
+            log.targets,
+            log.subscriptions,
+            log._owners,
         )
     if group.state not in (ClassicState.STABLE, ClassicState.EMPTY):
         return BETWEEN_GENERATIONS  # what it was before them is not known any more

@@ -3,6 +3,8 @@
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from kafkapy.group.consumer.reconcile import Reported
+from kafkapy.group.consumer.state import ConsumerGroupLog
+from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 
 
@@ -53,6 +55,16 @@ def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
         f"Static member {member_id} with instance id {existing.instance_id} cannot join the group because "
         f"the instance id is owned by {existing.member_id} member.",
     )
+
+
+def check_size(log: ConsumerGroupLog, settings: GroupSettings, member_id: str) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED where a group as large as may be does not have the member yet."""
+    limit = settings.config.group_consumer_max_size
+    if len(log.members) >= limit and member_id not in log.members:
+        raise ApiError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limit} members.",
+        )
 
 
 def unknown_member(group_id: str, member_id: str | None) -> ApiError:

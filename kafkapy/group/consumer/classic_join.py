@@ -33,7 +33,7 @@ class ClassicJoinDecision(MemberUpdate):
         subscription = _subscription(request)
         super().__init__(group, around, by_topic_id(subscription.owned_partitions, around.image))
         self._request = request
-        self._replaced = group.static_member(request.group_instance_id)
+        self._replaced = group.log.static_member(request.group_instance_id)
         self._member = self._subscribe(member_id)
         self._updated = self._with_request(self._member, subscription)
 
@@ -59,7 +59,7 @@ class ClassicJoinDecision(MemberUpdate):
         """Return the member as the group knows it, a new one, or one that takes a static member's place."""
         instance_id = self._request.group_instance_id
         if instance_id is None:
-            return self._group.members.get(member_id, ConsumerMember(member_id))
+            return self._group.log.members.get(member_id, ConsumerMember(member_id))
         if self._request.member_id:
             return check_static_member(self._replaced, member_id, instance_id)
         if self._replaced is None:
@@ -89,19 +89,19 @@ class ClassicJoinDecision(MemberUpdate):
         group, replaced = self._group, self._replaced
         if replaced is None or replaced.uses_classic_protocol:
             return None
-        others = [member for member in group.members.values() if member is not replaced]
+        others = [member for member in group.log.members.values() if member is not replaced]
         if not can_downgrade(group.settings, [*others, self._updated]):
             return None
-        is_stale = group.assignment_epoch < self._group_epoch
-        target = group.target_of(self._updated)
+        is_stale = group.log.assignment_epoch < self._group_epoch
+        target = group.log.target_of(self._updated)
         if not is_stale:
-            self._reconcile(group.assignment_epoch, target, has_subscription_changed)
+            self._reconcile(group.log.assignment_epoch, target, has_subscription_changed)
         # Apache Kafka rebalances a stale group only: what members wait for at that moment stays without an owner there.
-        waits = any(not member.is_reconciled_to(group.assignment_epoch) for member in others)
+        waits = any(not member.is_reconciled_to(group.log.assignment_epoch) for member in others)
         reason = f"only members of the classic protocol are left: {replaced.instance_id} came back with it"
         decision = downgrade(
             group,
-            [*((member, group.targets.get(member.member_id, {})) for member in others), (self._updated, target)],
+            [*((member, group.log.targets.get(member.member_id, {})) for member in others), (self._updated, target)],
             removed_ids=[*(member.member_id for member in others), self._updated.member_id],
             rebalance_reason=reason if is_stale or waits else None,
             image=self._around.image,
@@ -111,7 +111,7 @@ class ClassicJoinDecision(MemberUpdate):
         return decision
 
     def _start_timers(self) -> None:
-        self._group.note_join(
+        self._group.timers.note_join(
             self._updated.member_id,
             self._around.now_ms,
             session_timeout_ms=self._request.session_timeout_ms,

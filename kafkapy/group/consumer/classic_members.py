@@ -8,12 +8,14 @@ from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.assignors.spec import EMPTY_ASSIGNMENT
-from kafkapy.group.consumer.checks import check_fenced, unknown_member
+from kafkapy.group.consumer.checks import check_fenced, check_size, unknown_member
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
+from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import read_version, write_assignment
 from kafkapy.group.migration.downgrade import DISABLED, migration_policy
+from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -26,50 +28,49 @@ CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type; the names are those of assignors."""
 
 
-class ClassicMembers(ConsumerTimers):
-    def check_classic_join(self, request: JoinGroupRequest, member_id: str) -> None:
+class ClassicMembers:
+    """Decides for members of the classic protocol; JoinGroup itself is classic_join.py's."""
+
+    def __init__(self, log: ConsumerGroupLog, timers: ConsumerTimers, settings: GroupSettings) -> None:
+        self._log = log
+        self._timers = timers
+        self._settings = settings
+
+    def check_join(self, request: JoinGroupRequest, member_id: str) -> None:
         """Raise INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED unless a classic member may join."""
-        if migration_policy(self.settings) == DISABLED:
+        if migration_policy(self._settings) == DISABLED:
             raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"Cannot join the consumer group {self.group_id} with the classic protocol because the group "
+                f"Cannot join the consumer group {self._log.group_id} with the classic protocol because the group "
                 "migration is disabled.",
             )
-        self.check_size(member_id)
+        check_size(self._log, self._settings, member_id)
         names = {protocol.name for protocol in request.protocols}
         if request.protocol_type != CONSUMER_PROTOCOL or not self._has_common_protocol(names):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
-    def check_size(self, member_id: str) -> None:
-        limit = self.settings.config.group_consumer_max_size
-        if len(self.members) >= limit and member_id not in self.members:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {limit} members.",
-            )
-
     def _has_common_protocol(self, names: set[str]) -> bool:
         """Whether all members of the classic protocol speak one of these; the one who asks may be among them."""
-        for member in self.members.values():
+        for member in self._log.members.values():
             if member.uses_classic_protocol:
                 names = names & {name for name, _ in member.classic_protocols}
         return bool(names)
 
-    def classic_sync(self, request: SyncGroupRequest, image: MetadataImage, now_ms: int) -> GroupDecision:
+    def sync(self, request: SyncGroupRequest, image: MetadataImage, now_ms: int) -> GroupDecision:
         """Return the assignment as the member has it now. Raises ApiError."""
         member = self._classic_member(request.member_id, request.group_instance_id)
         self._check_generation(member, request.generation_id)
         _check_protocol(member, request)
         # One that has still to revoke has joined for the target already; it joins again once it has revoked.
-        is_behind = member.member_epoch < self.assignment_epoch
+        is_behind = member.member_epoch < self._log.assignment_epoch
         if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self.expect_join(member, now_ms)
+            self._timers.expect_join(member, now_ms)
             raise ApiError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
-                f"A new rebalance is triggered in group {self.group_id} and member {member.member_id} should rejoin "
-                "to catch up.",
+                f"A new rebalance is triggered in group {self._log.group_id} and member {member.member_id} should "
+                "rejoin to catch up.",
             )
-        self.note_sync(member, now_ms)
+        self._timers.note_sync(member, now_ms)
         assignment = _encoded_assignment(member, image)
         return GroupDecision(
             SyncGroupResponse(
@@ -77,39 +78,39 @@ class ClassicMembers(ConsumerTimers):
             )
         )
 
-    def classic_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
         """Keep the member's session, and say whether it has to join again. Raises ApiError."""
         member = self._classic_member(request.member_id, request.group_instance_id)
         self._check_generation(member, request.generation_id)
-        self.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
+        self._timers.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
         if not self._has_to_join(member):
             return GroupDecision(HeartbeatResponse())
-        self.expect_join(member, now_ms)
+        self._timers.expect_join(member, now_ms)
         return GroupDecision(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
     def _has_to_join(self, member: ConsumerMember) -> bool:
-        if member.member_epoch < self.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.member_epoch < self._log.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
             return True
         return member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member)
 
     def _waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether somebody still owns a partition that the member is to have."""
         return any(
-            partition not in member.assigned.get(topic_id, {}) and self.is_owned(topic_id, partition)
-            for topic_id, partitions in self.targets.get(member.member_id, EMPTY_ASSIGNMENT).items()
+            partition not in member.assigned.get(topic_id, {}) and self._log.is_owned(topic_id, partition)
+            for topic_id, partitions in self._log.targets.get(member.member_id, EMPTY_ASSIGNMENT).items()
             for partition in partitions
         )
 
     def _classic_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """Return the member that asks. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is None:
-            member = self.members.get(member_id)
+            member = self._log.members.get(member_id)
             if member is None:
-                raise unknown_member(self.group_id, member_id)
+                raise unknown_member(self._log.group_id, member_id)
         else:
-            member = self.static_member(instance_id)
+            member = self._log.static_member(instance_id)
             if member is None:
-                message = f"Member with instance id {instance_id} is not a member of group {self.group_id}."
+                message = f"Member with instance id {instance_id} is not a member of group {self._log.group_id}."
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, message)
             check_fenced(member, member_id, instance_id)
         if not member.uses_classic_protocol:

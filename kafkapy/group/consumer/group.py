@@ -33,21 +33,28 @@ from kafkapy.group.consumer.records import (
     regex_tombstone,
 )
 from kafkapy.group.consumer.regex_schedule import RegexSchedule
-from kafkapy.group.consumer.state import GroupState
+from kafkapy.group.consumer.state import ConsumerGroupLog, GroupState
 from kafkapy.group.consumer.subscriptions import MetadataHashes, Subscriptions
+from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.consumer.update import Surroundings
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.group import CheckPartition
+from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.migration.downgrade import can_downgrade, downgrade
 from kafkapy.group.records import CoordinatorRecord
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage, TopicsImage
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
 from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkapy.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from kafkapy.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
 from kafkapy.protocol.messages.join_group_request import JoinGroupRequest
 from kafkapy.protocol.messages.leave_group_request import MemberIdentity
 from kafkapy.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from kafkapy.protocol.primitives import Message
 from kafkapy.types import Uuid
 
 GROUP_TYPE: Final = "consumer"
@@ -56,7 +63,9 @@ COMMIT_VERSION_OF_MEMBERS: Final = 9
 """The first OffsetCommit that knows STALE_MEMBER_EPOCH; older ones are refused to members of this protocol."""
 
 
-class ConsumerGroup(ClassicMembers):
+class ConsumerGroup:
+    """Has a log (what its records say), timers (until when it waits), and decides what its members ask."""
+
     def __init__(
         self,
         group_id: str,
@@ -65,8 +74,14 @@ class ConsumerGroup(ClassicMembers):
         hashes: MetadataHashes | None = None,
     ) -> None:
         """`hashes` is what the groups of a shard share, so that a topic is hashed once for all of them."""
-        super().__init__(group_id, settings, wall_ms)
+        self.group_id = group_id
+        self.settings = settings
+        self.wall_ms = wall_ms
         self.hashes = hashes or MetadataHashes()
+        self.history = RebalanceHistory()
+        self.log = ConsumerGroupLog(group_id)
+        self.timers = ConsumerTimers(self.log, settings)
+        self.classic_members = ClassicMembers(self.log, self.timers, settings)
         self._checked_topics: TopicsImage | None = None
         self._checked_epoch = 0
         self._regex_schedule = RegexSchedule()
@@ -81,18 +96,24 @@ class ConsumerGroup(ClassicMembers):
 
     @property
     def state_name(self) -> str:
-        return self.state.value
+        return self.log.state.value
 
     @property
     def is_empty(self) -> bool:
-        return not self.members and not self.is_deleted
+        return not self.log.members and not self.log.is_deleted
 
     @property
     def is_dead(self) -> bool:
-        return self.state is GroupState.DEAD
+        return self.log.state is GroupState.DEAD
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscriptions.topics()
+        return topic in self.log.subscriptions.topics()
+
+    def replay(self, key: Message, value: Message | None) -> None:
+        """Apply one ConsumerGroup* record; `value` is None for a tombstone."""
+        self.log.replay(key, value)
+        if isinstance(key, ConsumerGroupMemberMetadataKey | ConsumerGroupCurrentMemberAssignmentKey):
+            self.timers.on_replay(key.member_id)
 
     # Requests
 
@@ -110,7 +131,7 @@ class ConsumerGroup(ClassicMembers):
         if request.instance_id is None:
             member = self._known_member(request.member_id)
         else:
-            existing = self.static_member(request.instance_id)
+            existing = self.log.static_member(request.instance_id)
             member = check_static_member(existing, request.member_id, request.instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
                 return GroupDecision(response, [current_record(self.group_id, member.departed())])
@@ -142,7 +163,7 @@ class ConsumerGroup(ClassicMembers):
         instance_id = identity.group_instance_id
         if instance_id is None:
             return self._known_member(identity.member_id)
-        existing = self.static_member(instance_id)
+        existing = self.log.static_member(instance_id)
         member_id = identity.member_id or (existing.member_id if existing is not None else "")
         return check_static_member(existing, member_id, instance_id)
 
@@ -151,13 +172,13 @@ class ConsumerGroup(ClassicMembers):
         if not members:
             return GroupDecision()
         leaving = {member.member_id for member in members}
-        staying = [member for member in self.members.values() if member.member_id not in leaving]
+        staying = [member for member in self.log.members.values() if member.member_id not in leaving]
         if can_downgrade(self.settings, staying):
             gone = ", ".join(leaving)
             return downgrade(
                 self,
-                [(member, self.targets.get(member.member_id, EMPTY_ASSIGNMENT)) for member in staying],
-                removed_ids=list(self.members),
+                [(member, self.log.targets.get(member.member_id, EMPTY_ASSIGNMENT)) for member in staying],
+                removed_ids=list(self.log.members),
                 rebalance_reason=f"only members of the classic protocol are left: {gone} has gone",
                 image=image,
                 now_ms=now_ms,
@@ -167,33 +188,36 @@ class ConsumerGroup(ClassicMembers):
     def _removal_records(self, members: list[ConsumerMember], image: MetadataImage) -> list[CoordinatorRecord]:
         """Return the members' tombstones, those of expressions that nobody else has, and the next epoch."""
         records: list[CoordinatorRecord] = []
-        left = self.subscriptions.copy()
+        left = self.log.subscriptions.copy()
         for member in members:
             records += member_tombstones(self.group_id, member.member_id)
             left.remove(member.subscribed_topic_names, member.subscribed_topic_regex)
         records += [regex_tombstone(self.group_id, regex) for regex in left.forget_unused()]
         metadata_hash = self.hashes.of(left.topics(), image)
-        records.append(epoch_record(self.group_id, self.group_epoch + 1, metadata_hash))
+        records.append(epoch_record(self.group_id, self.log.group_epoch + 1, metadata_hash))
         return records
 
     # Time
 
+    def deadline_ms(self) -> int | None:
+        return self.timers.deadline_ms()
+
     def on_time(self, now_ms: int, image: MetadataImage) -> GroupDecision:
         """Remove the members that are late (timers.py)."""
-        return self._fence(self._late_members(now_ms), image, now_ms)
+        return self._fence(self.timers.late_members(now_ms), image, now_ms)
 
     # Metadata
 
     def has_metadata_expired(self, image: MetadataImage) -> bool:
         """Whether topics changed since the group was last compared with them (or that comparison was never written)."""
-        return self._checked_topics is not image.topics or self.group_epoch < self._checked_epoch
+        return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def subscriptions_with(self, before: ConsumerMember | None, after: ConsumerMember) -> Subscriptions:
         """Return what the group subscribes to once `after` stands where `before` does."""
-        subscriptions = self.subscriptions.copy()
+        subscriptions = self.log.subscriptions.copy()
         if before is not None:
             subscriptions.remove(before.subscribed_topic_names, before.subscribed_topic_regex)
         subscriptions.add(after.subscribed_topic_names, after.subscribed_topic_regex)
@@ -210,12 +234,12 @@ class ConsumerGroup(ClassicMembers):
     def may_assign(self, wall_ms: int) -> bool:
         """Whether the last target assignment is old enough for another (group.consumer.assignment.interval.ms)."""
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
-        last_ms = self.assignment_timestamp_ms
+        last_ms = self.log.assignment_timestamp_ms
         return last_ms == 0 or interval_ms == 0 or wall_ms >= last_ms + interval_ms
 
     def preferred_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str:
         """Return the assignor that most members ask for, `after` in place of `before`; else the first configured."""
-        counts = self.assignor_counts()
+        counts = self.log.assignor_counts()
         if before is not None and before.server_assignor is not None:
             counts[before.server_assignor] -= 1
         if after is not None and after.server_assignor is not None:
@@ -240,7 +264,7 @@ class ConsumerGroup(ClassicMembers):
         A commit at an older epoch is fine for a partition that the member has had since then. Raises UNKNOWN_MEMBER_ID,
         STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for members of the classic protocol), UNSUPPORTED_VERSION.
         """
-        if member_epoch < 0 and not self.members:
+        if member_epoch < 0 and not self.log.members:
             return None
         if is_transactional and member_epoch == -1 and not member_id and instance_id is None:
             return None
@@ -287,10 +311,10 @@ class ConsumerGroup(ClassicMembers):
 
     def tombstone_records(self) -> list[CoordinatorRecord]:
         """Return what deletes the group."""
-        return group_tombstones(self.group_id, list(self.members), list(self.subscriptions.resolved))
+        return group_tombstones(self.group_id, list(self.log.members), list(self.log.subscriptions.resolved))
 
     def _known_member(self, member_id: str | None) -> ConsumerMember:
-        member = self.members.get(member_id) if member_id is not None else None
+        member = self.log.members.get(member_id) if member_id is not None else None
         if member is None:
             raise unknown_member(self.group_id, member_id)
         return member

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkapy.group.consumer.checks import (
     check_instance_is_free,
     check_member_epoch,
+    check_size,
     check_static_member,
     unknown_member,
 )
@@ -43,7 +44,7 @@ class HeartbeatDecision(MemberUpdate):
     ) -> None:
         super().__init__(group, around, _reported(request))
         self._request = request
-        group.check_size(member_id)
+        check_size(group.log, group.settings, member_id)
         self._member = self._subscribe(member_id)
         self._updated = self._with_request(self._member)
 
@@ -54,7 +55,7 @@ class HeartbeatDecision(MemberUpdate):
         self._update_group_epoch(names_changed or (regex_changed and self._is_regex_resolved()))
         target_epoch, target = self._update_target()
         self._reconcile(target_epoch, target, names_changed or regex_changed)
-        group.touch_session(self._updated.member_id, self._around.now_ms)
+        group.timers.touch_session(self._updated.member_id, self._around.now_ms)
         response = ConsumerGroupHeartbeatResponse(
             member_id=self._updated.member_id,
             member_epoch=self._updated.member_epoch,
@@ -70,20 +71,20 @@ class HeartbeatDecision(MemberUpdate):
         request, group = self._request, self._group
         joins = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
-            member = group.members.get(member_id)
+            member = group.log.members.get(member_id)
             if member is None:
                 if not joins:
                     raise unknown_member(group.group_id, member_id)
                 return ConsumerMember(member_id)
             check_member_epoch(member, request.member_epoch, self._reported)
             return member
-        existing = group.static_member(request.instance_id)
+        existing = group.log.static_member(request.instance_id)
         if not joins:
             existing = check_static_member(existing, member_id, request.instance_id)
             check_member_epoch(existing, request.member_epoch, self._reported)
             return existing
         if existing is None:
-            return group.members.get(member_id, ConsumerMember(member_id))
+            return group.log.members.get(member_id, ConsumerMember(member_id))
         check_instance_is_free(existing, member_id)
         return self._replace_static(existing, member_id)
 

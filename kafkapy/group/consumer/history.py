@@ -52,10 +52,10 @@ class ConsumerHistory:
             return
         if type(key) is ConsumerGroupMemberMetadataKey:
             assert value is None or type(value) is ConsumerGroupMemberMetadataValue
-            reason = self._reason(group.members.get(key.member_id), key.member_id, value)
+            reason = self._reason(group.log.members.get(key.member_id), key.member_id, value)
             if reason is not None:
                 self._reasons.append(reason)
-        elif type(value) is ConsumerGroupMetadataValue and value.epoch > group.group_epoch:
+        elif type(value) is ConsumerGroupMetadataValue and value.epoch > group.log.group_epoch:
             for reason in self._reasons or [TOPICS_CHANGED]:
                 group.history.begin(reason, self._wall_ms())
 
@@ -66,8 +66,8 @@ class ConsumerHistory:
         is_target = type(key) is ConsumerGroupTargetAssignmentMetadataKey
         if type(value) is ConsumerGroupTargetAssignmentMetadataValue and is_target:
             group.history.end(value.assignment_epoch, _shares(group), self._wall_ms())
-        elif type(key) is ConsumerGroupMetadataKey and not group.members:
-            group.history.end(group.group_epoch, (), self._wall_ms())
+        elif type(key) is ConsumerGroupMetadataKey and not group.log.members:
+            group.history.end(group.log.group_epoch, (), self._wall_ms())
 
     def _reason(
         self, member: ConsumerMember | None, member_id: str, value: ConsumerGroupMemberMetadataValue | None
@@ -92,7 +92,7 @@ def _name(member_id: str, client_id: str) -> str:
 def _shares(group: ConsumerGroup) -> list[MemberShare]:
     return [
         MemberShare(
-            member_id, member.instance_id, member.client_id, member.client_host, group.targets.get(member_id, {})
+            member_id, member.instance_id, member.client_id, member.client_host, group.log.targets.get(member_id, {})
         )
-        for member_id, member in group.members.items()
+        for member_id, member in group.log.members.items()
     ]

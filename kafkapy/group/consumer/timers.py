@@ -8,24 +8,22 @@ A member that a new coordinator finds in the log gets a whole session of this gr
 protocol, until it is heard of), and its time to revoke anew, as in Apache Kafka.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from kafkapy.group.consumer.member import ConsumerMember, MemberState
 from kafkapy.group.consumer.state import ConsumerGroupLog
-from kafkapy.group.history import RebalanceHistory
 from kafkapy.group.settings import GroupSettings
 
 FENCE_RETRY_MS: Final = 500
 """When an expired member is tried to be removed again, should its tombstones not have been written."""
 
 
-class ConsumerTimers(ConsumerGroupLog):
-    def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
-        super().__init__(group_id)
-        self.settings = settings
-        self.wall_ms = wall_ms
-        self.history = RebalanceHistory()
+class ConsumerTimers:
+    """The deadlines of the members that a group's log names."""
+
+    def __init__(self, log: ConsumerGroupLog, settings: GroupSettings) -> None:
+        self._log = log
+        self._settings = settings
         self._sessions: dict[str, int] = {}
         self._rebalances: dict[str, tuple[int, int]] = {}
         """By member id: the epoch that a member has to leave, and until when."""
@@ -43,7 +41,7 @@ class ConsumerTimers(ConsumerGroupLog):
     def touch_session(self, member_id: str, now_ms: int, timeout_ms: int | None = None) -> None:
         """Let the member's session begin again: it has just been heard of."""
         if timeout_ms is None:
-            timeout_ms = self.settings.consumer_session_timeout_ms(self.group_id)
+            timeout_ms = self._settings.consumer_session_timeout_ms(self._log.group_id)
         self._sessions[member_id] = self._noted(now_ms + timeout_ms)
 
     def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
@@ -77,14 +75,14 @@ class ConsumerTimers(ConsumerGroupLog):
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def _late_members(self, now_ms: int) -> list[ConsumerMember]:
+    def late_members(self, now_ms: int) -> list[ConsumerMember]:
         """Return who is late. They count as late again soon, should their removal not be written."""
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return []
         self._forget_strangers()
-        for member in self.members.values():
+        for member in self._log.members.values():
             self._give_deadlines(member, now_ms)
-        late = [member for member in self.members.values() if self._is_late(member, now_ms)]
+        late = [member for member in self._log.members.values() if self._is_late(member, now_ms)]
         for member in late:
             self._forget_deadlines(member.member_id)
             self._sessions[member.member_id] = now_ms + FENCE_RETRY_MS
@@ -95,7 +93,7 @@ class ConsumerTimers(ConsumerGroupLog):
 
     def _forget_strangers(self) -> None:
         """Drop deadlines of members that never came to be, or have left, and of what members have done meanwhile."""
-        members = self.members
+        members = self._log.members
         self._sessions = {member_id: until for member_id, until in self._sessions.items() if member_id in members}
         self._rebalances = {
             member_id: (epoch, until_ms)
@@ -108,7 +106,7 @@ class ConsumerTimers(ConsumerGroupLog):
         self._syncs = {member_id: until for member_id, until in self._syncs.items() if self._is_classic(member_id)}
 
     def _is_classic(self, member_id: str) -> bool:
-        member = self.members.get(member_id)
+        member = self._log.members.get(member_id)
         return member is not None and member.uses_classic_protocol
 
     def _give_deadlines(self, member: ConsumerMember, now_ms: int) -> None:
@@ -132,11 +130,9 @@ class ConsumerTimers(ConsumerGroupLog):
 
     # -- members --------------------------------------------------------------------------------------------------
 
-    def _put(self, before: ConsumerMember | None, after: ConsumerMember) -> None:
-        super()._put(before, after)
-        if after.member_id not in self._sessions:
+    def on_replay(self, member_id: str) -> None:
+        """A record of the member was replayed: a new one gets its deadlines soon, one that has gone loses them."""
+        if member_id not in self._log.members:
+            self._forget_deadlines(member_id)
+        elif member_id not in self._sessions:
             self._earliest_deadline_ms = 0
-
-    def _remove(self, member: ConsumerMember) -> None:
-        super()._remove(member)
-        self._forget_deadlines(member.member_id)

@@ -60,9 +60,9 @@ class MemberUpdate:
         self._around = around
         self._reported = reported
         self._records: list[CoordinatorRecord] = []
-        self._subscriptions: Subscriptions = group.subscriptions
-        self._group_epoch = group.group_epoch
-        self._metadata_hash = group.metadata_hash
+        self._subscriptions: Subscriptions = group.log.subscriptions
+        self._group_epoch = group.log.group_epoch
+        self._metadata_hash = group.log.metadata_hash
 
     # -- membership -----------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class MemberUpdate:
         """Give the place of a static member, with all it had, to the one that joins."""
         group_id = self._group.group_id
         member = existing.renamed(member_id)
-        target = self._group.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
+        target = self._group.log.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
         self._records += member_tombstones(group_id, existing.member_id)
         self._records += [
             member_record(group_id, member),
@@ -84,7 +84,7 @@ class MemberUpdate:
     def _write_metadata(self) -> bool:
         """Write the member where it is new or changed; return whether its topic names changed."""
         member, updated = self._member, self._updated
-        if updated is member and member.member_id in self._group.members:
+        if updated is member and member.member_id in self._group.log.members:
             return False
         if updated is not member or not self._records:
             self._records.append(member_record(self._group.group_id, updated))
@@ -98,9 +98,9 @@ class MemberUpdate:
         if updated is not self._member or not self._is_known(self._member):
             self._subscriptions = group.subscriptions_with(self._replaced_member(), updated)
         subscriptions = self._subscriptions
-        if has_changed and new_regex and new_regex not in group.subscriptions.regexes:
+        if has_changed and new_regex and new_regex not in group.log.subscriptions.regexes:
             compile_regex(new_regex)
-        if has_changed and old_regex in group.subscriptions.resolved and old_regex not in subscriptions.regexes:
+        if has_changed and old_regex in group.log.subscriptions.resolved and old_regex not in subscriptions.regexes:
             self._records.append(regex_tombstone(group.group_id, old_regex))
         return has_changed
 
@@ -108,10 +108,10 @@ class MemberUpdate:
         """Return the member that the subscriptions still count and that `updated` stands in for."""
         if self._is_known(self._member):
             return self._member
-        return self._group.static_member(self._updated.instance_id)
+        return self._group.log.static_member(self._updated.instance_id)
 
     def _is_known(self, member: ConsumerMember) -> bool:
-        return member.member_id in self._group.members
+        return member.member_id in self._group.log.members
 
     # -- assignment -----------------------------------------------------------------------------------------------
 
@@ -125,26 +125,26 @@ class MemberUpdate:
             self._group_epoch, self._metadata_hash = self._group_epoch + 1, metadata_hash
             self._records.append(epoch_record(group.group_id, self._group_epoch, metadata_hash))
         group.metadata_checked(image, self._group_epoch)
-        if group.has_partition_metadata_record:
+        if group.log.has_partition_metadata_record:
             self._records.append(partition_metadata_tombstone(group.group_id))
 
     def _update_target(self) -> tuple[int, Assignment]:
         """Return the target epoch and the member's target, computed anew where the group has moved on."""
         group, around = self._group, self._around
-        if group.assignment_epoch >= self._group_epoch or not group.may_assign(around.wall_ms):
-            return group.assignment_epoch, group.target_of(self._updated)
+        if group.log.assignment_epoch >= self._group_epoch or not group.may_assign(around.wall_ms):
+            return group.log.assignment_epoch, group.log.target_of(self._updated)
         spec = self._spec()
         assignment = ASSIGNORS[group.preferred_assignor(self._replaced_member(), self._updated)](spec)
         for member_id in spec.members:
             target = assignment.get(member_id, EMPTY_ASSIGNMENT)
-            if group.targets.get(member_id) != target:
+            if group.log.targets.get(member_id) != target:
                 self._records.append(target_record(group.group_id, member_id, target))
         self._records.append(target_epoch_record(group.group_id, self._group_epoch, around.wall_ms))
         return self._group_epoch, assignment.get(self._updated.member_id, EMPTY_ASSIGNMENT)
 
     def _spec(self) -> GroupSpec:
         group, image, updated = self._group, self._around.image, self._updated
-        members = {**group.members, updated.member_id: updated}
+        members = {**group.log.members, updated.member_id: updated}
         replaced = self._replaced_member()
         if replaced is not None and replaced.member_id != updated.member_id:
             del members[replaced.member_id]
@@ -155,7 +155,11 @@ class MemberUpdate:
             ids = ids_of.get(subscription)
             if ids is None:
                 ids = ids_of[subscription] = topic_ids(self._subscriptions.topics_of(*subscription), image)
-            target = group.target_of(updated) if member is updated else group.targets.get(member_id, EMPTY_ASSIGNMENT)
+            target = (
+                group.log.target_of(updated)
+                if member is updated
+                else group.log.targets.get(member_id, EMPTY_ASSIGNMENT)
+            )
             specs[member_id] = MemberSpec(ids, member.instance_id, target)
         counts = {
             topic_id: len(topic.partitions)
@@ -170,7 +174,7 @@ class MemberUpdate:
             return
         topics = self._subscriptions.topics_of(before.subscribed_topic_names, before.subscribed_topic_regex)
         goal = Target(target_epoch, target, topic_ids(topics, self._around.image), has_subscription_changed)
-        after = reconcile(before, goal, self._reported, group.is_owned)
+        after = reconcile(before, goal, self._reported, group.log.is_owned)
         if after is before:
             return
         self._updated = after
@@ -178,6 +182,6 @@ class MemberUpdate:
         if after.uses_classic_protocol:
             return  # it has its time-outs to join and to sync (timers.py)
         if after.state is MemberState.UNREVOKED_PARTITIONS:
-            group.start_rebalance_timer(after, self._around.now_ms)
+            group.timers.start_rebalance_timer(after, self._around.now_ms)
         else:
-            group.stop_rebalance_timer(after.member_id)
+            group.timers.stop_rebalance_timer(after.member_id)

@@ -8,7 +8,7 @@ group.consumer.migration.policy says which ways are open. Source: KIP-848, KIP-1
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.errors import ProtocolError
 from kafkapy.group.assignors.spec import Assignment
@@ -16,11 +16,13 @@ from kafkapy.group.classic.group import ClassicGroup
 from kafkapy.group.classic.members import ClassicMember
 from kafkapy.group.consumer.member import ConsumerMember
 from kafkapy.group.consumer.records import group_tombstones
-from kafkapy.group.consumer.timers import ConsumerTimers
 from kafkapy.group.decision import GroupDecision
 from kafkapy.group.embedded import read_version, write_assignment
 from kafkapy.group.settings import GroupSettings
 from kafkapy.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from kafkapy.group.consumer.group import ConsumerGroup
 
 DISABLED: Final = "disabled"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
@@ -56,7 +58,7 @@ def _is_readable(metadata: bytes) -> bool:
 
 
 def downgrade(
-    group: ConsumerTimers,
+    group: "ConsumerGroup",
     members: MembersWithTargets,
     *,
     removed_ids: list[str],
@@ -70,7 +72,7 @@ def downgrade(
     those whose records are there by now. `rebalance_reason` None: the members have all they are to have.
     """
     classic = _classic_group(group, members, image)
-    regexes = list(group.subscriptions.resolved)
+    regexes = list(group.log.subscriptions.resolved)
     records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.metadata_record()]
     decision = GroupDecision(records=records, made=classic)
     classic.renew_sessions(now_ms)
@@ -79,10 +81,10 @@ def downgrade(
     return decision
 
 
-def _classic_group(group: ConsumerTimers, members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
+def _classic_group(group: "ConsumerGroup", members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
     classic = ClassicGroup(group.group_id, group.settings, group.wall_ms)
     classic.history = group.history
-    classic.found([_classic_member(member) for member, _ in members], group.group_epoch)
+    classic.found([_classic_member(member) for member, _ in members], group.log.group_epoch)
     for member, target in members:
         converted = classic.members[member.member_id]
         version = read_version(converted.metadata(classic.protocol_name))

@@ -60,7 +60,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
     for record in records:
         group.replay(record.key, record.value)
     for member, _ in members:
-        group.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
+        group.timers.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
     return [*classic.tombstone_records(), *records]
 
 

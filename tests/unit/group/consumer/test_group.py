@@ -78,7 +78,7 @@ def test_second_member_waits_until_the_first_has_revoked() -> None:
 
     second.join()
     assert (second.epoch, second.partitions()) == (3, [])
-    assert world.group().members["b"].state is MemberState.UNRELEASED_PARTITIONS
+    assert world.group().log.members["b"].state is MemberState.UNRELEASED_PARTITIONS
 
     first.beat()
     assert (first.epoch, first.partitions()) == (2, [("foo", 0), ("foo", 1)])
@@ -140,7 +140,7 @@ def test_last_member_leaves_an_empty_group() -> None:
         "Metadata",
     ]
     assert (world.group().state_name, world.group().is_empty) == ("Empty", True)
-    assert world.group().group_epoch == 3
+    assert world.group().log.group_epoch == 3
 
 
 def test_deletion_of_an_empty_group_leaves_nothing() -> None:
@@ -170,7 +170,7 @@ def test_member_is_removed_when_its_session_ends() -> None:
     written = world.pass_time(2)
 
     assert names_of(written) == ["-CurrentMemberAssignment", "-TargetAssignmentMember", "-MemberMetadata", "Metadata"]
-    assert list(world.group().members) == ["a"]
+    assert list(world.group().log.members) == ["a"]
     assert error_of(second.beat) == (ErrorCode.UNKNOWN_MEMBER_ID, "Member b is not a member of group g.")
 
 
@@ -196,11 +196,11 @@ def test_member_that_does_not_revoke_in_time_is_removed() -> None:
 
     world.pass_time(19_999)
     world.send(stuck)
-    assert "a" in world.group().members
+    assert "a" in world.group().log.members
     world.pass_time(1)
     second.beat()
 
-    assert list(world.group().members) == ["b"]
+    assert list(world.group().log.members) == ["b"]
     assert len(second.partitions()) == 2
 
 
@@ -216,10 +216,10 @@ def test_new_coordinator_gives_everyone_a_whole_session_and_goes_on_with_the_rev
     world.restart()
     world.pass_time(0)
     world.pass_time(19_999)
-    assert set(world.group().members) == {"a", "b"}
+    assert set(world.group().log.members) == {"a", "b"}
     world.pass_time(1)
 
-    assert set(world.group().members) == {"b"}
+    assert set(world.group().log.members) == {"b"}
     world.pass_time(SESSION_MS - 20_000)
     assert world.group().is_empty
 
@@ -298,7 +298,7 @@ def test_topic_that_goes_is_taken_from_its_members() -> None:
     settle(consumer)
 
     assert consumer.partitions() == [("foo", 0), ("foo", 1)]
-    assert world.group().members["a"].assigned.keys() == {topic_id("foo")}
+    assert world.group().log.members["a"].assigned.keys() == {topic_id("foo")}
 
 
 def test_topic_made_anew_is_another_topic() -> None:
@@ -351,7 +351,7 @@ def test_expression_subscribes_to_what_matches_and_to_what_comes_to_match() -> N
     consumer.beat()
 
     assert consumer.partitions() == [("foo", 0), ("food", 0), ("food", 1)]
-    assert world.group().subscriptions.resolved["foo.*"].version == 2
+    assert world.group().log.subscriptions.resolved["foo.*"].version == 2
 
 
 def test_topics_by_name_are_assigned_before_those_that_an_expression_matches() -> None:
@@ -400,13 +400,13 @@ def test_expression_that_nobody_has_any_more_is_forgotten() -> None:
     first.beat(subscribed_topic_regex="bar")
     assert "-RegularExpression" in names_of(world.written)
     settle(first, second)
-    assert world.group().subscriptions.resolved.keys() == {"bar"}
+    assert world.group().log.subscriptions.resolved.keys() == {"bar"}
     second.leave()
     assert "-RegularExpression" not in names_of(world.written)
     first.leave()
 
     assert "-RegularExpression" in names_of(world.written)
-    assert world.group().subscriptions.topics() == set()
+    assert world.group().log.subscriptions.topics() == set()
 
 
 def test_invalid_expression_leaves_the_group_untouched() -> None:
@@ -432,8 +432,8 @@ def test_static_member_comes_back_to_its_partitions_under_a_new_id() -> None:
     settle(again, second)
 
     assert again.partitions() == before
-    assert set(world.group().members) == {"b", "c"}
-    assert world.group().group_epoch == world.group().assignment_epoch
+    assert set(world.group().log.members) == {"b", "c"}
+    assert world.group().log.group_epoch == world.group().log.assignment_epoch
 
 
 def test_static_member_that_stays_away_loses_its_partitions() -> None:
@@ -446,7 +446,7 @@ def test_static_member_that_stays_away_loses_its_partitions() -> None:
     world.pass_time(SESSION_MS)
 
     assert world.group().is_empty
-    assert world.group().static_members == {}
+    assert world.group().log.static_members == {}
 
 
 def test_instance_id_that_is_in_use_is_refused() -> None:
@@ -627,7 +627,7 @@ def test_assignment_without_epochs_counts_from_the_members_own() -> None:
 
     world.consumer.replay(ConsumerGroupCurrentMemberAssignmentKey("g", "a"), value)
 
-    assert world.group().members["a"].assigned == {topic_id("foo"): {0: 7, 1: 7}}
+    assert world.group().log.members["a"].assigned == {topic_id("foo"): {0: 7, 1: 7}}
 
 
 def test_state_of_a_later_version_is_kept_as_unknown() -> None:
@@ -637,7 +637,7 @@ def test_state_of_a_later_version_is_kept_as_unknown() -> None:
         ConsumerGroupCurrentMemberAssignmentKey("g", "a"), ConsumerGroupCurrentMemberAssignmentValue(2, 1, 77)
     )
 
-    assert world.group().members["a"].state is MemberState.UNKNOWN
+    assert world.group().log.members["a"].state is MemberState.UNKNOWN
 
 
 def test_tombstones_of_what_is_not_there_are_passed_over() -> None:
@@ -659,7 +659,7 @@ def test_subscription_metadata_of_kafka_4_0_is_removed_when_the_group_moves_on()
     consumer.beat()
 
     assert "-PartitionMetadata" in names_of(world.written)
-    assert not world.group().has_partition_metadata_record
+    assert not world.group().log.has_partition_metadata_record
 
 
 def test_group_is_the_same_after_its_log_is_read_again() -> None:
@@ -679,7 +679,7 @@ def test_group_is_the_same_after_its_log_is_read_again() -> None:
     after = world.group()
     assert after is not before
     for field in ("members", "targets", "subscriptions", "static_members", "group_epoch", "metadata_hash", "_owners"):
-        assert getattr(after, field) == getattr(before, field), field
+        assert getattr(after.log, field) == getattr(before.log, field), field
 
 
 def test_failed_write_leaves_the_group_to_be_compared_with_the_metadata_again() -> None:

@@ -58,7 +58,7 @@ def assigned(world: MixedWorld, member_id: str, generation: int) -> list[int]:
 
 
 def own_partitions(world: MixedWorld, member_id: str) -> list[int]:
-    return sorted(world.consumer_group.members[member_id].assigned.get(topic_id(TOPIC), {}))
+    return sorted(world.consumer_group.log.members[member_id].assigned.get(topic_id(TOPIC), {}))
 
 
 # -- up -------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_classic_members_keep_what_they_have_when_a_modern_one_joins() -> None:
     consumer = modern(world)
     consumer.join()
 
-    group = world.consumer_group
+    group = world.consumer_group.log
     assert (group.group_epoch, group.assignment_epoch, consumer.epoch) == (2, 2, 2)
     assert (own_partitions(world, first), own_partitions(world, second)) == ([0, 1], [2, 3])
     assert consumer.partitions() == []
@@ -159,7 +159,7 @@ def test_members_that_are_in_no_generation_yet_join_the_new_group_by_themselves(
     consumer.join()
 
     assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert (list(world.consumer_group.members), consumer.epoch) == (["m"], 2)
+    assert (list(world.consumer_group.log.members), consumer.epoch) == (["m"], 2)
     assert rejoin(world, member_id).generation_id == 3
 
 
@@ -173,7 +173,7 @@ def test_static_member_comes_back_with_the_other_protocol() -> None:
     consumer = modern(world, instance_id="i")
     consumer.join()
 
-    assert list(world.consumer_group.members) == ["m"]
+    assert list(world.consumer_group.log.members) == ["m"]
     assert len(consumer.partitions()) == 4
     assert world.heartbeat(answer.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
 
@@ -229,7 +229,7 @@ def test_partitions_that_do_not_exist_are_left_behind() -> None:
     modern(world).join()
 
     assert own_partitions(world, first) == [0]
-    assert world.consumer_group.targets["m"] == {topic_id(TOPIC): frozenset({1})}
+    assert world.consumer_group.log.targets["m"] == {topic_id(TOPIC): frozenset({1})}
 
 
 def test_conversion_that_is_not_written_has_not_been() -> None:
@@ -262,7 +262,7 @@ def test_session_of_a_classic_member_is_its_own() -> None:
 
     world.advance(1)
 
-    assert sorted(world.consumer_group.members) == sorted(["m", first])
+    assert sorted(world.consumer_group.log.members) == sorted(["m", first])
 
 
 def test_new_coordinator_gives_classic_members_the_groups_session_until_they_are_heard_of() -> None:
@@ -276,9 +276,9 @@ def test_new_coordinator_gives_classic_members_the_groups_session_until_they_are
     world.heartbeat(first, 1)
 
     world.advance(1)
-    assert sorted(world.consumer_group.members) == sorted(["m", first])
+    assert sorted(world.consumer_group.log.members) == sorted(["m", first])
     world.advance(SESSION_MS)
-    assert list(world.consumer_group.members) == ["m"]
+    assert list(world.consumer_group.log.members) == ["m"]
 
 
 def test_member_that_does_not_join_in_time_is_removed() -> None:
@@ -305,7 +305,7 @@ def test_member_that_does_not_sync_in_time_is_removed() -> None:
 
     world.advance(4_000)
 
-    assert "c" not in world.consumer_group.members
+    assert "c" not in world.consumer_group.log.members
 
 
 def test_sync_ends_the_wait_for_it() -> None:
@@ -442,7 +442,7 @@ def test_group_stays_where_the_policy_or_its_size_keeps_it() -> None:
         world = world_of(**config)
         consumer, classic_id = mixed_group(world)
         consumer.leave()
-        assert list(world.consumer_group.members) == [classic_id]
+        assert list(world.consumer_group.log.members) == [classic_id]
         world.leave((classic_id, None))
         assert world.consumer_group.state_name == "Empty"
 
@@ -500,11 +500,11 @@ def test_expression_of_a_static_member_is_forgotten_when_it_comes_back_classic()
     other.join()
     consumer = modern(world, instance_id="i", subscribed_topic_names=None, subscribed_topic_regex="t.*")
     consumer.join()
-    assert list(world.consumer_group.subscriptions.resolved) == ["t.*"]
+    assert list(world.consumer_group.log.subscriptions.resolved) == ["t.*"]
 
     world.joined(world.join(group_instance_id="i", protocols=speaks()))
 
-    assert not world.consumer_group.subscriptions.resolved
+    assert not world.consumer_group.log.subscriptions.resolved
     assert "ConsumerGroupRegularExpressionKey" in [record.key.NAME for record in world.written if record.value is None]
 
 
@@ -531,7 +531,7 @@ def test_member_whose_metadata_cannot_be_read_keeps_the_group_what_it_is() -> No
 
     consumer.leave()
 
-    assert list(world.consumer_group.members) == ["c"]
+    assert list(world.consumer_group.log.members) == ["c"]
 
 
 # -- there and back -------------------------------------------------------------------------------------------------
