@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # PySpark 3.5.7 lies over what .venv holds.
 SPARK35 := .venv-spark35
+# Many tests wait for processes: three workers keep two cores busy. A file is one worker's.
+JOBS   ?= 3
+PARALLEL := -n $(JOBS) --dist loadfile
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
@@ -36,10 +39,10 @@ demo: setup spark-jars   ## broker + market trades + Spark: checked bars, drawn 
 	@$(BIN)/python -m spark_jobs.demo $(if $(TRADES),--trades $(TRADES)) $(if $(BAR),--bar $(BAR))
 
 test: setup tools spark-jars   ## every test; T=expression for those that match (pytest -k)
-	$(BIN)/python -m pytest -q $(if $(T),-k "$(T)")
+	$(BIN)/python -m pytest -q $(PARALLEL) $(if $(T),-k "$(T)")
 
 test-fast: setup   ## the tests that need neither Java nor Spark
-	$(BIN)/python -m pytest -q -m "not compat and not spark"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not compat and not spark"
 
 test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, in a .venv-python3.x each
 	@for python in python3.11 python3.12 python3.13; do \
