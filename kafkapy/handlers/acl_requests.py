@@ -1,12 +1,10 @@
-"""What DescribeAcls, CreateAcls and DeleteAcls share: the right to the cluster, and filters."""
+"""What DescribeAcls, CreateAcls and DeleteAcls share: filters, and whether there are ACLs at all."""
 
 from typing import Protocol
 
-from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.metadata.acl_types import AclFilter, AclOperation, ResourceType
-from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.security.authorizer import CLUSTER_NAME
+from kafkapy.errors import ProtocolError
+from kafkapy.handlers.context import Services
+from kafkapy.metadata.acl_types import AclFilter
 
 
 class WireFilter(Protocol):
@@ -19,13 +17,6 @@ class WireFilter(Protocol):
     host_filter: str | None
     operation: int
     permission_type: int
-
-
-def check_cluster(services: Services, context: RequestContext, operation: AclOperation) -> None:
-    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the asker may do the operation to the cluster."""
-    if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        raise ApiError(error, error.message)
 
 
 def is_disabled(services: Services) -> bool:

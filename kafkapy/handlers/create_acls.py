@@ -6,7 +6,8 @@ MATCH) are INVALID_REQUEST for that entry; there the whole request fails with UN
 """
 
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.handlers.acl_requests import check_cluster, is_disabled
+from kafkapy.handlers.acl_requests import is_disabled
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.metadata.acl_types import Acl, AclOperation, ResourceType
 from kafkapy.protocol.error_code import ErrorCode

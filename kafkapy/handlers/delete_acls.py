@@ -7,7 +7,8 @@ deleted.
 from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.acl_requests import check_cluster, filter_of, is_disabled
+from kafkapy.handlers.acl_requests import filter_of, is_disabled
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.acl_types import Acl, AclFilter, AclOperation
 from kafkapy.metadata.acls import find_acls

@@ -5,7 +5,8 @@ v1: pattern types and the filter MATCH, all that apply to a name (KIP-290), v2: 
 """
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.acl_requests import check_cluster, filter_of, is_disabled
+from kafkapy.handlers.acl_requests import filter_of, is_disabled
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.acl_types import Acl, AclOperation, in_order
 from kafkapy.protocol.error_code import ErrorCode

@@ -24,6 +24,8 @@ FETCHED: Final = 30_000
 """For Fetch, and for filters of partitions, which are looked at in one go: 10,000 topics and their partitions."""
 CHANGED: Final = 20_000
 """For what one decision changes, which has 10,000 records at most; for describing configs, of which each has many."""
+REASSIGNED: Final = 60_000
+"""For reassignments, where a partition's target is an array of its own: 10,000 partitions of five replicas."""
 MARKERS: Final = 5_000
 """For WriteTxnMarkers, which other brokers send: each is a batch to be appended."""
 ACLS: Final = 20_000
@@ -98,6 +100,8 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(37, "create_partitions", max_elements=CHANGED),
         _row(42, "delete_groups"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
+        _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
+        _row(46, "list_partition_reassignments"),
         _row(47, "offset_delete"),
         _row(55, "describe_quorum", max_elements=FEW),
         _row(60, "describe_cluster", max_elements=FEW),
@@ -126,6 +130,8 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(33, "alter_configs", max_elements=CHANGED),
         _row(37, "create_partitions", max_elements=CHANGED),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
+        _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
+        _row(46, "list_partition_reassignments"),
         _row(52, "raft_requests", max_elements=FEW),
         _row(53, "raft_requests", max_elements=FEW),
         _row(54, "raft_requests", max_elements=FEW),
@@ -145,7 +151,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 55))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 45, 46, 55))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

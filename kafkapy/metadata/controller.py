@@ -20,6 +20,7 @@ from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.producer_ids import ProducerIdControl
+from kafkapy.metadata.reassignments import ReassignmentControl
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -63,6 +64,7 @@ class Controller:
             default_replication_factor=default_replication_factor,
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
+        self.reassignments = ReassignmentControl(self.configs, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))

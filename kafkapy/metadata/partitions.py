@@ -249,6 +249,12 @@ class PartitionControl:
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
+    def begin_change(self, topic: Topic, partition_id: int, election: Election = Election.ONLINE) -> PartitionChange:
+        """Return a change to a partition in the making, whose leader is sought as `election` says."""
+        change = self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active)
+        change.election = election
+        return change
+
     def _partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         for topic in self._topics.by_id.values():
             for partition_id, partition in topic.partitions.items():

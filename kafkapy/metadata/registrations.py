@@ -115,6 +115,16 @@ class PartitionRegistration(NamedTuple):
             last_known_elr=list(self.last_known_elr) if self.last_known_elr else None,
         )
 
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed (KIP-455)."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        """Whether the first of the replicas leads."""
+        return self.replicas[:1] == (self.leader,)
+
     def directory_of(self, broker_id: int) -> Uuid:
         """Return the directory that the replica on `broker_id` lies in; ValueError where it has none."""
         return self.directories[self.replicas.index(broker_id)]

@@ -17,6 +17,7 @@ from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, check_operation_size
+from kafkapy.metadata.partition_indexes import PartitionIndexes
 from kafkapy.metadata.placement import place_replicas
 from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -74,13 +75,22 @@ class TopicControl:
         self._default_replication_factor = default_replication_factor
         self.by_id: dict[Uuid, Topic] = {}
         self.by_name: dict[str, Topic] = {}
+        self._indexes: PartitionIndexes | None = None
         self._colliding: dict[str, set[str]] = {}
         """Names with "." or "_", by what they are once each "." is a "_"."""
 
     def load(self, image: MetadataImage) -> None:
         self.by_id, self.by_name, self._colliding = {}, {}, {}
+        self._indexes = None
         for topic in image.topics.by_name.values():
             self._add(Topic(topic.name, topic.topic_id, dict(topic.partitions)))
+
+    @property
+    def indexes(self) -> PartitionIndexes:
+        """Which partitions are being reassigned, and which are not led by their preferred replica."""
+        if self._indexes is None:
+            self._indexes = PartitionIndexes(self.by_id.values())
+        return self._indexes
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
@@ -148,17 +158,24 @@ class TopicControl:
         self._add(Topic(record.name, record.topic_id))
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        self._topic(record.topic_id).partitions[record.partition_id] = PartitionRegistration.from_record(record)
+        partition = PartitionRegistration.from_record(record)
+        self._topic(record.topic_id).partitions[record.partition_id] = partition
+        if self._indexes is not None:
+            self._indexes.note(record.topic_id, record.partition_id, partition)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
         partition = topic.partitions.get(record.partition_id)
         assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
-        topic.partitions[record.partition_id] = partition.merge(record)
+        topic.partitions[record.partition_id] = changed = partition.merge(record)
+        if self._indexes is not None:
+            self._indexes.note(record.topic_id, record.partition_id, changed)
 
     def replay_remove(self, record: RemoveTopicRecord) -> None:
         topic = self._topic(record.topic_id)
         del self.by_id[topic.topic_id]
+        if self._indexes is not None:
+            self._indexes.forget(topic.topic_id)
         del self.by_name[topic.name]
         self._configs.forget_topic(topic.name)
         if _has_collision_characters(topic.name):
@@ -282,7 +299,7 @@ class TopicControl:
         return dict(sorted(partitions.items()))
 
     def _assigned_partition(self, replicas: Sequence[int], index: int, factor: int | None) -> PartitionRegistration:
-        self._check_assignment(replicas, factor)
+        self.check_assignment(replicas, factor)
         isr = [replica for replica in replicas if self._brokers.is_active(replica)]
         if not isr:
             raise _bad_assignment(
@@ -291,7 +308,8 @@ class TopicControl:
             )
         return self._registration(replicas, isr)
 
-    def _check_assignment(self, replicas: Sequence[int], factor: int | None) -> None:
+    def check_assignment(self, replicas: Sequence[int], factor: int | None = None) -> None:
+        """Raise ApiError INVALID_REPLICA_ASSIGNMENT unless these are distinct registered brokers, `factor` of them."""
         if not replicas:
             raise _bad_assignment("The manual partition assignment includes an empty replica list.")
         previous = None

@@ -1,0 +1,14 @@
+"""The right to the cluster, which administrative requests need as a whole."""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.metadata.acl_types import AclOperation, ResourceType
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.security.authorizer import CLUSTER_NAME
+
+
+def check_cluster(services: Services | ControllerServices, context: RequestContext, operation: AclOperation) -> None:
+    """Raise ApiError CLUSTER_AUTHORIZATION_FAILED unless the asker may do the operation to the cluster."""
+    if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise ApiError(error, error.message)

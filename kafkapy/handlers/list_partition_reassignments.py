@@ -1,0 +1,35 @@
+"""ListPartitionReassignments 0: the reassignments that are running, of some topics or of all (KIP-455).
+
+Needs DESCRIBE on the cluster. What was asked for and is not being reassigned is left out.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from kafkapy.protocol.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from kafkapy.security.authorizer import AclOperation
+
+
+async def handle(
+    services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    try:
+        check_cluster(services, context, AclOperation.DESCRIBE)
+        return await services.follower.change(
+            lambda controller, _: controller.reassignments.decide_list(request), timeout_ms=request.timeout_ms
+        )
+    except ApiError as error:
+        return _failure(request, error)
+
+
+def _failure(request: ListPartitionReassignmentsRequest, error: ApiError) -> ListPartitionReassignmentsResponse:
+    topics = [
+        OngoingTopicReassignment(topic.name, [OngoingPartitionReassignment(each) for each in topic.partition_indexes])
+        for topic in request.topics or ()
+    ]
+    return ListPartitionReassignmentsResponse(error_code=int(error.code), error_message=error.message, topics=topics)

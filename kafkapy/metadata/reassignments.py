@@ -1,0 +1,160 @@
+"""Partition reassignments: moving a partition to other brokers (KIP-455), changing its replication factor (KIP-860).
+
+A reassignment begins with a record that adds the new replicas to the old ones. It ends (elections.py) with the change
+of the ISR that brings in the last of them: the replicas to be removed leave then. A new target replaces a running one;
+a cancellation goes back to the replicas from before.
+"""
+
+from typing import Any
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.configs import ConfigControl
+from kafkapy.metadata.elections import Election
+from kafkapy.metadata.limits import check_operation_size
+from kafkapy.metadata.partitions import PartitionControl
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.metadata.topics import Topic, TopicControl
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages import alter_partition_reassignments_request as alter_request
+from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
+from kafkapy.protocol.messages import list_partition_reassignments_request as list_request
+from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+
+
+class ReassignmentControl:
+    """Decides what reassignments change, over the tables of topics and partitions."""
+
+    def __init__(self, configs: ConfigControl, topics: TopicControl, partitions: PartitionControl) -> None:
+        self._configs = configs
+        self._topics = topics
+        self._partitions = partitions
+
+    def decide_alter(
+        self, request: alter_request.AlterPartitionReassignmentsRequest
+    ) -> Decision[Any, alter_response.AlterPartitionReassignmentsResponse]:
+        """Decide on new targets and cancellations; each partition succeeds or fails by itself.
+
+        Deviation: partitions for which the operation has no room are refused with POLICY_VIOLATION, in Apache Kafka
+        with UNKNOWN_SERVER_ERROR.
+        """
+        if not request.topics:
+            return Decision(alter_response.AlterPartitionReassignmentsResponse(), [])
+        records: list[PartitionChangeRecord] = []
+        response = alter_response.AlterPartitionReassignmentsResponse(
+            error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+        )
+        for asked_topic in request.topics:
+            answers = []
+            for asked in asked_topic.partitions:
+                answer = alter_response.ReassignablePartitionResponse(asked.partition_index, error_message=None)
+                try:
+                    check_operation_size(len(records) + 1)
+                    records += self._alter(asked_topic.name, asked, request.allow_replication_factor_change)
+                except ApiError as error:
+                    answer.error_code, answer.error_message = int(error.code), error.message
+                answers.append(answer)
+            response.responses.append(alter_response.ReassignableTopicResponse(asked_topic.name, answers))
+        return Decision(response, records, is_atomic=True)
+
+    def decide_list(
+        self, request: list_request.ListPartitionReassignmentsRequest
+    ) -> Decision[Any, list_response.ListPartitionReassignmentsResponse]:
+        """Return the running reassignments, of all topics or of those asked for. No records."""
+        response = list_response.ListPartitionReassignmentsResponse(error_message=None)
+        if request.topics is None:
+            for topic_id, partition_ids in self._topics.indexes.reassigning.items():
+                _add_ongoing(response, self._topics.by_id[topic_id], list(partition_ids))
+            return Decision(response, [])
+        for asked in request.topics:
+            topic = self._topics.by_name.get(asked.name)
+            if topic is not None:
+                _add_ongoing(response, topic, asked.partition_indexes)
+        return Decision(response, [])
+
+    def _alter(
+        self, name: str, asked: alter_request.ReassignablePartition, allow_factor_change: bool
+    ) -> list[PartitionChangeRecord]:
+        """Return the record of one partition's change, none where it is so already. Raises ApiError."""
+        topic = self._topics.by_name.get(name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        partition = topic.partitions.get(asked.partition_index)
+        if partition is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}."
+            )
+        if asked.replicas is None:
+            record = self._cancel(topic, asked.partition_index, partition)
+        else:
+            self._topics.check_assignment(asked.replicas)
+            if not allow_factor_change:
+                _check_factor_unchanged(partition, asked.replicas)
+            record = self._reassign(topic, asked.partition_index, partition, asked.replicas)
+        return [] if record is None else [record]
+
+    def _reassign(
+        self, topic: Topic, partition_id: int, partition: PartitionRegistration, target: list[int]
+    ) -> PartitionChangeRecord | None:
+        removing = sorted(set(partition.replicas).difference(target))
+        adding = sorted(set(target).difference(partition.replicas))
+        change = self._partitions.begin_change(topic, partition_id)
+        change.replicas = [*target, *removing]
+        change.removing_replicas = removing or change.removing_replicas
+        change.adding_replicas = adding or change.adding_replicas
+        return change.build()
+
+    def _cancel(
+        self, topic: Topic, partition_id: int, partition: PartitionRegistration
+    ) -> PartitionChangeRecord | None:
+        if not partition.is_being_reassigned:
+            raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+        isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
+        allows_unclean = self._configs.is_unclean_election_enabled(topic.name)
+        if not replicas:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Invalid replica assignment: addingReplicas contains all replicas.",
+            )
+        if not isr and not allows_unclean:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{partition_id} because it would require an "
+                "unclean leader election.",
+            )
+        election = Election.UNCLEAN if allows_unclean else Election.ONLINE
+        change = self._partitions.begin_change(topic, partition_id, election)
+        change.replicas, change.isr = replicas, isr or replicas[:1]
+        change.removing_replicas, change.adding_replicas = [], []
+        return change.build()
+
+
+def _check_factor_unchanged(partition: PartitionRegistration, target: list[int]) -> None:
+    """Raise ApiError where a reassignment would change the replication factor (KIP-860).
+
+    The factor of a partition that is being reassigned is that of its target.
+    """
+    factor = len({*partition.replicas, *partition.adding_replicas}.difference(partition.removing_replicas))
+    if factor != len(target):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {factor} to {len(target)}"
+        )
+
+
+def _add_ongoing(
+    response: list_response.ListPartitionReassignmentsResponse, topic: Topic, partition_ids: list[int]
+) -> None:
+    ongoing = [
+        list_response.OngoingPartitionReassignment(
+            partition_index=partition_id,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+        for partition_id in partition_ids
+        if (partition := topic.partitions.get(partition_id)) is not None and partition.is_being_reassigned
+    ]
+    if ongoing:
+        response.topics.append(list_response.OngoingTopicReassignment(name=topic.name, partitions=ongoing))

@@ -1,0 +1,195 @@
+"""Apache Kafka's tools that run a cluster, against three nodes: moving partitions while records are produced."""
+
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy
+from kafkapy.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.support.java_tools import JavaTools, Printed
+from tests.support.wire import WireClient
+from tools.kafka import JAVA_LIBS
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PROPERTIES = {
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.segment.delete.delay.ms": "100",
+    "auto.leader.rebalance.enable": "false",
+}
+TIMEOUT_S = 60
+Tool = Callable[..., Printed]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tool(cluster: ThreeNodes) -> Iterator[Tool]:
+    """Run a tool against the cluster."""
+    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
+    with JavaTools() as tools:
+        yield lambda script, *arguments: tools.run(script, "--bootstrap-server", cluster.bootstrap, *arguments)
+
+
+def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
+    return found
+
+
+def create(tool: Tool, topic: str, *replicas: Sequence[int]) -> None:
+    """Create a topic whose partitions have the given replicas, and wait until the first of each leads."""
+    assignment = ",".join(":".join(map(str, each)) for each in replicas)
+    created = tool("kafka-topics", "--create", "--topic", topic, "--replica-assignment", assignment)
+    assert created.status == 0, created.text
+    eventually(lambda: [each[1] for each in described(tool, topic)] == [each[0] for each in replicas])
+
+
+def described(tool: Tool, topic: str) -> list[tuple[int, int, list[int], list[int]]]:
+    """Return (partition, leader, replicas, ISR sorted) of each partition, as kafka-topics tells."""
+    text = tool("kafka-topics", "--describe", "--topic", topic).text
+    found = re.findall(r"Partition: (\d+)\tLeader: (\w+)\tReplicas: ([\d,]+)\tIsr: ([\d,]*)", text)
+    return [
+        (int(partition), -1 if leader == "none" else int(leader), _ids(replicas), sorted(_ids(isr)))
+        for partition, leader, replicas, isr in found
+    ]
+
+
+def _ids(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+def reassignment(directory: Path, topic: str, targets: Mapping[int, Sequence[int]]) -> list[str]:
+    path = directory / "reassignment.json"
+    partitions = [{"topic": topic, "partition": each, "replicas": list(ids)} for each, ids in targets.items()]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return ["--reassignment-json-file", str(path)]
+
+
+class Load:
+    """An idempotent producer that writes numbers to a topic until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        self._topic = topic
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged: list[int] = []
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
+        self._thread.join()
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_stopped.wait(0.005):
+            self._producer.produce(self._topic, str(number), on_delivery=self._note)
+            self._producer.poll(0)
+            number += 1
+
+    def _note(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+
+
+def numbers_in(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    """Read a topic to its end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
+    asked = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    total = sum(consumer.get_watermark_offsets(each, timeout=TIMEOUT_S)[1] for each in asked)
+    consumer.assign(asked)
+    found: list[int] = []
+    while len(found) < total:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.error() is None
+        found.append(int(message.value()))
+    consumer.close()
+    return found
+
+
+def test_partitions_move_while_records_are_produced(cluster: ThreeNodes, tool: Tool, tmp_path: Path) -> None:
+    create(tool, "moved", [1, 2], [1, 3])
+    targets = reassignment(tmp_path, "moved", {0: [2, 3], 1: [3, 2]})
+
+    with Load(cluster.bootstrap, "moved") as load:
+        eventually(lambda: len(load.acknowledged) > 100)
+        begun = tool("kafka-reassign-partitions", *targets, "--execute")
+        eventually(lambda: "still in progress" not in tool("kafka-reassign-partitions", *targets, "--verify").text)
+        count = len(load.acknowledged)
+        eventually(lambda: len(load.acknowledged) > count + 100)
+
+    assert begun.text.endswith("Successfully started partition reassignments for moved-0,moved-1\n")
+    ended = tool("kafka-reassign-partitions", *targets, "--verify")
+    assert ended.text.startswith(
+        "Status of partition reassignment:\n"
+        "Reassignment of partition moved-0 is completed.\n"
+        "Reassignment of partition moved-1 is completed.\n"
+    )
+    assert [each[2:] for each in described(tool, "moved")] == [([2, 3], [2, 3]), ([3, 2], [2, 3])]
+    assert sorted(numbers_in(cluster.bootstrap, "moved", 2)) == sorted(load.acknowledged)
+    left = cluster.nodes[0].directory
+    eventually(lambda: not list(left.glob("moved-*")))
+
+
+def test_a_reassignment_that_cannot_end_is_listed_and_cancelled(
+    cluster: ThreeNodes, tool: Tool, tmp_path: Path
+) -> None:
+    """The tool does not begin what this is about, as it asks for the new replica's broker first."""
+    create(tool, "stuck", [1, 2])
+    targets = [*reassignment(tmp_path, "stuck", {0: [3, 1]}), "--preserve-throttles"]
+    cluster.nodes[2].stop()
+    try:
+        with WireClient(cluster.nodes[0].bootstrap) as client:
+            topics = [ReassignableTopic("stuck", [ReassignablePartition(0, [3, 1])])]
+            answer = client.call(AlterPartitionReassignmentsRequest(topics=topics), 1)
+        assert answer.responses[0].partitions[0].error_code == 0
+        listed = tool("kafka-reassign-partitions", "--list").text
+        running = tool("kafka-reassign-partitions", *targets, "--verify").text
+        cancelled = tool("kafka-reassign-partitions", *targets, "--cancel").text
+    finally:
+        cluster.nodes[2].start()
+
+    assert listed == "Current partition reassignments:\nstuck-0: replicas: 3,1,2. adding: 3. removing: 2.\n"
+    assert "Reassignment of partition stuck-0 is still in progress." in running
+    assert "Successfully cancelled partition reassignment for: stuck-0" in cancelled
+    assert [each[2] for each in described(tool, "stuck")] == [[1, 2]]
+    assert tool("kafka-reassign-partitions", "--list").text == "No partition reassignments found.\n"
+
+
+def test_a_reassignment_to_unknown_brokers_is_refused(cluster: ThreeNodes, tool: Tool, tmp_path: Path) -> None:
+    create(tool, "refused", [1])
+    refused = tool("kafka-reassign-partitions", *reassignment(tmp_path, "refused", {0: [9]}), "--execute")
+
+    assert refused.status == 1
+    assert "Unknown broker id 9" in refused.text
