@@ -1,7 +1,8 @@
-"""Several nodes that form a cluster: of one kind, or kafkapy and Apache Kafka in one quorum."""
+"""Several nodes that form a cluster: of one kind, or kafkapy and Apache Kafka together, of whatever roles."""
 
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -9,29 +10,49 @@ from harness.servers import ApacheKafka, Kafkapy, Server, free_port
 
 Kind: TypeAlias = type[Kafkapy] | type[ApacheKafka]
 
+COMBINED = "broker,controller"
+BROKER = "broker"
+CONTROLLER = "controller"
 
-class ThreeNodes(Server):
-    """Three nodes, each broker and controller, that cost what they cost together."""
+
+@dataclass(frozen=True)
+class Plan:
+    """What one node is to be."""
+
+    kind: Kind
+    node_id: int
+    roles: str = COMBINED
+
+
+class Nodes(Server):
+    """Nodes that cost what they cost together. `bootstrap`: of the brokers; `controllers_bootstrap`."""
 
     def __init__(
         self,
-        kinds: Kind | Sequence[Kind],
+        plans: Sequence[Plan],
         directory: Path,
         properties: Mapping[str, str] | None = None,
+        *,
+        heap: str = "",
     ) -> None:
-        """`kinds`: of all nodes, or of each. `properties`: what each node has besides its listeners and voters."""
-        kinds = [kinds] * 3 if isinstance(kinds, type) else list(kinds)
-        controller_ports = [free_port() for _ in range(3)]
-        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(controller_ports, start=1))
-        self.nodes: Sequence[Server] = [
-            _node(kind, directory / f"{kind.__name__}-{node_id}", node_id, port, voters, properties or {})
-            for node_id, (kind, port) in enumerate(zip(kinds, controller_ports, strict=True), start=1)
-        ]
+        """`properties`: what each node has besides its roles, listeners and voters. `heap`: of each JVM, else 1 GiB."""
+        ports = {plan.node_id: free_port() for plan in plans if plan.roles != BROKER}
+        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
+        self.by_id: Mapping[int, Server] = {
+            plan.node_id: _node(plan, directory, ports.get(plan.node_id), voters, properties or {}, heap)
+            for plan in plans
+        }
+        self.brokers = [self.by_id[plan.node_id] for plan in plans if plan.roles != CONTROLLER]
+        self.controllers_bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports.values())
         super().__init__(self.nodes[0].name, directory)
 
     @property
+    def nodes(self) -> Sequence[Server]:
+        return list(self.by_id.values())
+
+    @property
     def bootstrap(self) -> str:
-        return ",".join(node.bootstrap for node in self.nodes)
+        return ",".join(node.bootstrap for node in self.brokers)
 
     def prepare(self) -> None:
         for node in self.nodes:
@@ -50,7 +71,9 @@ class ThreeNodes(Server):
         return self
 
     def stop(self, with_signal: int = signal.SIGTERM, timeout_s: float = 60) -> int:
-        return max(node.stop(with_signal, timeout_s) for node in self.nodes)
+        """Stop the brokers, then the controllers: a broker that stops asks them for leave."""
+        ordered = [*self.brokers, *(node for node in self.nodes if node not in self.brokers)]
+        return max(node.stop(with_signal, timeout_s) for node in ordered)
 
     def cpu_s(self) -> float:
         return sum(node.cpu_s() for node in self.nodes)
@@ -63,21 +86,39 @@ class ThreeNodes(Server):
             node.forget_peak()
 
 
+class ThreeNodes(Nodes):
+    """Three nodes, each broker and controller."""
+
+    def __init__(
+        self, kinds: Kind | Sequence[Kind], directory: Path, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """`kinds`: of all nodes, or of each."""
+        kinds = [kinds] * 3 if isinstance(kinds, type) else list(kinds)
+        super().__init__([Plan(kind, number) for number, kind in enumerate(kinds, start=1)], directory, properties)
+
+
 def _node(
-    kind: Kind, directory: Path, node_id: int, controller_port: int, voters: str, more: Mapping[str, str]
+    plan: Plan, directory: Path, controller_port: int | None, voters: str, more: Mapping[str, str], heap: str
 ) -> Server:
     port = free_port()
+    listeners = []
+    if plan.roles != CONTROLLER:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{port}")
+    if controller_port is not None:
+        listeners.append(f"CONTROLLER://127.0.0.1:{controller_port}")
     properties = {
         "offsets.topic.replication.factor": "3",
         **more,
-        "process.roles": "broker,controller",
-        "node.id": str(node_id),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "process.roles": plan.roles,
+        "node.id": str(plan.node_id),
+        "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
     }
-    if kind is ApacheKafka:
+    if plan.kind is ApacheKafka:
         properties["controller.quorum.bootstrap.servers"] = ""
-    server = kind(directory, properties)
-    server.port = port
+    server: Kafkapy | ApacheKafka = plan.kind(directory / f"{plan.kind.__name__}-{plan.node_id}", properties)
+    if heap and isinstance(server, ApacheKafka):
+        server.heap = heap
+    server.port = controller_port if plan.roles == CONTROLLER and controller_port is not None else port
     return server

@@ -176,6 +176,7 @@ class ApacheKafka(Server):
         super().__init__("Apache Kafka", directory)
         self.controller_port = free_port()
         self.properties = properties or {}
+        self.heap = "1G"
 
     @property
     def properties_file(self) -> Path:
@@ -208,7 +209,7 @@ class ApacheKafka(Server):
 
     def command(self) -> list[str]:
         classpath = ["-cp", f"{JAVA_LIBS}/*", "kafka.Kafka", str(self.properties_file)]
-        return ["java", "-Xmx1G", "-Xms1G", *STOCK_JVM, *classpath]
+        return ["java", f"-Xmx{self.heap}", f"-Xms{self.heap}", *STOCK_JVM, *classpath]
 
 
 class Kafkapy(Server):

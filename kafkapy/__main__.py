@@ -100,7 +100,7 @@ def _end_quietly_on_signals() -> None:
 
 
 def _collect_no_garbage() -> None:
-    """Imports make much and discard little: a sixth of a start went into collections. run_broker turns them on."""
+    """Imports make much and discard little: a sixth of a start went into collections. run_node turns them on."""
     import gc
 
     gc.disable()

@@ -18,7 +18,7 @@ from kafkapy.config.properties import parse_properties
 from kafkapy.errors import ConfigError, KafkapyError
 
 if TYPE_CHECKING:
-    from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.run import NodeServer
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
@@ -112,19 +112,19 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
     import uvloop
 
     from kafkapy.server import failpoints, logs
-    from kafkapy.server.run import run_broker
+    from kafkapy.server.run import run_node
 
     failpoints.install_from_environment()
     logs.configure(logging.getLevelName({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(log_level, log_level)))
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)
-    status = run_broker(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+    status = run_node(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
     return status
 
 
-def _say_ready(server: "BrokerServer") -> None:
+def _say_ready(server: "NodeServer") -> None:
     """Print the line; a file that takes none, on a full disk say, does not keep the broker from serving.
 
     The installation is checked after that: it is no part of what makes a start wait.
@@ -135,7 +135,8 @@ def _say_ready(server: "BrokerServer") -> None:
 
     address = connectable(server.bootstrap_servers)
     with contextlib.suppress(OSError):
-        print(f"kafkapy ready on {address} (cluster {server.cluster_id}, node {server.node_id})", flush=True)
+        role = "node" if server.config.is_broker else "controller"
+        print(f"kafkapy ready on {address} (cluster {server.cluster_id}, {role} {server.node_id})", flush=True)
     for warning in warnings_of_installation():
         logging.getLogger("kafkapy.server").warning("%s", warning)
 
@@ -160,7 +161,7 @@ def connectable(bound: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafkapy start",
-        description="Run a broker in the foreground: as a server.properties says, or embedded with one-node defaults.",
+        description="Run a node in the foreground: as a server.properties says, or embedded with one-node defaults.",
         allow_abbrev=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=98),  # else it imports shutil and its codecs
     )

@@ -8,9 +8,9 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.config_changes import (
     Results,
     check_broker_configs,
+    check_broker_id,
     check_duplicate,
     check_names_and_values,
-    check_own_id,
     check_permission,
     check_topic_name,
     resource_of,
@@ -66,7 +66,7 @@ def _checked_configs(
     if resource.resource_type == RESOURCE_TOPIC:
         check_topic_name(resource.name)
     if resource.resource_type == RESOURCE_BROKER:
-        check_own_id(services, resource.name)
+        check_broker_id(services, resource.name)
         configs = {config.name: config.value for config in requested.configs if config.value is not None}
         check_broker_configs(services, resource.name, configs)
     return {config.name: config.value for config in requested.configs}

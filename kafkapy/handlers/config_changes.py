@@ -86,13 +86,17 @@ def check_topic_name(name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_own_id(services: Services | ControllerServices, name: str) -> None:
+def check_broker_id(services: Services | ControllerServices, name: str) -> None:
     """Raise ApiError unless a broker's configs are asked of that broker itself ("": of all brokers).
 
-    A controller takes those that a broker has passed on.
+    A controller takes any node's: those that a broker has passed on, and its own.
     """
-    if not name or isinstance(services, ControllerServices):
-        return
+    if name and not isinstance(services, ControllerServices):
+        check_own_id(services, name)
+
+
+def check_own_id(services: Services | ControllerServices, name: str) -> None:
+    """Raise ApiError unless `name` is this node's id."""
     if broker_id_of(name, "Node id must be an integer, but it is: ") != services.node_id:
         message = f"Unexpected broker id, expected {services.node_id}, but received {name}"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)

@@ -118,6 +118,7 @@ class ControllerServices:
     cluster_id: str
     node_id: int
     config: "BrokerConfig"
+    dynamic_config: "DynamicConfig"
     clock: "Clock"
     random: "Random"
     io_pool: "IoPool"

@@ -5,7 +5,7 @@ asked for (KIP-1073). The controller id is a broker's, as in Metadata.
 """
 
 from kafkapy.handlers.cluster_view import NO_BROKER, ClusterView, endpoint_of, random_alive_broker
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
@@ -13,13 +13,14 @@ from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
+ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
 
 
 async def handle(
     services: Services, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != BROKER_ENDPOINTS:
-        return _wrong_endpoint_type(request.endpoint_type, context.api_version)
+        return wrong_endpoint_type(request.endpoint_type, context.api_version, expected=BROKER_ENDPOINTS)
     cluster = services.metadata.image.cluster
     view = ClusterView(cluster, context.listener_name)
     shown = view.reachable if request.include_fenced_brokers else view.alive
@@ -35,14 +36,18 @@ async def handle(
             DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack, is_fenced=broker.fenced)
         )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = _operations(services, context)
+        response.cluster_authorized_operations = described_operations(services, context)
     return response
 
 
-def _wrong_endpoint_type(endpoint_type: int, api_version: int) -> DescribeClusterResponse:
-    if endpoint_type == CONTROLLER_ENDPOINTS:
+def wrong_endpoint_type(endpoint_type: int, api_version: int, *, expected: int) -> DescribeClusterResponse:
+    """Return the answer to who asked for endpoints of another type than this listener's."""
+    if endpoint_type in ENDPOINT_TYPES:
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        message = (
+            f"The request was sent to an endpoint of type {ENDPOINT_TYPES[expected]}, but we wanted an endpoint of "
+            f"type {ENDPOINT_TYPES[endpoint_type]}"
+        )
     else:
         error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         message = f"Unsupported endpoint type {endpoint_type}"
@@ -51,7 +56,8 @@ def _wrong_endpoint_type(endpoint_type: int, api_version: int) -> DescribeCluste
     )
 
 
-def _operations(services: Services, context: RequestContext) -> int:
+def described_operations(services: Services | ControllerServices, context: RequestContext) -> int:
+    """Return what the principal may do to the cluster, as bits; 0 if it may not know."""
     if not services.authorizer.authorize(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(services.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,8 +1,8 @@
 """DescribeConfigs 1-4: the configs of topics, brokers, groups, subscriptions and loggers, with their sources.
 
-A broker describes itself (its id), or what is set for all brokers (""); others' ids are refused. Null or no keys mean
-all of them, a key that does not exist is left out. v1: synonyms on request (KIP-226). v3: types (documentation is not
-given, whatever is asked for). v4: flexible.
+A node, broker or controller, describes itself (its id), or what is set for all (""); others' ids are refused. Null or
+no keys mean all of them, a key that does not exist is left out. v1: synonyms on request (KIP-226). v3: types
+(documentation is not given, whatever is asked for). v4: flexible.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -20,7 +20,7 @@ from kafkapy.config.rules import SOURCE_BROKER_LOGGER
 from kafkapy.errors import ApiError
 from kafkapy.handlers import broker_loggers
 from kafkapy.handlers.config_changes import broker_id_of, check_permission, check_topic_name, resource_of
-from kafkapy.handlers.context import RequestContext, Services, walk
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services, walk
 from kafkapy.metadata.configs import CONTROLLED_TYPES
 from kafkapy.metadata.image import (
     RESOURCE_BROKER,
@@ -42,7 +42,7 @@ RESOURCE_TYPES = (*CONTROLLED_TYPES, RESOURCE_BROKER_LOGGER)
 
 
 async def handle(
-    services: Services, context: RequestContext, request: DescribeConfigsRequest
+    services: Services | ControllerServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     is_understood = all(requested.resource_type in RESOURCE_TYPES for requested in request.resources)
     described = _Described(services, has_synonyms=request.include_synonyms)
@@ -72,7 +72,7 @@ def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[Describe
 class _Described:
     """The rows of a request's resources. Resources that are alike share theirs, which are not changed any more."""
 
-    def __init__(self, services: Services, *, has_synonyms: bool) -> None:
+    def __init__(self, services: Services | ControllerServices, *, has_synonyms: bool) -> None:
         self._services = services
         self._has_synonyms = has_synonyms
         self._rows: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
@@ -111,7 +111,7 @@ class _Described:
         return alike, partial(describe_own, services.dynamic_config, overrides)
 
 
-def _check_topic(services: Services, name: str) -> None:
+def _check_topic(services: Services | ControllerServices, name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed")
     check_topic_name(name)
@@ -119,7 +119,7 @@ def _check_topic(services: Services, name: str) -> None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
-def _is_cluster_default(services: Services, name: str) -> bool:
+def _is_cluster_default(services: Services | ControllerServices, name: str) -> bool:
     """Return whether what is set for all brokers is meant, and not this broker. Raises ApiError for another one."""
     if not name:
         return True
@@ -129,7 +129,7 @@ def _is_cluster_default(services: Services, name: str) -> bool:
     return False
 
 
-def _check_logger_broker(services: Services, name: str) -> None:
+def _check_logger_broker(services: Services | ControllerServices, name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if broker_id_of(name, "Broker id must be an integer, but it is: ") != services.node_id:

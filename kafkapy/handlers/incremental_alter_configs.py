@@ -11,6 +11,7 @@ from kafkapy.handlers import broker_loggers
 from kafkapy.handlers.config_changes import (
     Results,
     check_broker_configs,
+    check_broker_id,
     check_duplicate,
     check_names_and_values,
     check_own_id,
@@ -86,7 +87,7 @@ def _checked_operations(
     if resource.resource_type == RESOURCE_TOPIC:
         check_topic_name(resource.name)
     elif resource.resource_type == RESOURCE_BROKER:
-        check_own_id(services, resource.name)
+        check_broker_id(services, resource.name)
         if not isinstance(services, ControllerServices):
             check_broker_configs(services, resource.name, _next_broker_configs(services, resource.name, operations))
     elif resource.resource_type == RESOURCE_BROKER_LOGGER:

@@ -51,12 +51,10 @@ from kafkapy.server.limits import changed_limits, limits_at_start
 from kafkapy.server.node import Node
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
-from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.cleaner.manager import CleanerManager
 from kafkapy.storage.cleaner.metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.loading import LogLoading
-from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.timer.wheel import TimingWheel
 from kafkapy.types import Uuid
 
@@ -167,7 +165,7 @@ class BrokerServer:
         self._log_manager = node.log_manager
         await node.start_quorum()
         self._quorum_node, self._controller = node.quorum_node, node.controller
-        await self._register()
+        await node.wait_at_start(self._register(), "the registration of the broker")
         await self._start_replicas()
         await self._start_serving()
 
@@ -225,8 +223,8 @@ class BrokerServer:
         self._metrics = self._new_metrics()
         self._stops.add(StopOrder.METRICS, self._close_metrics)
         self._router.serve(self._new_services())
-        await self._lifecycle.unfence()
-        await self._follower.caught_up()
+        await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
+        await self._node.wait_at_start(self._follower.caught_up(), "the broker to follow the metadata")
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
         self._expirer.start()
         self._mover.start()
@@ -459,11 +457,6 @@ class BrokerServer:
         for directory in self._log_manager.directories:
             if directory.path == path and directory.directory_id is not None:
                 self._lifecycle.directory_failed(directory.directory_id)
-
-
-def new_broker(config: BrokerConfig) -> BrokerServer:
-    """Return a node on the system's disk, clocks and entropy."""
-    return BrokerServer(config, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom())
 
 
 def _new_helper(loop: asyncio.AbstractEventLoop) -> "seams.HelperProcess":

@@ -3,7 +3,7 @@
 import errno
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
@@ -78,14 +78,14 @@ def _advertised(endpoint: ConfigEndpoint, bound_port: int) -> Endpoint:
     return Endpoint(host, endpoint.port or bound_port, endpoint.security_protocol.code)
 
 
-def controller_registration(config: BrokerConfig, incarnation_id: Uuid) -> ControllerRegistrationRequest:
-    """Return how the node's controller registers: its listeners and the features that it knows (KIP-919)."""
+def controller_registration(
+    config: BrokerConfig, incarnation_id: Uuid, endpoints: Iterable[RaftEndpoint]
+) -> ControllerRegistrationRequest:
+    """Return how the node's controller registers: where it is found and the features that it knows (KIP-919)."""
+    protocols = config.listener_protocols
     return ControllerRegistrationRequest(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
-        listeners=[
-            Listener(each.listener, each.host or socket.getfqdn(), each.port, each.security_protocol.code)
-            for each in config.controller_listeners
-        ],
+        listeners=[Listener(each.name, each.host, each.port, protocols[each.name].code) for each in endpoints],
         features=[Feature(name, *levels) for name, levels in registration_features().items()],
     )

@@ -7,13 +7,13 @@ A role (server/broker.py, server/controller.py) is started by `run`, between the
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
-from kafkapy.config.rules import DynamicConfigRules
-from kafkapy.errors import StorageError
+from kafkapy.errors import ApiError, StorageError
 from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.security.authorizer import AllowAll, Authorizer
 from kafkapy.server.formatted import check_identity, check_metadata_log
 from kafkapy.server.limits import limits_of_controllers, open_file_capacity
@@ -28,6 +28,11 @@ from kafkapy.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.runtime.controller import ControllerRuntime
+
+R = TypeVar("R")
+
+MAX_TIMEOUT_S: Final = 24 * 3600.0
+"""Beyond this, a time-out counts as none: a loop's timer is not asked for ages."""
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -69,10 +74,13 @@ class Node:
         self._new_connector = new_connector if new_connector is not None else _new_socket_connector
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._has_metadata = False
+        self._started_at = 0.0
+        """By the loop's time."""
 
     async def run(self, start: Callable[[], Awaitable[None]]) -> None:
         """Open the IO pool and `start` what follows; where that fails, undo what was started and raise."""
         self.loop = asyncio.get_running_loop()
+        self._started_at = self.loop.time()
         self.failed = self.loop.create_future()
         try:
             self.io_pool = self._new_io_pool(self.loop, self.config.node.num_io_threads)
@@ -81,6 +89,20 @@ class Node:
         except BaseException:
             await self.stops.undo()
             raise
+
+    async def wait_at_start(self, awaited: Awaitable[R], for_what: str) -> R:
+        """Return what a part of the start waits for, within server.max.startup.time.ms of its beginning.
+
+        Raises ApiError REQUEST_TIMED_OUT, naming the key and `for_what`.
+        """
+        timeout_ms = self.config.node.server_max_startup_time_ms
+        left_s = timeout_ms / 1000 - (self.loop.time() - self._started_at)
+        try:
+            async with asyncio.timeout(left_s if left_s < MAX_TIMEOUT_S else None):
+                return await awaited
+        except TimeoutError:
+            message = f"The start took longer than server.max.startup.time.ms={timeout_ms} ms, waiting for {for_what}"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
     @property
     def controller(self) -> "ControllerRuntime":
@@ -221,7 +243,7 @@ class Node:
             cluster_id=self.cluster_id,
             directory_id=directory_id or ZERO_UUID,
             incarnation_id=self.incarnation_id,
-            rules=DynamicConfigRules(self.dynamic_config),
+            dynamic_config=self.dynamic_config,
             authorizer=self.authorizer,
             limits=limits_of_controllers(config),
             disk=self.disk,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy import __version__
 from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices
@@ -53,7 +54,7 @@ class QuorumNode:
         cluster_id: str,
         directory_id: Uuid,
         incarnation_id: Uuid,
-        rules: DynamicConfigRules,
+        dynamic_config: DynamicConfig,
         authorizer: Authorizer,
         limits: ReactorLimits,
         disk: "seams.Disk",
@@ -70,6 +71,7 @@ class QuorumNode:
         self._config = config
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
+        self._dynamic_config = dynamic_config
         self._authorizer = authorizer
         self._clock = clock
         self._random = random
@@ -83,14 +85,15 @@ class QuorumNode:
         self._reactor: Reactor | None = None
         self._transport = _Transport(self._new_transport)
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
-        endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
+        self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
+        """Where this controller is to be found, with the ports bound."""
         self.quorum = Quorum(
             node_id=config.node_id,
             directory_id=directory_id,
             cluster_id=cluster_id,
             directory=f"{config.metadata_log_dir}/{METADATA_PARTITION}",
             config=config.quorum,
-            local_endpoints=endpoints,
+            local_endpoints=self.endpoints,
             static_voters=self._static_voters(),
             disk=disk,
             clock=clock,
@@ -107,7 +110,7 @@ class QuorumNode:
             quorum=self.quorum,
             config=config,
             cluster_id=cluster_id,
-            rules=rules,
+            rules=DynamicConfigRules(dynamic_config),
             clock=clock,
             random=random,
             bootstrap_records=bootstrap,
@@ -183,6 +186,7 @@ class QuorumNode:
             cluster_id=self._cluster_id,
             node_id=self._config.node_id,
             config=self._config,
+            dynamic_config=self._dynamic_config,
             clock=self._clock,
             random=self._random,
             io_pool=self._io_pool,
@@ -195,7 +199,7 @@ class QuorumNode:
 
     async def _register_controller(self) -> None:
         """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
-        request = listeners.controller_registration(self._config, self._incarnation_id)
+        request = listeners.controller_registration(self._config, self._incarnation_id, self.endpoints)
         while True:
             registered = self.controller.image.cluster.controllers.get(self._config.node_id)
             if registered is not None and registered.incarnation_id == self._incarnation_id:

@@ -5,28 +5,48 @@ import gc
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.server.broker import BrokerServer, new_broker
 from kafkapy.server.limits import raise_open_file_limit
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.system_disk import SystemDisk
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+    from kafkapy.server.controller import ControllerServer
+
+NodeServer: TypeAlias = "BrokerServer | ControllerServer"
 
 logger = logging.getLogger("kafkapy.server")
 
 
-def run_broker(
+def run_node(
     config: BrokerConfig,
     *,
-    on_ready: Callable[[BrokerServer], None],
+    on_ready: Callable[[NodeServer], None],
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
 ) -> int:
     """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`."""
     _freeze_heap()
     raise_open_file_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(new_broker(config), on_ready))
+        return runner.run(_serve(new_node(config), on_ready))
 
 
-async def _serve(server: BrokerServer, on_ready: Callable[[BrokerServer], None]) -> int:
+def new_node(config: BrokerConfig) -> NodeServer:
+    """Return a node of the configured roles, on the system's disk, clocks and entropy."""
+    disk, clock, random = SystemDisk(), SystemClock(), SystemRandom()
+    if not config.is_broker:
+        from kafkapy.server.controller import ControllerServer
+
+        return ControllerServer(config, disk=disk, clock=clock, random=random)
+    from kafkapy.server.broker import BrokerServer  # with all of a broker, which a controller does not need
+
+    return BrokerServer(config, disk=disk, clock=clock, random=random)
+
+
+async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None]) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = loop.create_future()
 

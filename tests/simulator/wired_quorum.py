@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.config.quorum import QuorumConfig
@@ -89,6 +90,7 @@ class WiredNode:
                 cluster_id=CLUSTER_ID,
                 node_id=node_id,
                 config=CONFIG,
+                dynamic_config=DynamicConfig(CONFIG),
                 clock=SimClock(loop),
                 random=SeededRandom(node_id),
                 io_pool=SimIoPool(loop),

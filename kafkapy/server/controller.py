@@ -1,0 +1,110 @@
+"""A node that is a controller alone: it votes, decides, and serves the controllers' listener (KIP-631, KIP-919).
+
+It opens no topic's log and registers no broker. Start: directories locked and checked -> listeners bound -> metadata
+log recovered, quorum joined -> registered as a controller, in the background: a quorum that has no leader yet may be
+waiting for just this node. Stop is the same backwards.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.metadata.delta import MetadataDelta
+from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
+from kafkapy.reactor.io_pool import ThreadIoPool
+from kafkapy.reactor.socket_channel import listen as listen_on_socket
+from kafkapy.server.node import Node
+from kafkapy.storage.file_names import partition_directories
+
+if TYPE_CHECKING:
+    from kafkapy import seams
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class ControllerServer:
+    """A controller as it runs on one event loop; started and stopped as a server.broker.BrokerServer is."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: "seams.Disk",
+        clock: "seams.Clock",
+        random: "seams.Random",
+        new_io_pool: "Callable[[asyncio.AbstractEventLoop, int], seams.IoPool]" = ThreadIoPool,
+        listen: "Callable[..., seams.Listener]" = listen_on_socket,
+        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector] | None" = None,
+    ) -> None:
+        assert config.is_controller, "a node without the role controller is a BrokerServer"
+        assert not config.is_broker, "a node with the role broker is a BrokerServer"
+        self.config = config
+        self.node_id = config.node_id
+        self._node = Node(
+            config,
+            disk=disk,
+            clock=clock,
+            random=random,
+            new_io_pool=new_io_pool,
+            listen=listen,
+            new_connector=new_connector,
+        )
+        self._is_metadata_known = False
+
+    @property
+    def cluster_id(self) -> str:
+        return self._node.cluster_id
+
+    @property
+    def failed(self) -> "asyncio.Future[BaseException] | None":
+        """Set when the node cannot go on; whoever runs it stops it then."""
+        return self._node.failed
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first controllers' listener, as bound: for --bootstrap-controller."""
+        endpoint = self._node.quorum_node.endpoints[0]
+        return f"{endpoint.host}:{endpoint.port}"
+
+    async def start(self) -> None:
+        """Start; other nodes may connect when this returns. Raises as BrokerServer.start does."""
+        await self._node.run(self._start)
+        logger.info("Kafka Server started (kafkapy.server.ControllerServer)")
+
+    async def stop(self) -> None:
+        """Resign and stop in order. Raises what a step failed with, once all are taken."""
+        logger.info("Beginning controlled shutdown")
+        await self._node.stops.stop()
+        logger.info("Shut down completed")
+
+    async def _start(self) -> None:
+        node = self._node
+        node.open_directories(self._close_directories)
+        await node.start_quorum()
+        image = node.controller.image
+        node.update_dynamic_config(image)
+        self._check_metadata_is_known(image)
+        node.controller.add_image_listener(self._on_image)
+        node.check_not_failed()
+
+    def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
+            self._node.update_dynamic_config(image)
+        self._check_metadata_is_known(image)
+
+    def _check_metadata_is_known(self, image: MetadataImage) -> None:
+        """Authorize by the ACLs once the image is up to the high watermark that was found first."""
+        high_watermark = self._node.quorum_node.quorum.high_watermark
+        if not self._is_metadata_known and 0 <= high_watermark <= image.provenance.last_offset + 1:
+            self._is_metadata_known = True
+            self._node.metadata_is_known()
+
+    async def _close_directories(self) -> None:
+        """Leave topics' logs, of a time when this node was a broker, as they are: unrecovered ones stay so."""
+        node = self._node
+        for directory in node.log_manager.directories.live:
+            if directory.was_clean_shutdown or not partition_directories(node.disk, directory.path):
+                directory.write_clean_shutdown(node.previous_broker_epoch)
+        node.log_manager.close()

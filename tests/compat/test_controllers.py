@@ -1,0 +1,101 @@
+"""Nodes that are controllers alone, beside brokers: Kafka's tools ask them, and one that is killed is replaced."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
+from harness.servers import ApacheKafka, Kafkapy
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PLANS = [*(Plan(KIND, 100 + number, CONTROLLER) for number in range(3)), Plan(KIND, 1, BROKER), Plan(KIND, 2, BROKER)]
+PROPERTIES = {
+    "offsets.topic.replication.factor": "2",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+TIMEOUT_S = 30
+TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with Nodes(PLANS, tmp_path_factory.mktemp("roles"), PROPERTIES, heap="256m") as running:
+        yield running
+
+
+def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """Return what `check` returns once that is true; what it raises counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = check()
+        except KafkaException:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
+
+
+def is_created(client: AdminClient, topic: str) -> bool:
+    """Try to create a topic; whether it is there. An attempt whose answer was lost may have succeeded."""
+    try:
+        client.create_topics([NewTopic(topic, 2, 2)])[topic].result(TIMEOUT_S)
+    except (KafkaException, TimeoutError):
+        return topic in client.list_topics(timeout=TIMEOUT_S).topics
+    return True
+
+
+def produce(bootstrap: str, topic: str) -> list[Any]:
+    """Produce ten records with acks=all; return the errors."""
+    results: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(10):
+        producer.produce(topic, str(number), on_delivery=lambda error, _: results.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    return results
+
+
+def status_of(java_tool: Callable[..., str], bootstrap: str) -> dict[str, str]:
+    said = java_tool(f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-controller", bootstrap, "describe", "--status")
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in said.splitlines())}
+
+
+def test_clients_see_the_brokers_alone(cluster: Nodes) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2]
+    assert is_created(client, "plain")
+    assert produce(cluster.bootstrap, "plain") == [None] * 10
+
+
+def test_tools_ask_the_controllers(cluster: Nodes, java_tool: Callable[..., str]) -> None:
+    where = ["--bootstrap-controller", cluster.controllers_bootstrap]
+    endpoints = java_tool(f"{TOOLS}.ClusterTool", "list-endpoints", *where)
+    shown = [line.split() for line in endpoints.splitlines()[1:]]
+    assert sorted((row[0], row[-1]) for row in shown if row) == [(str(100 + n), "controller") for n in range(3)]
+    assert "metadata.version" in java_tool(f"{TOOLS}.FeatureCommand", *where, "describe")
+    broker = ["--entity-type", "brokers", "--entity-name", "100"]
+    java_tool("kafka.admin.ConfigCommand", *where, *broker, "--alter", "--add-config", "max.connections=77")
+    described = java_tool("kafka.admin.ConfigCommand", *where, *broker, "--describe")
+    assert "max.connections=77 sensitive=false" in described
+
+
+def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, java_tool: Callable[..., str]) -> None:
+    before = status_of(java_tool, cluster.controllers_bootstrap)
+    leader = cluster.by_id[int(before["LeaderId"])]
+    leader.stop(signal.SIGKILL)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    eventually(lambda: is_created(client, "after"))
+    assert produce(cluster.bootstrap, "after") == [None] * 10
+    leader.start()
+    after = status_of(java_tool, cluster.controllers_bootstrap)
+    assert after["LeaderId"] != before["LeaderId"]
+    assert int(after["LeaderEpoch"]) > int(before["LeaderEpoch"])
+    assert after["ClusterId"] == before["ClusterId"]
