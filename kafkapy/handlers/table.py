@@ -78,6 +78,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(14, "sync_group", max_elements=MEMBERS),
         _row(15, "describe_groups"),
         _row(16, "list_groups", max_elements=FEW),
+        _row(17, "sasl_handshake", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
         _row(19, "create_topics", max_elements=CHANGED),
         _row(20, "delete_topics", max_elements=CHANGED),
@@ -97,6 +98,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(33, "alter_configs", max_elements=CHANGED),
         _row(34, "alter_replica_log_dirs", max_elements=CHANGED),
         _row(35, "describe_log_dirs", max_elements=FETCHED),
+        _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
         _row(42, "delete_groups"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
@@ -121,6 +123,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     for row in (
         # Fetch 11 and older do not say which epoch was fetched last (KIP-595).
         _row(1, "raft_requests", max_elements=FEW),
+        _row(17, "sasl_handshake", max_elements=FEW),
         _row(18, "api_versions", max_elements=FEW),
         _row(19, "create_topics", max_elements=CHANGED),
         _row(20, "delete_topics", max_elements=CHANGED),
@@ -129,6 +132,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(31, "delete_acls", max_elements=FEW),
         _row(32, "describe_configs", max_elements=CHANGED),
         _row(33, "alter_configs", max_elements=CHANGED),
+        _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),

@@ -17,7 +17,7 @@ A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants 
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
@@ -73,8 +73,7 @@ class ConnectionInfo:
     software_name: str = "unknown"
     software_version: str = "unknown"
     is_authenticated: bool = True
-    """False on SASL listeners until the handshake has succeeded; the SASL handlers set it."""
-    sasl_state: Any = None
+    """False on SASL listeners until the login has succeeded."""
     is_held: bool = False
     """Set by a handler that is about to wait: until it is answered no further request is started; then False again."""
     throttle_ms: int = 0
@@ -107,6 +106,39 @@ def gather_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: i
     """The Gather that leaves every request to Route."""
 
 
+class Login(Protocol):
+    """What a connection's requests go by until it is authenticated; by its Route and Gather if `is_asked_further`."""
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The bound of a frame until then."""
+        ...
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long it may take."""
+        ...
+
+    @property
+    def is_asked_further(self) -> bool:
+        """Whether requests still go by it after the login, because the session ends at some time."""
+        ...
+
+    @property
+    def route(self) -> Route: ...
+
+    @property
+    def gather(self) -> Gather: ...
+
+
+NewLogin: TypeAlias = "Callable[[ConnectionInfo], Login]"
+
+
+def no_login(_info: ConnectionInfo) -> Login:
+    """The NewLogin of a reactor without SASL listeners."""
+    raise AssertionError("a connection has to log in where nothing asks for it")
+
+
 class Connection:
     """The machine. A driver receives while it `can_start`, starts what `next_frame` gives, answers by sequence number.
 
@@ -133,9 +165,11 @@ class Connection:
         "started_count",
     )
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, unadmitted_frame_bytes: int | None = None) -> None:
+        """`unadmitted_frame_bytes`: another bound than that of `limits` until it is admitted."""
         self._limits = limits
-        self._max_frame_bytes = min(limits.unadmitted_frame_bytes, limits.max_frame_bytes)
+        bound = limits.unadmitted_frame_bytes if unadmitted_frame_bytes is None else unadmitted_frame_bytes
+        self._max_frame_bytes = min(bound, limits.max_frame_bytes)
         self._max_in_flight = 1
         self._max_output_bytes = limits.max_output_bytes
         self.input: bytes = b""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import Connection, ConnectionInfo, discard
+from kafkapy.protocol.connection import Connection, ConnectionInfo, Login, discard
 from kafkapy.reactor.limits import (
     BYTES_PER_TURN,
     FRAMES_PER_TURN,
@@ -44,6 +44,8 @@ class Link:
         "_is_reading",
         "_is_resting",
         "_is_writing",
+        "_login",
+        "_login_deadline",
         "_loop",
         "_machine",
         "_probed",
@@ -68,11 +70,15 @@ class Link:
         self._backlog = processor.backlog
         self._read_ahead = processor.read_ahead
         self._channel = channel
-        self._machine = Connection(processor.limits.connection)
         self.info = info
+        self._login: Login | None = None
+        self._login_deadline: asyncio.TimerHandle | None = None
         self._is_admitted = info.is_authenticated
         if self._is_admitted:
+            self._machine = Connection(processor.limits.connection)
             self._machine.admit()
+        else:
+            self._begin_login(processor.new_login(info))
         self._is_reading = False
         self._is_resting = False  # may not be read from now; a resume is due
         self._is_writing = False  # waits for the channel to become writable
@@ -84,6 +90,28 @@ class Link:
         self.is_dirty = False
         self.is_queued = False
         self.last_active = self._loop.time()
+
+    def _begin_login(self, login: Login) -> None:
+        """Let requests go by the login until it has succeeded, which may not take for ever."""
+        self._machine = Connection(self._processor.limits.connection, login.max_frame_bytes)
+        self._login = login
+        self._route, self._gather = login.route, login.gather
+        self._login_deadline = self._loop.call_later(login.timeout_ms / 1000, self._login_is_late)
+
+    def _login_is_late(self) -> None:
+        logger.info("Closing connection %s: it has not logged in in time", self.info.connection_id)
+        self.close()
+
+    def _admit(self) -> None:
+        """The login has succeeded."""
+        assert self._login is not None
+        assert self._login_deadline is not None
+        self._is_admitted = True
+        self._machine.admit()
+        self._login_deadline.cancel()
+        if not self._login.is_asked_further:
+            self._route, self._gather = self._processor.route, self._processor.gather
+            self._login = None
 
     def open(self) -> None:
         """Begin to read."""
@@ -324,8 +352,7 @@ class Link:
             machine.close_after(sequence)
         machine.answer(sequence, response)
         if not self._is_admitted and info.is_authenticated:
-            self._is_admitted = True
-            machine.admit()
+            self._admit()
         if info.throttle_ms > 0:
             self._mute(info.throttle_ms)
 
@@ -462,6 +489,8 @@ class Link:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._login_deadline is not None:
+            self._login_deadline.cancel()
         regions = self._machine.close()
         self._channel.close()
         self._processor.forget(self, self.unstarted_bytes)

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from kafkapy.protocol.connection import ConnectionInfo, Gather, Route
+from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, no_login
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.link import Link
@@ -44,8 +44,10 @@ class Processor:
         read_ahead: ReadAhead,
         receive_buffer: memoryview,
         on_closed: Callable[[ConnectionInfo], None],
+        new_login: NewLogin = no_login,
     ) -> None:
         self.loop = loop
+        self.new_login = new_login
         self.limits = limits
         self.route = route
         self.gather = gather

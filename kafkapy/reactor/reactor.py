@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_nothing
+from kafkapy.protocol.connection import ConnectionInfo, Gather, NewLogin, Route, gather_nothing, no_login
 from kafkapy.reactor.acceptor import Acceptor, new_connection_info
 from kafkapy.reactor.backlog import Backlog
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
@@ -37,8 +37,12 @@ class Reactor:
         gather: Gather = gather_nothing,
         io_pool: IoPool,
         listen: Callable[..., Listener] = listen,
+        new_login: NewLogin = no_login,
     ) -> None:
-        """`listen` makes what `bind` listens on; it is called as that of socket_channel."""
+        """`listen` makes what `bind` listens on; it is called as that of socket_channel.
+
+        `new_login` is for connections of listeners that ask for one.
+        """
         self._loop = loop
         self._limits = limits
         self._listen = listen
@@ -64,6 +68,7 @@ class Reactor:
                 read_ahead=read_ahead,
                 receive_buffer=receive_buffer,
                 on_closed=self._on_closed,
+                new_login=new_login,
             )
             for _ in range(limits.num_network_threads)
         ]

@@ -348,6 +348,8 @@ class BrokerServer:
         """
         self._limits = changed_limits(self._limits, before, config)
         self._reactor.update_connection_limits(self._limits)
+        if self._logins is not None:
+            self._logins.update(config)
         self._configure_logs()
         self._lifecycle.cordoned_changed()
         self._io_pool.resize(config.node.num_io_threads)
@@ -387,6 +389,12 @@ class BrokerServer:
         self._router = Router()
         self._node.update_dynamic_config(self._controller.image)
         self._limits = limits_at_start(self.config, self._dynamic_config.current)
+        self._logins = listeners.new_logins(
+            self._dynamic_config.current,
+            self.config.broker_listeners,
+            image=lambda: self._controller.image,
+            random=self._random,
+        )
         return Reactor(
             self._loop,
             self._limits,
@@ -394,6 +402,7 @@ class BrokerServer:
             gather=self._router.gather,
             io_pool=self._io_pool,
             listen=self._node.listen,
+            new_login=listeners.new_login(self._logins, self._router, self._clock),
         )
 
     def _new_mover(self) -> LogDirMover:

@@ -3,8 +3,8 @@
 import errno
 import logging
 import socket
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
@@ -12,6 +12,7 @@ from kafkapy.config.endpoints import SecurityProtocol
 from kafkapy.errors import ConfigError
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.registrations import Endpoint
+from kafkapy.protocol.connection import NewLogin, no_login
 from kafkapy.protocol.messages.controller_registration_request import (
     ControllerRegistrationRequest,
     Feature,
@@ -21,7 +22,13 @@ from kafkapy.raft.voters import Endpoint as RaftEndpoint
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.types import Uuid
 
-SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT,)
+if TYPE_CHECKING:
+    from kafkapy.handlers.router import Router
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.seams import Clock, Random
+    from kafkapy.server.authentication import Logins
+
+SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -48,6 +55,26 @@ def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoi
         for each in config.advertised_controller_listeners
         if each.listener in ports
     )
+
+
+def new_logins(
+    config: BrokerConfig,
+    endpoints: tuple[ConfigEndpoint, ...],
+    *,
+    image: "Callable[[], MetadataImage]",
+    random: "Random",
+) -> "Logins | None":
+    """Return what the SASL listeners among `endpoints` ask of logins, None without such. Raises ConfigError."""
+    if not any(each.security_protocol.uses_sasl for each in endpoints):
+        return None
+    from kafkapy.server.authentication import Logins  # most brokers never have one
+
+    return Logins(config, endpoints, image=image, random=random)
+
+
+def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewLogin:
+    """Return what a reactor begins the logins of its connections with."""
+    return no_login if logins is None else logins.gate(router, clock).new_login
 
 
 def _check_served(endpoint: ConfigEndpoint) -> None:

@@ -174,7 +174,20 @@ class QuorumNode:
         self, limits: ReactorLimits, io_pool: "seams.IoPool", listen: "Callable[..., seams.Listener]"
     ) -> tuple[Endpoint, ...]:
         """Bind; return where this controller is to be found."""
-        self._reactor = Reactor(self._loop, limits, route=self._router.route, io_pool=io_pool, listen=listen)
+        logins = listeners.new_logins(
+            self._config,
+            self._config.controller_listeners,
+            image=lambda: self.controller.image,
+            random=self._random,
+        )
+        self._reactor = Reactor(
+            self._loop,
+            limits,
+            route=self._router.route,
+            io_pool=io_pool,
+            listen=listen,
+            new_login=listeners.new_login(logins, self._router, self._clock),
+        )
         try:
             return listeners.bind_controllers(self._reactor, self._config)
         except BaseException:

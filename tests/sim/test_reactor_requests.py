@@ -5,9 +5,8 @@ import struct
 
 import pytest
 
-from kafkapy.protocol.connection import ConnectionInfo, ConnectionLimits
+from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.primitives import Writer
-from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.processor import MOST_UNSENT
 from kafkapy.seams import FileRegion
 from tests.simulator.bytes_file import BytesFile
@@ -205,14 +204,36 @@ def test_before_login_requests_go_one_at_a_time_and_small():
             info.is_authenticated = True
             return answer(b"welcome")
 
-        limits = ReactorLimits(connection=ConnectionLimits(unadmitted_frame_bytes=1000))
-        world = World(loop, limits, security_protocol="SASL_PLAINTEXT", login=login)
+        world = World(loop, security_protocol="SASL_PLAINTEXT", login=login)
         client, stranger = world.connect(), world.connect()
         await client.send(frame(b"login x") + frame(b"echo " + bytes(2000)))
         assert await client.receive_frame() == b"welcome"
         assert len(await client.receive_frame()) == 2005
         await stranger.send(frame(b"echo " + bytes(2000)))
         await stranger.wait_end()
+
+    run(main)
+
+
+def test_a_login_may_take_ten_seconds():
+    async def main(loop: SimLoop) -> None:
+        async def login(info: ConnectionInfo, request: bytes) -> Writer:
+            info.is_authenticated = True
+            return answer(b"welcome")
+
+        world = World(loop, security_protocol="SASL_PLAINTEXT", login=login)
+        clients = silent, trickling, chatting, prompt = [world.connect() for _ in range(4)]
+        await trickling.send(frame(b"login x")[:5])
+        await chatting.send_frame(b"echo 1")
+        await prompt.send_frame(b"login x")
+        await asyncio.sleep(9.9)
+        assert world.reactor.connection_count == len(clients)
+        await asyncio.sleep(0.2)
+        assert world.reactor.connection_count == 1
+        for client in (silent, trickling):
+            await client.wait_end()
+        assert await prompt.receive_frame() == b"welcome"
+        await world.round_trip_ms(prompt)
 
     run(main)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kafkapy.errors import ProtocolError
-from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, gather_nothing
 from kafkapy.protocol.primitives import Writer
 from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
@@ -52,7 +52,9 @@ class World:
         self.io_pool = SimIoPool(loop)
         self.started: list[bytes] = []
         self._handlers: dict[str, Handler] = {"echo": _echo, **handlers}
-        self.reactor = Reactor(loop, limits or ReactorLimits(), route=self._route, io_pool=self.io_pool)
+        self.reactor = Reactor(
+            loop, limits or ReactorLimits(), route=self._route, io_pool=self.io_pool, new_login=self._new_login
+        )
         self.listener = self.network.listen(*ADDRESS)
         self.reactor.add_listener("MAIN", security_protocol, self.listener, tls)
         self.reactor.start()
@@ -64,6 +66,9 @@ class World:
         if handler is None:
             raise ProtocolError("unknown verb")
         return await handler(info, request)
+
+    def _new_login(self, _info: ConnectionInfo) -> "SimLogin":
+        return SimLogin(self._route)
 
     def connect(self, *, from_host: str = "10.0.0.1", rules: LinkRules | None = None) -> SimClient:
         return SimClient(self.network.connect(ADDRESS, from_host=from_host, rules=rules))
@@ -88,6 +93,18 @@ class World:
         await client.send_frame(b"echo ping")
         assert await client.receive_frame() == b"echo ping"
         return (self.loop.time() - start) * 1000
+
+
+class SimLogin:
+    """A protocol.connection.Login that asks nothing: a handler sets info.is_authenticated."""
+
+    max_frame_bytes = 1000
+    timeout_ms = 10_000
+    is_asked_further = False
+    gather: Gather = staticmethod(gather_nothing)
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
 
 
 async def _echo(info: ConnectionInfo, request: bytes) -> Writer | None:

@@ -1,0 +1,112 @@
+"""What stands before the router on SASL listeners: nothing passes until the connection has logged in.
+
+The machine (security/authentication.py) decides; this answers, waits and closes as it says. A failed login is answered
+after connection.failed.authentication.delay.ms, and the connection closes; nothing is read meanwhile. Sessions that end
+are looked at with each request: after their end only a SaslHandshake is taken (KIP-368). No log line shows a token.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.handlers.context import CloseConnection
+from kafkapy.protocol.connection import ConnectionInfo, Gather, Route, Served
+from kafkapy.protocol.primitives import Writer
+from kafkapy.seams import Clock
+from kafkapy.security.authentication import SASL_HANDSHAKE, Login, LoginSettings, Reply, VersionsAsked
+
+logger = logging.getLogger(__name__)
+
+_ERROR_CODE: Final = slice(4, 6)
+"""Where the error code is in an answer to ApiVersions, whose header is always version 0."""
+_NO_ERROR: Final = b"\0\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings:
+    """What a listener asks of logins, and the router behind them."""
+
+    settings: Callable[[str], LoginSettings]
+    """By listener name, as they are now."""
+    route: Route
+    gather: Gather
+    clock: Clock
+    failure_delay_ms: Mapping[str, int]
+    """connection.failed.authentication.delay.ms by listener name."""
+    timeout_ms: int
+    """kafkapy.authentication.timeout.ms."""
+
+    def new_login(self, info: ConnectionInfo) -> "LoginGate":
+        """A protocol.connection.NewLogin."""
+        return LoginGate(self, info)
+
+
+class LoginGate:
+    """A protocol.connection.Login."""
+
+    __slots__ = ("_clock", "_gate", "_login", "max_frame_bytes", "timeout_ms")
+
+    def __init__(self, gate: GateSettings, info: ConnectionInfo) -> None:
+        settings = gate.settings(info.listener_name)
+        self._gate = gate
+        self._clock = gate.clock
+        self._login = Login(settings)
+        self.max_frame_bytes = settings.max_receive_bytes
+        self.timeout_ms = gate.timeout_ms
+
+    @property
+    def is_asked_further(self) -> bool:
+        return self._login.session_ends_ms is not None
+
+    async def route(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
+        """Answer a frame. Raises ProtocolError."""
+        login = self._login
+        now_ms = self._clock.monotonic_ms()
+        if login.is_complete:
+            api_key = int.from_bytes(frame[:2], "big", signed=True)
+            if api_key != SASL_HANDSHAKE or not login.maybe_begin_again(now_ms):
+                if login.is_expired(now_ms):
+                    raise CloseConnection("the session has expired")
+                return await self._gate.route(info, frame)
+        try:
+            reply = login.receive(frame, now_ms=now_ms, wall_ms=self._clock.wall_ms())
+        except VersionsAsked:
+            return await self._answer_versions(info, frame)
+        if reply.failure is not None:
+            return await self._refuse(info, reply)
+        if login.is_complete:
+            info.principal = f"User:{login.user}"
+            info.is_authenticated = True
+            logger.debug("Connection %s has authenticated as User:%s", info.connection_id, _line(login.user))
+        return reply.answer
+
+    def gather(self, info: ConnectionInfo, data: bytes, position: int, most: int) -> Served | None:
+        """Let Produce requests of a session that ends pass together, until it has ended or is renewed."""
+        if not self._login.is_complete or self._login.is_expired(self._clock.monotonic_ms()):
+            return None
+        return self._gate.gather(info, data, position, most)
+
+    async def _answer_versions(self, info: ConnectionInfo, frame: memoryview) -> Writer | None:
+        answer = await self._gate.route(info, frame)
+        assert answer is not None
+        self._login.versions_answered(is_success=bytes(answer[_ERROR_CODE]) == _NO_ERROR)
+        return answer
+
+    async def _refuse(self, info: ConnectionInfo, reply: Reply) -> Writer | None:
+        """Answer late, then close. The client is not to learn by the time that it takes what was wrong."""
+        assert reply.failure is not None
+        action = "re-authentication" if info.is_authenticated else "authentication"
+        logger.info("Failed %s with %s (%s)", action, info.connection_id, _line(reply.failure))
+        info.is_held = True
+        delay_ms = self._gate.failure_delay_ms[info.listener_name]
+        if delay_ms > 0:
+            await asyncio.sleep(delay_ms / 1000)
+        info.close_after_answer = True
+        return reply.answer
+
+
+def _line(text: str) -> str:
+    """Return a text that cannot forge a line of a log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

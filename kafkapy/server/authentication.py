@@ -1,0 +1,210 @@
+"""What the configuration says of SASL logins: mechanisms, users and bounds of each listener. Raises ConfigError.
+
+The users of PLAIN are options of the mechanism's login module: listener.name.<listener>.<mechanism>.sasl.jaas.config,
+else the contexts <listener>.KafkaServer or KafkaServer of the file that -Djava.security.auth.login.config names in
+KAFKA_OPTS. Those of SCRAM are in the metadata. A login module, class or callback handler is a name in a table; one that
+is not there stops the start.
+"""
+
+import logging
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.definitions import Password
+from kafkapy.config.endpoints import Endpoint
+from kafkapy.errors import ConfigError
+from kafkapy.seams import Random
+from kafkapy.security.authentication import LoginSettings
+from kafkapy.security.jaas import JaasEntry, JaasError, check_module, parse_entry, parse_file
+from kafkapy.security.plain import PlainServer, users_of
+from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
+from kafkapy.security.scram import MECHANISMS, ScramCredential, ScramMechanism, ScramServer
+
+if TYPE_CHECKING:
+    from kafkapy.handlers.login_gate import GateSettings
+    from kafkapy.handlers.router import Router
+    from kafkapy.metadata.image import MetadataImage
+    from kafkapy.seams import Clock
+
+JAAS_KEY: Final = "sasl.jaas.config"
+JAAS_FILE_PROPERTY: Final = "java.security.auth.login.config"
+CONTEXT: Final = "KafkaServer"
+NAMED_CLASSES: Final = ("sasl.server.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+NONCE_BITS: Final = 130
+"""As many as in Apache Kafka."""
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class Logins:
+    """The login settings of all SASL listeners of one kind; rebuilt when the configuration changes at run time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        image: "Callable[[], MetadataImage]",
+        random: Random,
+    ) -> None:
+        self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
+        self._mechanisms = _Mechanisms(image, random)
+        self._failure_delay_ms = {
+            each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
+            for each in self._endpoints
+        }
+        self._timeout_ms = config.network.kafkapy_authentication_timeout_ms
+        self._settings = self._read(config)
+
+    def update(self, config: BrokerConfig) -> None:
+        """Take other users and mechanisms for logins to come; what cannot be is told, and changes nothing."""
+        try:
+            self._settings = self._read(config)
+        except ConfigError as error:
+            logger.error("Logins stay as they are: %s", error)
+
+    def settings(self, listener: str) -> LoginSettings:
+        return self._settings[listener]
+
+    def gate(self, router: "Router", clock: "Clock") -> "GateSettings":
+        from kafkapy.handlers.login_gate import GateSettings  # most brokers never have one
+
+        return GateSettings(
+            settings=self.settings,
+            route=router.route,
+            gather=router.gather,
+            clock=clock,
+            failure_delay_ms=self._failure_delay_ms,
+            timeout_ms=self._timeout_ms,
+        )
+
+    def _read(self, config: BrokerConfig) -> dict[str, LoginSettings]:
+        return {each.listener: self._mechanisms.settings(config, each.listener) for each in self._endpoints}
+
+
+class _Mechanisms:
+    """Makes the server's side of logins."""
+
+    def __init__(self, image: "Callable[[], MetadataImage]", random: Random) -> None:
+        self._image = image
+        self._random = random
+        self._secret = random.randrange(0, 1 << 256).to_bytes(32, "big")
+
+    def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
+        """Return what one listener asks of logins. Raises ConfigError."""
+        key = "sasl.enabled.mechanisms"
+        enabled = config.listener_value(listener, key)
+        assert isinstance(enabled, tuple)
+        if not enabled:
+            raise ConfigError(key, "", f"No SASL mechanisms are enabled for the listener {listener}")
+        servers = {name: self._server(config, listener, name) for name in enabled}
+        return LoginSettings(
+            servers=servers,
+            max_reauth_ms={name: _number(config, listener, "connections.max.reauth.ms", name) for name in enabled},
+            max_receive_bytes=_number(config, listener, "sasl.server.max.receive.size"),
+        )
+
+    def _server(self, config: BrokerConfig, listener: str, mechanism: str) -> Callable[[], SaslServer]:
+        _check_known(mechanism)
+        for key in NAMED_CLASSES:
+            if (named := config.listener_value(listener, key, mechanism=mechanism)) is not None:
+                raise ConfigError(key, named, "no class of that name is known here: leave the key out")
+        options = server_options(config, listener, mechanism)
+        if mechanism == PLAIN:
+            return partial(PlainServer, users_of(options))
+        return partial(self._scram, MECHANISMS[mechanism])
+
+    def _scram(self, mechanism: ScramMechanism) -> SaslServer:
+        credentials = partial(self._credential, mechanism.code)
+        return ScramServer(mechanism, credentials, nonce=new_nonce(self._random), secret=self._secret)
+
+    def _credential(self, code: int, name: str) -> ScramCredential | None:
+        record = self._image().scram.get((code, name))
+        if record is None:
+            return None
+        return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+
+
+def new_nonce(random: Random) -> str:
+    """Return a text that no other login has: hexadecimal digits."""
+    return f"{random.randrange(0, 1 << NONCE_BITS):x}"
+
+
+def server_options(config: BrokerConfig, listener: str, mechanism: str) -> Mapping[str, str]:
+    """Return the options of a mechanism's login module. Raises ConfigError."""
+    key = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS_KEY}"
+    try:
+        if key in config.originals:
+            entry = parse_entry(config.originals[key])
+            check_module(entry, mechanism)
+            return entry.options
+        return _options_of_file(listener, mechanism)
+    except JaasError as error:
+        raise ConfigError(key, Password(""), str(error)) from error
+
+
+def _check_known(mechanism: str) -> None:
+    if mechanism == PLAIN or mechanism in MECHANISMS:
+        return
+    key, known = "sasl.enabled.mechanisms", ", ".join((PLAIN, *MECHANISMS))
+    if mechanism == GSSAPI:
+        message = f"GSSAPI, which Apache Kafka enables unless the key is set, is not built: choose among {known}"
+    elif mechanism == OAUTHBEARER:
+        message = f"OAUTHBEARER does not work in this version: choose among {known}"
+    else:
+        message = f"no such mechanism is known: choose among {known}"
+    raise ConfigError(key, mechanism, message)
+
+
+def _options_of_file(listener: str, mechanism: str) -> Mapping[str, str]:
+    """Raises JaasError."""
+    path = jaas_file()
+    own = f"{listener.lower()}.{CONTEXT}"
+    contexts = {} if path is None else _read_file(path)
+    entries = contexts.get(own, contexts.get(CONTEXT))
+    if entries is None:
+        shown = "not set" if path is None else path
+        raise JaasError(
+            f"Could not find a '{CONTEXT}' or '{own}' entry in the JAAS configuration. System property "
+            f"'{JAAS_FILE_PROPERTY}' is {shown}"
+        )
+    return _of_mechanism(entries, mechanism).options
+
+
+def _of_mechanism(entries: list[JaasEntry], mechanism: str) -> JaasEntry:
+    for entry in entries:
+        try:
+            check_module(entry, mechanism)
+        except JaasError as error:
+            refusal = error
+        else:
+            return entry
+    raise refusal if entries else JaasError("Login module not specified in JAAS config")
+
+
+def jaas_file() -> str | None:
+    """Return what -Djava.security.auth.login.config names in KAFKA_OPTS."""
+    prefix = f"-D{JAAS_FILE_PROPERTY}="
+    try:
+        options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+    except ValueError as error:
+        raise JaasError(f"KAFKA_OPTS cannot be read: {error}") from error
+    return next((each.removeprefix(prefix) for each in reversed(options) if each.startswith(prefix)), None)
+
+
+def _read_file(path: str) -> dict[str, list[JaasEntry]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_file(file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise JaasError(f"the JAAS file {path} cannot be read: {error}") from error
+
+
+def _number(config: BrokerConfig, listener: str, key: str, mechanism: str | None = None) -> int:
+    value = config.listener_value(listener, key, mechanism=mechanism)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,330 @@
+"""SASL logins, right and wrong, byte by byte: what is answered, what closes the connection, which APIs pass when.
+
+One broker with three listeners: PLAINTEXT, SASL_PLAINTEXT, and EXPIRING, whose sessions end.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from harness.servers import ApacheKafka, free_port
+from kafkapy import Broker
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from tests.support.logins import exchange, jaas_keys, log_in, log_in_raw, sasl_client, shake_hands
+from tests.support.wire import ConnectionClosed, WireClient
+
+IS_APACHE = os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache"
+ENABLED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+IN_JAVA_ORDER = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
+USERS = {"alice": "wonder", "bob": "builder"}
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
+SESSION_MS = 1200
+Connect = Callable[[], WireClient]
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("PLAINTEXT", "SASL_PLAINTEXT", "EXPIRING", "CONTROLLER")}
+
+
+@pytest.fixture(scope="module")
+def broker(ports, tmp_path_factory) -> Iterator[dict[str, int]]:
+    properties = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,EXPIRING:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports['CONTROLLER']}",
+        "sasl.enabled.mechanisms": ",".join(ENABLED),
+        "listener.name.expiring.plain.connections.max.reauth.ms": str(SESSION_MS),
+        **jaas_keys("SASL_PLAINTEXT", mechanisms=ENABLED, users=USERS),
+        **jaas_keys("EXPIRING", mechanisms=ENABLED, users=USERS),
+    }
+    if IS_APACHE:
+        server = ApacheKafka(tmp_path_factory.mktemp("kafka") / "data", properties)
+        server.port = ports["PLAINTEXT"]
+        with server:
+            yield ports
+    else:
+        with Broker(properties=properties):
+            yield ports
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def connect(broker, stack) -> Connect:
+    return lambda: stack.enter_context(WireClient(f"127.0.0.1:{broker['SASL_PLAINTEXT']}"))
+
+
+@pytest.fixture
+def client(connect) -> WireClient:
+    return connect()
+
+
+@pytest.fixture
+def expiring(broker, stack) -> WireClient:
+    return stack.enter_context(WireClient(f"127.0.0.1:{broker['EXPIRING']}"))
+
+
+def is_served(client: WireClient) -> bool:
+    return client.call(MetadataRequest(topics=[]), 12).brokers != []
+
+
+def assert_closed(client: WireClient) -> None:
+    with pytest.raises(ConnectionClosed):
+        client.receive_frame()
+
+
+# -- right ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_user_logs_in_with_the_right_password(client, version) -> None:
+    response = log_in(client, sasl_client("PLAIN", "alice", "wonder"), version=version)
+    assert response.error_code == 0
+    assert response.error_message == ""
+    assert response.session_lifetime_ms == 0
+    assert is_served(client)
+
+
+def test_versions_are_told_before_the_login(client) -> None:
+    versions = client.call(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
+    listed = {each.api_key: (each.min_version, each.max_version) for each in versions.api_keys}
+    assert (listed[17], listed[36]) == ((0, 1), (0, 2))
+    log_in(client, sasl_client("PLAIN", "bob", "builder"))
+    assert is_served(client)
+
+
+def test_versions_may_be_asked_for_until_they_were_understood(client) -> None:
+    client.send_frame(struct.pack(">hhihB", 18, 99, 7, -1, 0))
+    assert client.receive_frame()[4:6] == struct.pack(">h", 35)
+    refused = client.call(ApiVersionsRequest(client_software_name="", client_software_version="1"), 3)
+    assert refused.error_code == 42
+    assert client.call(ApiVersionsRequest(), 0).error_code == 0
+    log_in(client, sasl_client("PLAIN", "bob", "builder"))
+    assert is_served(client)
+
+
+def test_clients_before_kafka_1_send_tokens_without_a_header(client) -> None:
+    log_in_raw(client, sasl_client("PLAIN", "alice", "wonder"))
+    assert is_served(client)
+
+
+# -- wrong ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0wonder", "Authentication failed: Invalid username or password"),
+        (b"\0\0wonder", "Authentication failed: username not specified"),
+        (b"\0alice\0", "Authentication failed: password not specified"),
+        (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        (b"\0\0\0\0\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (
+            b"bob\0alice\0wonder",
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+    ],
+)
+def test_a_wrong_password_is_told_and_closes(client, token, told) -> None:
+    shake_hands(client, "PLAIN")
+    response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+    assert (response.error_code, response.error_message) == (SASL_AUTHENTICATION_FAILED, told)
+    assert_closed(client)
+
+
+@pytest.mark.parametrize(
+    "token", [b"", b"n,,n=alice", b"n,,n=alice,r=", b"y,,n=alice,r=abc", b"\xff" * 100, b"n,,n=a,r=b,tokenauth=true"]
+)
+def test_scram_says_no_more_than_that_it_failed(client, token) -> None:
+    shake_hands(client, "SCRAM-SHA-256")
+    response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+    assert response.error_code == SASL_AUTHENTICATION_FAILED
+    assert response.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+    assert_closed(client)
+
+
+@pytest.mark.ours
+def test_an_unknown_scram_user_fails_at_the_step_of_a_wrong_password(client) -> None:
+    response = log_in(client, scram := sasl_client("SCRAM-SHA-512", "nobody", "x"))
+    assert not scram.is_complete
+    assert response.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
+    )
+    assert_closed(client)
+
+
+def test_a_failed_login_without_headers_closes(client) -> None:
+    shake_hands(client, "PLAIN", 0)
+    client.send_frame(b"\0alice\0wrong")
+    assert_closed(client)
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "plain", "", "OAUTHBEARER", "SCRAM-SHA-1", "PLAIN "])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client, mechanism, version) -> None:
+    response = client.call(SaslHandshakeRequest(mechanism=mechanism), version)
+    assert (response.error_code, response.mechanisms) == (UNSUPPORTED_SASL_MECHANISM, IN_JAVA_ORDER)
+    assert_closed(client)
+
+
+def test_nothing_but_tokens_may_follow_a_handshake(connect) -> None:
+    for request, version in ((ListGroupsRequest(), 4), (SaslHandshakeRequest(mechanism="PLAIN"), 1)):
+        client = connect()
+        shake_hands(client, "PLAIN")
+        assert client.call(request, version).error_code == ILLEGAL_SASL_STATE
+        assert_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (MetadataRequest(topics=None), 12),
+        (ListGroupsRequest(), 4),
+        (SaslAuthenticateRequest(auth_bytes=b"\0alice\0wonder"), 2),
+    ],
+    ids=str,
+)
+def test_nothing_passes_before_the_login(connect, request_, version) -> None:
+    client = connect()
+    client.send(request_, version)
+    assert_closed(client)
+    client = connect()
+    client.call(ApiVersionsRequest(), 0)
+    client.send(request_, version)
+    assert_closed(client)
+
+
+def test_what_was_sent_behind_a_login_that_fails_is_not_looked_at(client) -> None:
+    shake_hands(client, "PLAIN")
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wonder"), 2)
+    client.send(MetadataRequest(topics=None), 12)
+    assert client.receive().error_code == SASL_AUTHENTICATION_FAILED
+    assert_closed(client)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [struct.pack(">hhih", 17, 9, 1, -1)],
+        [struct.pack(">hhih", 18, 0, 1, -1), struct.pack(">hhih", 18, 0, 1, -1)],
+        [struct.pack(">hhih", 999, 0, 1, -1)],
+        [b""],
+        [b"\0"],
+        [b"GET / HTTP/1.1\r\n\r\n"],
+        [struct.pack(">hhihh", 17, 1, 1, -1, 30) + b"PLAIN"],
+        [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", struct.pack(">hhih", 36, 9, 1, -1)],
+        [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", struct.pack(">hhihi", 36, 0, 1, -1, 1 << 30)],
+        [struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN", b""],
+        [b"x" * 524_289],
+    ],
+    ids=[
+        "handshake-9",
+        "versions-twice",
+        "no-api",
+        "empty",
+        "cut",
+        "http",
+        "mechanism-cut",
+        "authenticate-9",
+        "token-cut",
+        "empty-token",
+        "too-large",
+    ],
+)
+def test_frames_that_no_login_can_contain_close_the_connection(client, frames) -> None:
+    *before, last = frames
+    for frame in before:
+        client.send_frame(frame)
+        client.receive_frame()
+    client.send_frame(last)
+    assert_closed(client)
+
+
+@pytest.mark.parametrize("size", [-1, 524_289, 0x7FFFFFFF])
+def test_a_frame_that_claims_too_much_closes_at_once(client, size) -> None:
+    client.send_bytes(struct.pack(">i", size))
+    assert_closed(client)
+
+
+# -- after a login --------------------------------------------------------------------------------------------------
+
+
+def test_a_second_login_is_refused_where_sessions_do_not_end(client) -> None:
+    log_in(client, sasl_client("PLAIN", "alice", "wonder"))
+    for _ in range(2):
+        assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ILLEGAL_SASL_STATE
+        response = client.call(SaslAuthenticateRequest(auth_bytes=b"\0bob\0builder"), 2)
+        assert response.error_code == ILLEGAL_SASL_STATE
+        assert response.error_message == "SaslAuthenticate request received after successful authentication"
+    assert is_served(client)
+
+
+def test_a_login_is_refused_where_none_is_asked_for(broker, stack) -> None:
+    client = stack.enter_context(WireClient(f"127.0.0.1:{broker['PLAINTEXT']}"))
+    assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ILLEGAL_SASL_STATE
+    assert is_served(client)
+
+
+# -- sessions that end ----------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_renewed_by_the_same_user_and_mechanism(expiring) -> None:
+    response = log_in(expiring, sasl_client("PLAIN", "alice", "wonder"))
+    assert response.session_lifetime_ms == SESSION_MS
+    assert is_served(expiring)
+    response = log_in(expiring, sasl_client("PLAIN", "alice", "wonder"))
+    assert (response.error_code, response.session_lifetime_ms) == (0, SESSION_MS)
+    assert is_served(expiring)
+
+
+def test_a_session_may_not_become_another_users(expiring) -> None:
+    log_in(expiring, sasl_client("PLAIN", "alice", "wonder"))
+    shake_hands(expiring, "PLAIN")
+    response = exchange(expiring, sasl_client("PLAIN", "bob", "builder"))
+    assert response.error_code == SASL_AUTHENTICATION_FAILED
+    assert response.error_message == ("Cannot change principals during re-authentication from User.alice: User.bob")
+    assert_closed(expiring)
+
+
+def test_a_session_may_not_be_renewed_by_another_mechanism(expiring) -> None:
+    log_in(expiring, sasl_client("PLAIN", "alice", "wonder"))
+    shake_hands(expiring, "SCRAM-SHA-256")
+    expiring.send(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abc"), 2)
+    assert_closed(expiring)
+
+
+def test_a_session_is_renewed_once_a_second_at_most(expiring) -> None:
+    for _ in range(2):
+        assert log_in(expiring, sasl_client("PLAIN", "alice", "wonder")).error_code == 0
+    assert expiring.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ILLEGAL_SASL_STATE
+    assert is_served(expiring)
+
+
+def test_a_session_that_has_ended_takes_nothing_but_a_login(broker, stack) -> None:
+    clients = [stack.enter_context(WireClient(f"127.0.0.1:{broker['EXPIRING']}")) for _ in range(2)]
+    for client in clients:
+        log_in(client, sasl_client("PLAIN", "alice", "wonder"))
+    first, second = clients
+    assert not first.has_answer(SESSION_MS / 1000 + 0.3)
+    first.send(MetadataRequest(topics=[]), 12)
+    assert_closed(first)
+    assert log_in(second, sasl_client("PLAIN", "alice", "wonder")).error_code == 0
+    assert is_served(second)

@@ -1,0 +1,128 @@
+"""The machine of a login: its states, sessions that end, and what it never takes. Bytes on the wire: scenarios."""
+
+import pytest
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.headers import write_request_header
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from kafkapy.protocol.primitives import Writer
+from kafkapy.security.authentication import Login, LoginSettings, LoginState, VersionsAsked
+from kafkapy.security.plain import PlainServer
+from kafkapy.security.sasl import SaslError
+
+USERS = {"alice": "wonder", "bob": "builder"}
+TOKEN = b"\0alice\0wonder"
+NOW_MS, WALL_MS = 5_000, 1_700_000_000_000
+
+
+class TokenServer(PlainServer):
+    """PLAIN with credentials that end."""
+
+    expires_at_ms = WALL_MS + 700
+
+
+class BrokenServer(PlainServer):
+    def evaluate(self, response: bytes, now_ms: int) -> bytes:
+        raise SaslError("a secret reason")
+
+
+def login(server=PlainServer, *, max_reauth_ms: int = 0) -> Login:
+    servers = {"PLAIN": lambda: server(USERS), "OTHER": lambda: server(USERS)}
+    return Login(LoginSettings(servers=servers, max_reauth_ms={"PLAIN": max_reauth_ms}))
+
+
+def frame(request, version: int) -> memoryview:
+    out = Writer()
+    write_request_header(out, api_key=request.API_KEY, api_version=version, correlation_id=7, client_id="unit")
+    request.write(out, version)
+    return memoryview(out)
+
+
+def receive(machine: Login, request, version: int, now_ms: int = NOW_MS):
+    return machine.receive(frame(request, version), now_ms=now_ms, wall_ms=WALL_MS)
+
+
+def log_in(machine: Login, now_ms: int = NOW_MS, token: bytes = TOKEN, mechanism: str = "PLAIN"):
+    assert receive(machine, SaslHandshakeRequest(mechanism=mechanism), 1, now_ms).failure is None
+    return receive(machine, SaslAuthenticateRequest(auth_bytes=token), 1, now_ms)
+
+
+def lifetime_ms(reply) -> int:
+    return SaslAuthenticateResponse.decode(bytes(reply.answer)[4:], 1).session_lifetime_ms
+
+
+def test_versions_are_asked_until_they_were_understood() -> None:
+    machine = login()
+    for is_success in (False, False, True):
+        with pytest.raises(VersionsAsked):
+            receive(machine, ApiVersionsRequest(), 0)
+        machine.versions_answered(is_success=is_success)
+    with pytest.raises(ProtocolError, match="Unexpected Kafka request of type API_VERSIONS during SASL handshake"):
+        receive(machine, ApiVersionsRequest(), 0)
+
+
+@pytest.mark.parametrize(
+    ("server", "max_reauth_ms", "expected_ms"),
+    [(PlainServer, 0, 0), (PlainServer, 1000, 1000), (TokenServer, 0, 700), (TokenServer, 1000, 700)],
+)
+def test_a_session_ends_with_the_first_of_its_bounds(server, max_reauth_ms, expected_ms) -> None:
+    machine = login(server, max_reauth_ms=max_reauth_ms)
+    reply = log_in(machine)
+    assert machine.state is LoginState.COMPLETE
+    assert lifetime_ms(reply) == expected_ms
+    assert machine.session_ends_ms == (NOW_MS + expected_ms if expected_ms else None)
+    assert not machine.is_expired(NOW_MS + expected_ms)
+    assert machine.is_expired(NOW_MS + expected_ms + 1) == bool(expected_ms)
+
+
+def test_a_login_begins_anew_once_a_second_where_sessions_end() -> None:
+    machine = login(max_reauth_ms=60_000)
+    log_in(machine)
+    assert machine.maybe_begin_again(NOW_MS)
+    log_in(machine)
+    assert not machine.maybe_begin_again(NOW_MS + 999)
+    assert machine.maybe_begin_again(NOW_MS + 1000)
+    lasting = login()
+    log_in(lasting)
+    assert not lasting.maybe_begin_again(NOW_MS)
+
+
+def test_a_login_begun_anew_is_for_the_same_user_and_mechanism() -> None:
+    machine = login(max_reauth_ms=60_000)
+    log_in(machine)
+    machine.maybe_begin_again(NOW_MS)
+    reply = log_in(machine, token=b"\0bob\0builder")
+    assert reply.failure == "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert machine.state is LoginState.FAILED
+    machine = login(max_reauth_ms=60_000)
+    log_in(machine)
+    machine.maybe_begin_again(NOW_MS)
+    reply = log_in(machine, mechanism="OTHER")
+    assert (reply.answer, machine.state) == (None, LoginState.FAILED)
+
+
+def test_what_a_client_is_not_to_know_is_not_told() -> None:
+    reply = log_in(login(BrokenServer))
+    assert b"secret" not in bytes(reply.answer)
+    assert "a secret reason" in reply.failure
+
+
+def test_other_requests_fail_between_handshake_and_token() -> None:
+    machine = login()
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    reply = receive(machine, MetadataRequest(), 9)
+    assert reply.answer is None
+    assert reply.failure == "Unexpected Kafka request of type METADATA during SASL authentication."
+
+
+def test_a_token_above_the_bound_fails() -> None:
+    machine = Login(
+        LoginSettings(servers={"PLAIN": lambda: PlainServer(USERS)}, max_reauth_ms={}, max_receive_bytes=99)
+    )
+    receive(machine, SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    reply = receive(machine, SaslAuthenticateRequest(auth_bytes=b"x" * 100), 1)
+    assert reply.failure == "Failing SASL authentication due to invalid receive size"

@@ -1,0 +1,84 @@
+"""Which configurations of SASL work, and why others stop the start. No message shows a password."""
+
+import pytest
+
+from kafkapy import Broker
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.errors import ConfigError
+from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.security.sasl import ToldSaslError
+from kafkapy.server.authentication import Logins, server_options
+from kafkapy.server.system_clock import SystemRandom
+from tests.support.logins import MODULES, PLAIN_MODULE, SCRAM_MODULE
+
+KEY = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+LISTENER = "SASL_PLAINTEXT"
+
+
+def config_of(**overrides: str):
+    keys = {"sasl.enabled.mechanisms": "PLAIN", **overrides}
+    keys = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", **keys}
+    return load(embedded_properties("/nowhere", overrides=keys))[0]
+
+
+def logins(config) -> Logins:
+    return Logins(config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom())
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            "GSSAPI, which Apache Kafka enables unless the key is set, is not built",
+        ),
+        ({"sasl.enabled.mechanisms": "PLAIN,DIGEST-MD5", KEY: f"{PLAIN_MODULE};"}, "no such mechanism is known"),
+        ({}, "Could not find a 'KafkaServer' or 'sasl_plaintext.KafkaServer' entry"),
+        ({"plain.sasl.jaas.config": f"{PLAIN_MODULE};"}, "Could not find a 'KafkaServer'"),
+        ({KEY: f"{SCRAM_MODULE};"}, "the login module for PLAIN must be"),
+        (
+            {KEY: "com.sun.security.auth.module.JndiLoginModule required s3cret=x;"},
+            "the login module for PLAIN must be",
+        ),
+        ({KEY: f'{PLAIN_MODULE} user_alice="s3cret"'}, "not terminated by semi-colon"),
+        (
+            {KEY: f"{PLAIN_MODULE};", "listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "a.B"},
+            "no class of that name is known here",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_work_stops_the_start(keys, reason) -> None:
+    with pytest.raises(ConfigError, match=reason) as error:
+        logins(config_of(**keys))
+    assert "s3cret" not in str(error.value)
+
+
+def test_a_broker_with_gssapi_alone_does_not_start() -> None:
+    with pytest.raises(ConfigError, match="GSSAPI"), Broker(properties={"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}):
+        pass
+
+
+def test_users_come_from_the_file_that_kafka_opts_names(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "jaas with blanks.conf"
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1g '-Djava.security.auth.login.config={path}'")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        server_options(config_of(), LISTENER, "PLAIN")
+    path.write_text(f'KafkaServer {{ {SCRAM_MODULE}; {PLAIN_MODULE} user_a="all"; }};')
+    assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "all"}
+    path.write_text(f'{path.read_text()} sasl_plaintext.KafkaServer {{ {PLAIN_MODULE} user_a="own"; }};')
+    assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "own"}
+    own = config_of(**{KEY: f'{PLAIN_MODULE} user_a="key";'})
+    assert server_options(own, LISTENER, "PLAIN") == {"user_a": "key"}
+
+
+def test_users_may_change_at_run_time() -> None:
+    config = config_of(**{KEY: f'{PLAIN_MODULE} user_alice="old";'})
+    made = logins(config)
+    made.update(config_of(**{KEY: f'{PLAIN_MODULE} user_alice="new";'}))
+    (server,) = made.settings(LISTENER).servers.values()
+    with pytest.raises(ToldSaslError):
+        server().evaluate(b"\0alice\0old", 0)
+    assert server().evaluate(b"\0alice\0new", 0) == b""
+    made.update(config_of(**{KEY: f"{MODULES}.None required;"}))
+    assert made.settings(LISTENER).mechanisms == ["PLAIN"]
