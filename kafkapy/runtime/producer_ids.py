@@ -6,9 +6,15 @@ producer's first request then needs no retry. The next block is asked for when n
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
+
 PREFETCH_AT = 0.9
+
+logger = logging.getLogger("kafkapy.runtime")
 
 
 class ProducerIdManager:
@@ -21,14 +27,14 @@ class ProducerIdManager:
         self._next_block: asyncio.Task[range] | None = None
 
     async def next_id(self) -> int:
-        """Return an id that no producer has. Raises ApiError where the controller refuses a block."""
+        """Return an id that no producer has. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS if none can be had."""
         await self.at_hand()
         producer_id = self.take()
         assert producer_id is not None
         return producer_id
 
     async def at_hand(self) -> None:
-        """Return once `take` will give an id. Raises ApiError where the controller refuses a block."""
+        """Return once `take` will give an id. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS."""
         while self._used == len(self._block):
             await self._take_next_block()
 
@@ -56,7 +62,13 @@ class ProducerIdManager:
         return self._next_block
 
     async def _ask(self) -> range:
-        return await self._allocate_block()
+        """Ask the controller. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which all producers take for "later"."""
+        try:
+            return await self._allocate_block()
+        except ApiError as error:
+            logger.warning("The controller gave no producer ids: %s", error)
+            message = "No producer id is at hand, and the controller gave none."
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
 
     async def _take_next_block(self) -> None:
         """Wait for the block under way; several may wait for the same one, the first to wake takes it."""

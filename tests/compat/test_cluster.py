@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
+from tests.support.eventually import eventually
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {
@@ -34,20 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
 
 def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """Return what `check` returns once that is true; what it raises counts as not yet."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            found = check()
-        except KafkaException:
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"{check} did not come true"
-        time.sleep(0.1)
 
 
 def leaders(client: AdminClient, topic: str) -> dict[int, int]:

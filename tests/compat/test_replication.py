@@ -6,17 +6,17 @@ min.insync.replicas is 2. Apache Kafka's own tool reads the logs at the end (the
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server
+from tests.support.eventually import eventually
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PROPERTIES = {
@@ -38,20 +38,6 @@ PARTITIONS = 4
 def cluster(tmp_path: Path) -> Iterator[ThreeNodes]:
     with ThreeNodes(KIND, tmp_path, PROPERTIES) as running:
         yield running
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """Return what `check` returns once that is true; what it raises counts as not yet."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            found = check()
-        except KafkaException:
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.2)
 
 
 def create(client: AdminClient, topic: str) -> None:

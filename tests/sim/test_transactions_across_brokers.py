@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
@@ -226,7 +227,7 @@ async def test_a_new_leader_gets_the_marker_at_once(brokers: LinkedBrokers) -> N
     assert producer.state() == "PrepareCommit"
     brokers.lead("orders", OTHER)
     await become(producer, "CompleteCommit", 100)
-    assert shape_of(batches_of(brokers.nodes[OTHER], "orders")) == ["marker"]
+    assert shape_of(batches_of(brokers.nodes[OTHER], "orders")) == ["records", "marker"]
 
 
 @linked
@@ -293,3 +294,135 @@ async def test_the_next_coordinator_writes_the_markers_that_are_missing(brokers:
     coordinator.restart()
     await coordinator.loaded()
     await become(producer, "CompleteCommit")
+
+
+# -- another coordinator ----------------------------------------------------------------------------------------------
+
+
+def replicated(test: Callable[[LinkedBrokers], Awaitable[None]]) -> Callable[[], None]:
+    """Make a test over three brokers; 1 coordinates and 3 follows, in sync; 2 leads orders."""
+
+    def run_test() -> None:
+        async def main(loop: SimLoop) -> None:
+            brokers = LinkedBrokers(loop, 3)
+            for topic, leader_id in ((TRANSACTION_STATE_TOPIC, COORDINATOR), ("orders", LEADER)):
+                brokers.create_topic(topic, leader_id, others=[OTHER])
+            await asyncio.sleep(0.2)
+            brokers.join_isr(TRANSACTION_STATE_TOPIC, COORDINATOR, OTHER)
+            await test(brokers)
+            await brokers.close()
+
+        run(main)
+
+    return run_test
+
+
+def cut_off(brokers: LinkedBrokers, broker_id: int) -> None:
+    """Let nobody reach a broker, nor it hear from them."""
+    brokers.unreachable.add(f"host{broker_id}")
+    brokers.network.reset_connections(lambda a, b: f"host{broker_id}" in (a, b))
+
+
+async def taken_over(brokers: LinkedBrokers, producer: SimProducer) -> None:
+    """Let broker 3 coordinate instead of 1, which does not know it; the client has found it."""
+    cut_off(brokers, COORDINATOR)
+    brokers.behind.add(COORDINATOR)
+    brokers.fence(COORDINATOR)
+    brokers.lead(TRANSACTION_STATE_TOPIC, OTHER)
+    producer.coordinator = brokers.nodes[OTHER]
+    await producer.coordinator.loaded()
+
+
+@replicated
+async def test_a_decision_is_answered_and_carried_out_once_the_replicas_have_it(brokers: LinkedBrokers) -> None:
+    producer = await producer_at(brokers)
+    await producer.send()
+    brokers.nodes[COORDINATOR].answers.clear()  # what has been answered is replicated; nothing more is
+    ending = asyncio.ensure_future(producer.end())
+    await asyncio.sleep(5)
+    assert (ending.done(), producer.state()) == (False, "PrepareCommit")
+    assert asked(brokers, LEADER, WriteTxnMarkersRequest) == []
+    brokers.nodes[COORDINATOR].answers.set()
+    assert await ending == ErrorCode.NONE
+    await become(producer, "CompleteCommit")
+    assert len(asked(brokers, LEADER, WriteTxnMarkersRequest)) == 1
+
+
+@replicated
+async def test_what_the_replicas_do_not_have_is_not_answered_by_a_coordinator_that_lost_it(
+    brokers: LinkedBrokers,
+) -> None:
+    producer = await producer_at(brokers)
+    await producer.send()
+    cut_off(brokers, COORDINATOR)
+    ending = asyncio.ensure_future(producer.end())
+    await asyncio.sleep(0.1)
+    await taken_over(brokers, producer)
+    assert producer.state() == "Ongoing", "the commit was never decided"
+    brokers.behind.clear()
+    brokers.catch_up()
+    with pytest.raises(ApiError) as caught:
+        await ending
+    assert caught.value.code == ErrorCode.NOT_COORDINATOR
+    assert await producer.end(commit=False) == ErrorCode.NONE
+    await become(producer, "CompleteAbort")
+
+
+@replicated
+async def test_a_transaction_goes_on_with_another_coordinator(brokers: LinkedBrokers) -> None:
+    producer = await producer_at(brokers)
+    assert await producer.send() == ErrorCode.NONE
+    await taken_over(brokers, producer)
+    assert producer.state() == "Ongoing"
+    assert await producer.send() == ErrorCode.NONE
+    assert await producer.end() == ErrorCode.NONE
+    await become(producer, "CompleteCommit")
+    assert await producer.send() == ErrorCode.NONE, "the partition's leader has found the coordinator"
+
+
+@replicated
+async def test_another_coordinator_writes_the_markers_of_what_was_decided(brokers: LinkedBrokers) -> None:
+    producer = await producer_at(brokers)
+    await producer.send()
+    cut_off(brokers, LEADER)
+    assert await producer.end() == ErrorCode.NONE
+    await taken_over(brokers, producer)
+    assert producer.state() == "PrepareCommit"
+    brokers.unreachable.remove(f"host{LEADER}")
+    await become(producer, "CompleteCommit", 10_000)
+    marker = asked(brokers, LEADER, WriteTxnMarkersRequest)[-1].markers[0]
+    assert marker.coordinator_epoch == 1
+
+
+@replicated
+async def test_another_coordinator_aborts_what_has_timed_out(brokers: LinkedBrokers) -> None:
+    producer = await producer_at(brokers)
+    await producer.init(timeout_ms=5000)
+    await producer.send()
+    await taken_over(brokers, producer)
+    await asyncio.sleep(5.1)
+    await producer.coordinator.transactions.abort_timed_out()
+    await become(producer, "CompleteAbort")
+    assert brokers.nodes[LEADER].log("orders").last_stable_offset == 2
+
+
+@replicated
+async def test_a_coordinator_that_comes_back_finds_what_the_other_has_decided(brokers: LinkedBrokers) -> None:
+    producer = await producer_at(brokers)
+    former = brokers.nodes[COORDINATOR]
+    await producer.send()
+    await taken_over(brokers, producer)
+    await producer.end()
+    brokers.unreachable.clear()
+    brokers.behind.clear()
+    brokers.fence(COORDINATOR, is_fenced=False)
+    with pytest.raises(ApiError) as caught:
+        former.transactions.host_of("t").check_active()
+    assert caught.value.code == ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(1)
+    brokers.join_isr(TRANSACTION_STATE_TOPIC, OTHER, COORDINATOR)
+    brokers.lead(TRANSACTION_STATE_TOPIC, COORDINATOR)
+    producer.coordinator = former
+    await former.loaded()
+    assert producer.state() == "CompleteCommit"
+    assert await producer.send() == ErrorCode.NONE

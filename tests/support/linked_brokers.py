@@ -1,6 +1,6 @@
-"""Brokers of one cluster on a simulated network: coordinators, partitions, and what is asked between them, all real.
+"""Brokers of one cluster on a simulated network: coordinators, replicas, and what is asked between them, all real.
 
-Replicas are not fetched: topics have one replica. The metadata is one Cluster; `behind` brokers do not follow it.
+The metadata is one Cluster, which elects nobody by itself; brokers that are `behind` do not follow it.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any
 from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import BROKER_APIS
 from kafkapy.machine import Decision
+from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.api import API_VERSIONS, request_type
 from kafkapy.protocol.headers import read_request_header
@@ -20,6 +21,7 @@ from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.peer import Peer, PeerLimits
+from kafkapy.runtime.replica_fetcher import ReplicaFetchers
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from kafkapy.server.transaction_links import TransactionLinks
@@ -59,6 +61,15 @@ class LinkedBroker(TransactionHosting):
         self.reactor = Reactor(brokers.loop, ReactorLimits(), route=self._route, io_pool=SimIoPool(brokers.loop))
         self.reactor.add_listener(LISTENER, "PLAINTEXT", brokers.network.listen(f"host{node_id}", PORT))
         self.reactor.start()
+        self.fetchers = ReplicaFetchers(
+            self.manager,
+            self.log_manager,
+            config=lambda: self.config,
+            node_id=node_id,
+            broker_epoch=lambda: brokers.cluster.epochs[node_id],
+            new_peer=self._new_peer,
+            clock=self.clock,
+        )
 
     def _load(self) -> None:
         self.links = TransactionLinks(
@@ -111,10 +122,14 @@ class LinkedBroker(TransactionHosting):
     def follow(self, before: MetadataImage) -> None:
         """Do as the metadata says now."""
         self._publish(before)
+        image = self.cluster.image
+        for _ in self.fetchers.apply_delta(difference(before, image), image):
+            pass
 
     async def close(self) -> None:
         """Stop, as a broker that is killed does: what others asked is not answered."""
         self.reactor.close()
+        await self.fetchers.stop()
         await self.transactions.close()
         self.links.close()
         await self.groups.close()
@@ -144,7 +159,7 @@ class LinkedBrokers:
                 broker.follow(before)
 
     def create_topic(self, name: str, leader_id: int, partition_count: int = 1, others: Sequence[int] = ()) -> None:
-        """Create a topic led by one broker; replicas on `others` never fetch."""
+        """Create a topic led by one broker; replicas on `others` follow, outside of the ISR."""
         partition = self.nodes[leader_id].partition_record
         self.commit(
             TopicRecord(name=name, topic_id=topic_id(name)),
@@ -157,8 +172,15 @@ class LinkedBrokers:
         change.isr = [leader_id] if leader_id >= 0 else None
         self.commit(change)
 
-    def fence(self, broker_id: int) -> None:
-        self.commit(BrokerRegistrationChangeRecord(broker_id, self.cluster.epochs[broker_id], fenced=1))
+    def join_isr(self, name: str, *isr: int, partition_id: int = 0) -> None:
+        """Let the in-sync replicas be these."""
+        self.commit(PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id(name), isr=list(isr)))
+
+    def fence(self, broker_id: int, *, is_fenced: bool = True) -> None:
+        change = BrokerRegistrationChangeRecord(
+            broker_id, self.cluster.epochs[broker_id], fenced=1 if is_fenced else -1
+        )
+        self.commit(change)
 
     def commit(self, *records: Any) -> None:
         """Let the metadata have records, and the brokers follow."""

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.producer_ids import ProducerIdManager
 
 
@@ -52,8 +53,9 @@ def test_a_refused_block_is_asked_for_again():
         blocks = Blocks(10)
         blocks.failures = 1
         manager = ProducerIdManager(blocks.allocate)
-        with pytest.raises(ApiError):
+        with pytest.raises(ApiError) as caught:
             await manager.next_id()
+        assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "producers know nothing of controllers"
         return await manager.next_id()
 
     assert asyncio.run(scenario()) == 0

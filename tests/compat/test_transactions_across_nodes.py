@@ -1,0 +1,218 @@
+"""Three nodes, three replicas, transactions across all of them: each node killed with -9, copies once and in order.
+
+The coordinators of transactions and of groups, and the leaders of the copied partitions, are on different nodes.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy, Server, java
+from tests.compat.test_transactions_killed import PARTITIONS, SOURCES, Copiers, ReaderAlong
+from tests.support.eventually import eventually
+from tools.kafka import JAVA_LIBS
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PROPERTIES = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+RECORDS = 3000
+"""Of each source topic."""
+TIMEOUT_S = 120
+ANSWER_S = 3
+STATE_TOPIC = "__transaction_state"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES) as running:
+        yield running
+
+
+def admin(cluster: ThreeNodes) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+
+def in_sync(client: AdminClient, topic: str) -> set[int]:
+    """Return the sizes of the partitions' ISRs; none if one has no leader."""
+    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
+
+
+def create(client: AdminClient, *topics: str, partition_count: int = PARTITIONS) -> None:
+    created = client.create_topics([NewTopic(topic, partition_count, 3) for topic in topics])
+    for topic, future in created.items():
+        future.result(TIMEOUT_S)
+        eventually(lambda topic=topic: in_sync(client, topic) == {3})
+
+
+def leaders(client: AdminClient, topic: str) -> dict[int, int]:
+    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions.values()
+    return {partition.id: partition.leader for partition in found}
+
+
+def java_hash(text: str) -> int:
+    code = 0
+    for character in text:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return abs(code - (1 << 32) if code >= 1 << 31 else code)
+
+
+def coordinator_of(cluster: ThreeNodes, transactional_id: str) -> Server:
+    partition = java_hash(transactional_id) % int(PROPERTIES["transaction.state.log.num.partitions"])
+    return cluster.nodes[leaders(admin(cluster), STATE_TOPIC)[partition] - 1]
+
+
+def transactional(cluster: ThreeNodes, transactional_id: str, **settings: Any) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "reconnect.backoff.max.ms": 200,
+            "metadata.recovery.strategy": "none",
+            "log_level": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+    )
+    producer.init_transactions(60)
+    return producer
+
+
+def read(cluster: ThreeNodes, topic: str, count: int, partitions: int = 1) -> list[bytes]:
+    """Return so many records of read_committed, sorted."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "checker", "isolation.level": "read_committed"}
+    with closing(Consumer({**settings, "enable.auto.commit": False, "log_level": 0})) as consumer:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        values: list[bytes] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(values) < count and time.monotonic() < deadline:
+            values += [each.value() for each in consumer.consume(count, 0.2) if each.error() is None]
+        return sorted(values)
+
+
+def test_a_transaction_spans_partitions_of_all_nodes(cluster: ThreeNodes) -> None:
+    client = admin(cluster)
+    create(client, "spanned", partition_count=6)
+    assert set(leaders(client, "spanned").values()) == {1, 2, 3}
+    for number, transactional_id in enumerate(["a", "b", "c"]):  # hashes 97, 98, 99: a partition of the state each
+        producer = transactional(cluster, transactional_id)
+        for is_committed in (True, False, True):
+            producer.begin_transaction()
+            for partition in range(6):
+                producer.produce("spanned", f"{number}-{is_committed}-{partition}", partition=partition)
+            if is_committed:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
+    wanted = [b"%d-True-%d" % (number, partition) for number in range(3) for partition in range(6) for _ in range(2)]
+    assert read(cluster, "spanned", len(wanted), 6) == sorted(wanted)
+
+
+def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> None:
+    client = admin(cluster)
+    create(client, "timed-out", partition_count=3)
+    producer = transactional(cluster, "a", transaction_timeout_ms=6000)
+    producer.begin_transaction()
+    for partition in range(3):
+        producer.produce("timed-out", b"never", partition=partition)
+    assert producer.flush(30) == 0
+    coordinator = coordinator_of(cluster, "a")
+    coordinator.stop(signal.SIGKILL)
+    plain = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for partition in range(3):
+        plain.produce("timed-out", b"plain-%d" % partition, partition=partition)
+    assert plain.flush(60) == 0
+    assert read(cluster, "timed-out", 3, 3) == [b"plain-0", b"plain-1", b"plain-2"]
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(30)
+    coordinator.start()
+    eventually(lambda: in_sync(client, "timed-out") == {3} == in_sync(client, STATE_TOPIC))
+
+
+def write_sources(cluster: ThreeNodes) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for topic in SOURCES:
+        for number in range(RECORDS):
+            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def copier_commands(cluster: ThreeNodes) -> list[list[str]]:
+    """Two copiers by librdkafka, which adds partitions itself, for one topic; Java's, at version 2, for the other."""
+    by_librdkafka = [sys.executable, "-m", "tests.support.copier", cluster.bootstrap, "copiers", "classic"]
+    by_java = java("org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", cluster.bootstrap,
+                   "--transactional-id", "c", "--input-topic", SOURCES[1], "--output-topic", f"{SOURCES[1]}-copy",
+                   "--input-partition", "-1", "--consumer-group", "java", "--max-messages", "-1",
+                   "--transaction-size", "250", "--enable-random-aborts", "--group-mode")  # fmt: skip
+    return [[*by_librdkafka, slot, SOURCES[0]] for slot in ("a", "b")] + [by_java]
+
+
+def test_copies_are_exact_whichever_node_is_killed(cluster: ThreeNodes) -> None:
+    if not JAVA_LIBS.is_dir():
+        pytest.skip("Apache Kafka's jars are missing: run `make tools`")
+    client = admin(cluster)
+    create(client, *SOURCES, *(f"{topic}-copy" for topic in SOURCES))
+    write_sources(cluster)
+    with (
+        closing(Copiers(copier_commands(cluster))) as copiers,
+        closing(ReaderAlong(cluster.bootstrap)) as reader,
+    ):
+        read_through_kills(cluster, copiers, reader)
+        check_copies(cluster, reader)
+
+
+def wait_for_replicas(cluster: ThreeNodes) -> None:
+    """Return once all replicas of the coordinators' topics are in sync: two of three must be, or nothing is written."""
+    client = admin(cluster)
+    eventually(lambda: all(in_sync(client, topic) == {3} for topic in (STATE_TOPIC, "__consumer_offsets")))
+
+
+def read_through_kills(cluster: ThreeNodes, copiers: Copiers, reader: ReaderAlong) -> None:
+    """Read until all is copied; a quarter of it between one kill and the next, while the killed node is away."""
+    total = len(SOURCES) * RECORDS
+    killed: Server | None = None
+    left = list(cluster.nodes)
+    deadline = time.monotonic() + TIMEOUT_S
+    while reader.count < total:
+        assert time.monotonic() < deadline, f"{reader.count} records were copied"
+        reader.poll()
+        copiers.tend()
+        if left and reader.count >= total * (len(cluster.nodes) - len(left)) // 4 + 1:
+            if killed is not None:
+                killed.start()
+                wait_for_replicas(cluster)
+            killed = left.pop(0)
+            killed.stop(signal.SIGKILL)
+    assert not left
+    assert killed is not None
+    killed.start()
+    reader.poll()
+
+
+def check_copies(cluster: ThreeNodes, reader: ReaderAlong) -> None:
+    wanted = {(f"{topic}-copy", number): list(range(number, RECORDS, PARTITIONS))
+              for topic in SOURCES for number in range(PARTITIONS)}  # fmt: skip
+    assert reader.found == wanted, "what was read along"
+    with closing(ReaderAlong(cluster.bootstrap)) as afterwards:
+        while afterwards.count < len(SOURCES) * RECORDS:
+            afterwards.poll()
+        afterwards.poll()
+        assert afterwards.found == wanted
