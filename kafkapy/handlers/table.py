@@ -101,6 +101,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
         _row(42, "delete_groups"),
+        _row(43, "elect_leaders"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
         _row(46, "list_partition_reassignments"),
@@ -134,6 +135,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(33, "alter_configs", max_elements=CHANGED),
         _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
+        _row(43, "elect_leaders"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
         _row(46, "list_partition_reassignments"),
@@ -157,7 +159,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 45, 46, 55))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 55))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

@@ -18,6 +18,7 @@ from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.reassignments import ReassignmentControl
@@ -65,6 +66,7 @@ class Controller:
         )
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.reassignments = ReassignmentControl(self.configs, self.topics, self.partitions)
+        self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))

@@ -21,6 +21,7 @@ from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import MetadataImage, Provenance
+from kafkapy.metadata.leader_elections import ELECTIONS_PER_SLICE
 from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record, encode_record
@@ -149,14 +150,16 @@ class ControllerRuntime:
     def start(self) -> None:
         """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
         loop = asyncio.get_running_loop()
-        quorum = self._config.quorum
+        quorum, replication = self._config.quorum, self._config.replication
+        balance_s = (
+            replication.leader_imbalance_check_interval_seconds if replication.auto_leader_rebalance_enable else 0
+        )
         self._fences_checked_ms = self._clock.monotonic_ms()
         self._tasks += [
             loop.create_task(self._every(quorum.metadata_max_idle_interval_ms, self._write_no_op)),
             loop.create_task(self._every(self._fence_interval_ms, self._fence_expired)),
-            loop.create_task(
-                self._every(self._config.replication.unclean_leader_election_interval_ms, self._elect_uncleanly)
-            ),
+            loop.create_task(self._every(replication.unclean_leader_election_interval_ms, self._elect_uncleanly)),
+            loop.create_task(self._every(balance_s * 1000, self._balance_leaders)),
         ]
 
     async def close(self) -> None:
@@ -374,6 +377,17 @@ class ControllerRuntime:
         elected = await self.write(lambda controller, _: controller.partitions.decide_unclean_elections())
         if elected:
             log.warning("Elected %d leaders uncleanly: their partitions may have lost records", elected)
+
+    async def _balance_leaders(self) -> None:
+        """Have preferred replicas lead again (auto.leader.rebalance.enable), some partitions at a time."""
+        candidates = await self.write(lambda controller, _: controller.elections.decide_candidates())
+        elected = 0
+        for start in range(0, len(candidates), ELECTIONS_PER_SLICE):
+            part = candidates[start : start + ELECTIONS_PER_SLICE]
+            elected += await self.write(lambda controller, _, part=part: controller.elections.decide_balance(part))  # type: ignore[misc]
+            await asyncio.sleep(0)
+        if elected:
+            log.info("%d partitions are led by their preferred replica again", elected)
 
     def _snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
         image = self.image

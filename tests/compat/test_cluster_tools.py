@@ -187,6 +187,26 @@ def test_a_reassignment_that_cannot_end_is_listed_and_cancelled(
     assert tool("kafka-reassign-partitions", "--list").text == "No partition reassignments found.\n"
 
 
+def test_the_preferred_replica_is_elected(cluster: ThreeNodes, tool: Tool, tmp_path: Path) -> None:
+    create(tool, "elected", [1, 2], [2, 1])
+    targets = reassignment(tmp_path, "elected", {0: [2, 1]})
+    tool("kafka-reassign-partitions", *targets, "--execute")
+    assert [each[:3] for each in described(tool, "elected")] == [(0, 1, [2, 1]), (1, 2, [2, 1])]
+    of_topic = ["--election-type", "preferred", "--topic", "elected"]
+
+    elected = tool("kafka-leader-election", *of_topic, "--partition", "0")
+    again = tool("kafka-leader-election", *of_topic, "--partition", "0")
+    unknown = tool("kafka-leader-election", *of_topic, "--partition", "7")
+    nothing = tool("kafka-leader-election", "--election-type", "unclean", "--all-topic-partitions")
+
+    assert elected.text == "Successfully completed leader election (PREFERRED) for partitions elected-0\n"
+    assert again.text == "Valid replica already elected for partitions elected-0\n"
+    assert unknown.status == 1
+    assert "No such partition as elected-7" in unknown.text
+    assert (nothing.status, nothing.text) == (0, "")
+    eventually(lambda: [each[1] for each in described(tool, "elected")] == [2, 2])
+
+
 def test_a_reassignment_to_unknown_brokers_is_refused(cluster: ThreeNodes, tool: Tool, tmp_path: Path) -> None:
     create(tool, "refused", [1])
     refused = tool("kafka-reassign-partitions", *reassignment(tmp_path, "refused", {0: [9]}), "--execute")

@@ -105,3 +105,18 @@ def ongoing(cluster: Cluster, topics: Mapping[str, Sequence[int]] | None = None)
         for topic in decision.response.topics
         for each in topic.partitions
     }
+
+
+def elect(
+    cluster: Cluster, election_type: int, topics: Mapping[str, Sequence[int]] | None
+) -> dict[tuple[str, int], tuple[int, str | None]]:
+    """Elect leaders (0 preferred, 1 unclean) of all candidates or of some; return error codes and messages."""
+    if topics is None:
+        asked = cluster.controller.elections.decide_candidates().response
+    else:
+        asked = [(name, partition_id) for name, ids in topics.items() for partition_id in ids]
+    errors = cluster.commit(cluster.controller.elections.decide_elect(election_type, asked))
+    return {
+        key: (0, None) if error is None else (int(error.code), error.message)
+        for key, error in zip(asked, errors, strict=True)
+    }

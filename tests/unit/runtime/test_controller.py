@@ -18,7 +18,10 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
 from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
 from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
@@ -392,6 +395,29 @@ def test_broker_registers_is_unfenced_and_heard_of() -> None:
         await node.controller.close()
 
     on_node(scenario)
+
+
+@pytest.mark.parametrize(("is_enabled", "leader"), [("true", 1), ("false", 2)])
+def test_preferred_replicas_lead_again_after_the_interval(is_enabled: str, leader: int) -> None:
+    async def test(node: Node) -> None:
+        node.quorum.lead()
+        brokers = [
+            RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100 + broker_id, fenced=False)
+            for broker_id in (1, 2)
+        ]
+        topic = TopicRecord(name="foo", topic_id=b"f" * 16)
+        partition = PartitionRecord(partition_id=0, topic_id=b"f" * 16, replicas=[1, 2], isr=[1, 2], leader=2)
+        await node.controller.write(lambda *_: Decision(None, [*brokers, topic, partition]))
+        node.controller.start()
+
+        await asyncio.sleep(1.1)
+
+        found = node.controller.image.topics.partition("foo", 0)
+        assert found is not None
+        assert found.leader == leader
+        await node.controller.close()
+
+    on_node(test, auto_leader_rebalance_enable=is_enabled, leader_imbalance_check_interval_seconds="1")
 
 
 def test_silent_broker_is_fenced_after_its_session() -> None:

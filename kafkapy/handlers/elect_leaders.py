@@ -1,0 +1,87 @@
+"""ElectLeaders 0-2: have partitions led by their preferred replica, or by any that is up (KIP-183, KIP-460).
+
+Needs ALTER on the cluster. v1: the election's type, 0 preferred or 1 unclean, and an error of the whole. v2: flexible.
+Without partitions in the request all are looked at; those that have the leader wanted are left out of the answer.
+Deviation: elections are decided in slices, however many they are; Apache Kafka refuses a request for more than 10,000.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.leader_elections import ELECTIONS, ELECTIONS_PER_SLICE, TopicPartitionKey
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from kafkapy.protocol.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kafkapy.security.authorizer import AclOperation
+
+
+async def handle(services: Services, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    try:
+        check_cluster(services, context, AclOperation.ALTER)
+        if request.topic_partitions == []:
+            return ElectLeadersResponse()
+        if request.election_type not in ELECTIONS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        if request.topic_partitions is None:
+            return await _elect_all(services, request)
+        return await _elect_some(services, request)
+    except ApiError as error:
+        return _failure(request, error)
+
+
+async def _elect_some(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    asked = _asked(request)
+    errors = iter(await _elect(services, request, asked))
+    response = ElectLeadersResponse()
+    for topic in request.topic_partitions or ():
+        results = [_result(partition_id, next(errors)) for partition_id in topic.partitions]
+        response.replica_election_results.append(ReplicaElectionResult(topic.topic, results))
+    return response
+
+
+async def _elect_all(services: Services, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Look at all partitions that could change; the answer names every topic, as in Apache Kafka."""
+    candidates = await services.follower.change(lambda controller, _: controller.elections.decide_candidates())
+    errors = await _elect(services, request, candidates)
+    by_topic = {name: ReplicaElectionResult(name, []) for name in services.metadata.image.topics.by_name}
+    for (name, partition_id), error in zip(candidates, errors, strict=True):
+        if error is None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
+            results = by_topic.setdefault(name, ReplicaElectionResult(name, []))
+            results.partition_result.append(_result(partition_id, error))
+    return ElectLeadersResponse(replica_election_results=list(by_topic.values()))
+
+
+async def _elect(
+    services: Services, request: ElectLeadersRequest, partitions: list[TopicPartitionKey]
+) -> list[ApiError | None]:
+    errors: list[ApiError | None] = []
+    for start in range(0, len(partitions), ELECTIONS_PER_SLICE):
+        part = partitions[start : start + ELECTIONS_PER_SLICE]
+        errors += await services.follower.change(
+            lambda controller, _, part=part: controller.elections.decide_elect(request.election_type, part),  # type: ignore[misc]
+            timeout_ms=request.timeout_ms,
+        )
+    return errors
+
+
+def _asked(request: ElectLeadersRequest) -> list[TopicPartitionKey]:
+    return [(topic.topic, partition) for topic in request.topic_partitions or () for partition in topic.partitions]
+
+
+def _result(partition_id: int, error: ApiError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id, error_message=None)
+    return PartitionResult(partition_id, int(error.code), error.message)
+
+
+def _failure(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+    """Tell an error of the whole of each partition, too: version 0 has no other place for it."""
+    results = [
+        ReplicaElectionResult(topic.topic, [_result(partition, error) for partition in topic.partitions])
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=int(error.code), replica_election_results=results)

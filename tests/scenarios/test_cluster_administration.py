@@ -1,0 +1,141 @@
+"""What administrators of a cluster ask, answered by one node: codes and messages, in the words of Apache Kafka."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkapy.protocol.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from tests.support.asking import create_topic
+from tests.support.wire import WireClient
+
+MANUAL = "The manual partition assignment includes"
+
+
+def reassigned(
+    client: WireClient, topic: str, *targets: list[int] | None, **fields: Any
+) -> list[tuple[int, str | None]]:
+    """Give partition 0 each of the targets in one request, return each answer's code and message."""
+    topics = [ReassignableTopic(topic, [ReassignablePartition(0, target) for target in targets])]
+    response = client.call(AlterPartitionReassignmentsRequest(topics=topics, **fields), 1)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert response.allow_replication_factor_change == fields.get("allow_replication_factor_change", True)
+    return [(each.error_code, each.error_message) for each in response.responses[0].partitions]
+
+
+def test_targets_of_a_reassignment_are_checked(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    cases: list[tuple[list[int] | None, int, str | None]] = [
+        ([1], 0, None),
+        ([9], ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{MANUAL} broker 9, but no such broker is registered."),
+        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{MANUAL} the broker 1 more than once."),
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{MANUAL} an empty replica list."),
+        ([-1], ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{MANUAL} broker -1, but no such broker is registered."),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+    ]
+
+    answers = reassigned(client, topic, *(target for target, _, _ in cases))
+
+    assert answers == [(code, message) for _, code, message in cases]
+
+
+def test_unknown_topics_and_partitions_are_not_reassigned(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+    topics = [
+        ReassignableTopic("nowhere", [ReassignablePartition(0, [1])]),
+        ReassignableTopic(topic, [ReassignablePartition(4, None)]),
+        ReassignableTopic(topic, []),
+    ]
+
+    response = client.call(AlterPartitionReassignmentsRequest(topics=topics), 0)
+
+    found = [
+        (each.name, [(part.error_code, part.error_message) for part in each.partitions]) for each in response.responses
+    ]
+    assert found == [
+        ("nowhere", [(3, "Unable to find a topic named nowhere.")]),
+        (topic, [(3, f"Unable to find partition {topic}:4.")]),
+        (topic, []),
+    ]
+
+
+def test_no_topics_to_reassign_is_an_answer_without_any(client: WireClient) -> None:
+    response = client.call(AlterPartitionReassignmentsRequest(topics=[]), 1)
+
+    assert (response.error_code, response.error_message, response.responses) == (0, "", [])
+
+
+@pytest.mark.parametrize("names", [None, [], ["nowhere"], "its own"])
+def test_nothing_is_being_reassigned(client: WireClient, topic: str, names: Any) -> None:
+    create_topic(client, topic)
+    names = [topic] if names == "its own" else names
+    topics = None if names is None else [ListPartitionReassignmentsTopics(name, [0, 1]) for name in names]
+
+    response = client.call(ListPartitionReassignmentsRequest(topics=topics), 0)
+
+    assert (response.error_code, response.error_message, response.topics) == (0, None, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "election_type", "code"),
+    [
+        (0, 0, ErrorCode.ELECTION_NOT_NEEDED),
+        (1, 1, ErrorCode.ELECTION_NOT_NEEDED),
+        (2, 0, ErrorCode.ELECTION_NOT_NEEDED),
+    ],
+)
+def test_leaders_that_are_right_are_not_elected(
+    client: WireClient, topic: str, version: int, election_type: int, code: ErrorCode
+) -> None:
+    create_topic(client, topic)
+    asked = [TopicPartitions(topic, [0, 3]), TopicPartitions("nowhere", [0])]
+    request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
+
+    response = client.call(request, version)
+
+    assert response.error_code == 0
+    found = {
+        (each.topic, part.partition_id): (part.error_code, part.error_message)
+        for each in response.replica_election_results
+        for part in each.partition_result
+    }
+    assert found == {
+        (topic, 0): (code, "Leader election not needed for topic partition."),
+        (topic, 3): (3, f"No such partition as {topic}-3"),
+        ("nowhere", 0): (3, "No such topic as nowhere"),
+    }
+
+
+def test_all_partitions_are_looked_at_and_named_by_topic_where_nothing_is_to_do(client: WireClient, topic: str) -> None:
+    create_topic(client, topic)
+
+    response = client.call(ElectLeadersRequest(election_type=0, topic_partitions=None), 2)
+
+    assert response.error_code == 0
+    (own,) = [each for each in response.replica_election_results if each.topic == topic]
+    assert own.partition_result == []
+
+
+@pytest.mark.parametrize(("partitions", "code"), [([], 0), ([0], ErrorCode.INVALID_REQUEST)])
+def test_an_unknown_election_is_refused(
+    connect: Callable[[], WireClient], topic: str, partitions: list[int], code: int
+) -> None:
+    client = connect()
+    create_topic(client, topic)
+    asked = [TopicPartitions(topic, partitions)] if partitions else []
+
+    response = client.call(ElectLeadersRequest(election_type=7, topic_partitions=asked), 2)
+
+    assert response.error_code == code
+    messages = [part.error_message for each in response.replica_election_results for part in each.partition_result]
+    assert messages == ["Unknown election type 7"] * len(partitions)
