@@ -85,8 +85,10 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
         """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
-        self.on_isr_wanted: Callable[[HostedPartition], None] = _ask_nobody
+        self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
+        self.on_offline: Callable[[HostedPartition], None] = _nobody_listens
+        """Called for each partition whose log directory failed: nobody is to fetch for it any more; set once."""
         self._clock = clock
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
@@ -127,6 +129,7 @@ class ReplicaManager:
         failed = self.partitions.take_directory_offline(path)
         logger.warning("Stopped serving %d partitions in dir %s because it has failed", len(failed), path)
         for partition in failed:
+            self.on_offline(partition)
             self.complete_waiting(partition)
 
     def complete_waiting(self, partition: HostedPartition) -> None:
@@ -417,8 +420,8 @@ class ReplicaManager:
         return offset
 
 
-def _ask_nobody(_partition: HostedPartition) -> None:
-    """Where there is no controller to ask: in tests."""
+def _nobody_listens(_partition: HostedPartition) -> None:
+    """Where there is no other broker: no ISR to change, nothing that is followed."""
 
 
 def _refuse(response: PartitionProduceResponse, error_code: int, message: str | None) -> None:

@@ -1,168 +1,105 @@
-"""Followers: fetching from the leaders of the partitions that are replicated here, and keeping the logs theirs.
+"""A follower's fetcher: it fetches from one leader what is followed from there, and keeps the logs the leader's.
 
-One fetcher for each leader: a connection, one Fetch at a time, all partitions followed from that broker. Where a log
-has parted from its leader's, the leader says from which epoch on (Fetch 12+, KIP-595), and the log is truncated; a
-fetch offset that the leader has not is settled by asking for the ends of its log. Batches are appended as they come;
-the high watermark and the log start offset follow the leader's. A partition that cannot go on waits
-replica.fetch.backoff.ms, alone; one whose log directory fails is left to that. Sources: KIP-101, KIP-279, KIP-320.
+One Fetch at a time on a connection of its own, in an incremental session (KIP-227): a request names the partitions that
+changed, the answer those that have news, and nothing here looks at the others. Where a log has parted from its
+leader's, the leader says from which epoch on (Fetch 12+, KIP-595), and the log is truncated; a fetch offset that the
+leader has not is settled by asking for the ends of its log. Batches are appended as they come and, at flush.messages,
+made durable before the next Fetch, which would tell the leader that they are here.
 
-Deviation: every Fetch names all partitions of its leader; Apache Kafka's followers use incremental sessions (KIP-227).
+A partition that cannot go on waits replica.fetch.backoff.ms, alone. One whose log fails, whose leader knows a later
+epoch than this broker, or that meets an unexpected error is fetched no more until metadata says something new of it.
+Sources: KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, ReplicaState
 from kafkapy.protocol.messages.fetch_response import FetchResponse, PartitionData
 from kafkapy.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.list_offsets_response import ListOffsetsResponse
 from kafkapy.protocol.primitives import Message
 from kafkapy.record.errors import RecordsError
+from kafkapy.replication.follower_session import FollowerSession, PartitionKey, SessionRequest
 from kafkapy.replication.partition import Role
 from kafkapy.runtime.peer import NoResponseError
-from kafkapy.seams import FileRegion
 
 if TYPE_CHECKING:
-    from kafkapy.config.broker import BrokerConfig
-    from kafkapy.metadata.delta import MetadataDelta
-    from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.hosted import HostedPartition
-    from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.peer import Peer
-    from kafkapy.seams import Clock
+    from kafkapy.runtime.replica_fetchers import ReplicaFetchers
     from kafkapy.storage.log.log import Log
-    from kafkapy.storage.manager.log_manager import LogManager
 
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
-MIN_FETCH_VERSION: Final = 13
-"""Topic ids, and the epoch last fetched."""
-MAX_FETCH_VERSION: Final = 18
+FETCH_VERSIONS: Final = (13, 18)
+"""From 13 on topics go by id; the last epoch fetched is in all of these."""
 REPLICA_STATE_SINCE: Final = 15
 LIST_OFFSETS_VERSIONS: Final = (4, 11)
 """From 4 on the leader epoch is checked."""
 LATEST: Final = -1
 EARLIEST: Final = -2
-NO_SESSION_EPOCH: Final = -1
 RECONNECT_MS: Final = 100
+SESSION_ERRORS: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH))
 
 logger = logging.getLogger("kafkapy.replication")
 
 
-@dataclass(slots=True)
-class Asked:
-    """What one Fetch asks of a partition: the answer counts only while both still hold."""
-
-    fetch_offset: int
-    leader_epoch: int
-
-
-class ReplicaFetchers:
-    """The fetchers of this broker, by leader."""
-
-    def __init__(
-        self,
-        replica_manager: "ReplicaManager",
-        log_manager: "LogManager",
-        *,
-        config: "Callable[[], BrokerConfig]",
-        node_id: int,
-        broker_epoch: Callable[[], int],
-        new_peer: "Callable[[str, int], Peer]",
-        clock: "Clock",
-    ) -> None:
-        self.replica_manager = replica_manager
-        self.log_manager = log_manager
-        self.config = config
-        self.node_id = node_id
-        self.broker_epoch = broker_epoch
-        self.new_peer = new_peer
-        self.clock = clock
-        self._listener_name = config().inter_broker_listener_name
-        self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._is_stopped = False
-
-    def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Follow who leads now, in steps. To be called after the replica manager has taken the delta over."""
-        if delta.topics_changed is None or self._is_stopped:
-            return
-        changes = delta.topics_changed.local_changes(self.node_id)
-        partitions = self.replica_manager.partitions
-        for local in (*changes.leaders.items(), *changes.followers.items()):
-            topic_partition, change = local
-            partition = partitions.find_by_id(change.topic_id, topic_partition.partition)
-            if partition is not None:
-                self._place(partition)
-            yield
-
-    async def stop(self) -> None:
-        """End all fetchers; what they have appended stays."""
-        self._is_stopped = True
-        fetchers, self._fetchers = list(self._fetchers.values()), {}
-        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
-
-    def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Return where a broker listens for other brokers; None while it is not registered."""
-        broker = self.replica_manager.image.cluster.brokers.get(broker_id)
-        endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
-        return (endpoint.host, endpoint.port) if endpoint is not None else None
-
-    def _place(self, partition: "HostedPartition") -> None:
-        """Give a partition to the fetcher of its leader, and take it from every other."""
-        leader_id = partition.leader_id if partition.role is Role.FOLLOWER else -1
-        for broker_id, fetcher in self._fetchers.items():
-            if broker_id != leader_id:
-                fetcher.remove(partition)
-        if leader_id >= 0:
-            if leader_id not in self._fetchers:
-                self._fetchers[leader_id] = ReplicaFetcher(self, leader_id)
-            self._fetchers[leader_id].add(partition)
-
-
 class ReplicaFetcher:
-    """Fetches from one broker what is followed from it."""
+    """Fetches from one broker some or all of what is followed from it."""
 
-    def __init__(self, fetchers: ReplicaFetchers, leader_id: int) -> None:
+    def __init__(self, fetchers: "ReplicaFetchers", leader_id: int) -> None:
         self._fetchers = fetchers
         self._leader_id = leader_id
-        self._partitions: dict[HostedPartition, int] = {}
-        """With the time in ms until which each waits after a failure."""
+        self._session = FollowerSession()
+        self._followed: dict[PartitionKey, HostedPartition] = {}
+        self._delayed: dict[PartitionKey, int] = {}
+        """Until when, in ms, partitions wait after a failure."""
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def add(self, partition: "HostedPartition") -> None:
-        self._partitions[partition] = 0
+    def add(self, key: PartitionKey, partition: "HostedPartition") -> None:
+        """Fetch a partition from now on, or go on with what the metadata says of it now."""
+        self._followed[key] = partition
+        self._delayed.pop(key, None)
+        self._ask(key, partition)
         self._changed.set()
 
-    def remove(self, partition: "HostedPartition") -> None:
-        self._partitions.pop(partition, None)
+    def remove(self, key: PartitionKey) -> None:
+        """Fetch a partition no more."""
+        self._followed.pop(key, None)
+        self._delayed.pop(key, None)
+        self._session.drop(key)
+
+    def close(self) -> None:
+        """Begin to end; `stop` waits for it."""
+        self._task.cancel()
+        self._close_peer()
 
     async def stop(self) -> None:
-        self._task.cancel()
+        self.close()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._peer is not None:
-            self._peer.close()
 
     async def _run(self) -> None:
         while True:
-            asked = self._ready()
-            if not asked:
+            self._end_delays()
+            if not self._session.has_request:
                 await self._wait()
                 continue
+            request = self._session.next_request()
             try:
-                response = await self._call(FETCH, self._fetch(asked), (MIN_FETCH_VERSION, MAX_FETCH_VERSION))
-                assert isinstance(response, FetchResponse)
-                await self._take(response, asked)
+                await self._take(await self._fetch(request), request)
             except ApiError as error:
+                self._session.note_failure()
                 logger.info("Fetching from broker %d goes on later: %s", self._leader_id, error)
-                await asyncio.sleep(RECONNECT_MS / 1000)
+                await asyncio.sleep(min(RECONNECT_MS, self._backoff_ms) / 1000)
             except Exception:
+                self._session.note_failure()
                 logger.exception("Fetching from broker %d goes on after an unexpected error", self._leader_id)
                 await asyncio.sleep(self._backoff_ms / 1000)
 
@@ -170,56 +107,56 @@ class ReplicaFetcher:
     def _backoff_ms(self) -> int:
         return self._fetchers.config().replication.replica_fetch_backoff_ms
 
-    def _ready(self) -> "dict[HostedPartition, Asked]":
-        """Return what to ask for now; partitions that are not followed any more are forgotten."""
-        now_ms = self._fetchers.clock.monotonic_ms()
-        asked: dict[HostedPartition, Asked] = {}
-        for partition, wait_until_ms in list(self._partitions.items()):
-            if partition.role is not Role.FOLLOWER or partition.log is None or partition.leader_id != self._leader_id:
-                del self._partitions[partition]
-            elif wait_until_ms <= now_ms and not partition.log.is_offline:
-                asked[partition] = Asked(partition.log.log_end_offset, partition.leader_epoch)
-        return asked
-
     async def _wait(self) -> None:
-        """Wait for a partition to follow, or until one has waited long enough."""
+        """Wait for a partition to follow, or until one has waited long enough. A fetcher without any disconnects."""
         self._changed.clear()
+        if not self._followed:
+            self._close_peer()
+            self._session.note_failure()
         now_ms = self._fetchers.clock.monotonic_ms()
-        waits = [until_ms - now_ms for until_ms in self._partitions.values()]
-        timeout_s = max(min(waits), 1) / 1000 if waits else None
+        timeout_s = max(min(self._delayed.values()) - now_ms, 1) / 1000 if self._delayed else None
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
         except TimeoutError:
             return
 
+    def _close_peer(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+
     # ---- asking
 
-    def _fetch(self, asked: "dict[HostedPartition, Asked]") -> Callable[[int], FetchRequest]:
+    def _ask(self, key: PartitionKey, partition: "HostedPartition") -> None:
+        """Have the next Fetch ask for what follows a log's end."""
+        log = partition.log
+        if partition.role is not Role.FOLLOWER or log is None or log.is_offline:
+            self.remove(key)
+            return
+        latest_epoch = log.latest_epoch
+        wanted = FetchPartition(
+            partition=key[1],
+            current_leader_epoch=partition.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=-1 if latest_epoch is None else latest_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=self._fetchers.config().replication.replica_fetch_max_bytes,
+        )
+        self._session.ask(key, wanted)
+
+    async def _fetch(self, asked: SessionRequest) -> FetchResponse:
         config = self._fetchers.config().replication
-        topics: dict[bytes, FetchTopic] = {}
-        for partition, what in asked.items():
-            assert partition.log is not None
-            topic = topics.setdefault(partition.topic_id, FetchTopic(topic_id=partition.topic_id, partitions=[]))
-            latest_epoch = partition.log.latest_epoch
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.topic_partition.partition,
-                    current_leader_epoch=what.leader_epoch,
-                    fetch_offset=what.fetch_offset,
-                    last_fetched_epoch=-1 if latest_epoch is None else latest_epoch,
-                    log_start_offset=partition.log.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                )
-            )
 
         def build(version: int) -> FetchRequest:
             request = FetchRequest(
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
-                session_epoch=NO_SESSION_EPOCH,
-                topics=list(topics.values()),
+                session_id=asked.session_id,
+                session_epoch=asked.session_epoch,
+                topics=asked.topics,
+                forgotten_topics_data=asked.forgotten,
             )
             if version >= REPLICA_STATE_SINCE:
                 request.replica_state = ReplicaState(self._fetchers.node_id, self._fetchers.broker_epoch())
@@ -227,7 +164,9 @@ class ReplicaFetcher:
                 request.replica_id = self._fetchers.node_id
             return request
 
-        return build
+        response = await self._call(FETCH, build, FETCH_VERSIONS)
+        assert isinstance(response, FetchResponse)
+        return response
 
     async def _call(self, api_key: int, build: Callable[[int], Message], versions: tuple[int, int]) -> Message:
         """Return the leader's response. Raises ApiError where none comes."""
@@ -235,8 +174,7 @@ class ReplicaFetcher:
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
         if self._peer is None or (self._peer.host, self._peer.port) != address:
-            if self._peer is not None:
-                self._peer.close()
+            self._close_peer()
             self._peer = self._fetchers.new_peer(*address)
         timeout_ms = self._fetchers.config().replication.replica_socket_timeout_ms
         try:
@@ -246,89 +184,103 @@ class ReplicaFetcher:
 
     # ---- taking what came
 
-    async def _take(self, response: FetchResponse, asked: "dict[HostedPartition, Asked]") -> None:
+    async def _take(self, response: FetchResponse, request: SessionRequest) -> None:
+        """Take over what came; flush, where flush.messages was reached, before anything is asked for again."""
         if response.error_code:
-            raise ApiError(response.error_code)
-        by_key = {(each.topic_id, each.topic_partition.partition): each for each in asked}
+            if response.error_code not in SESSION_ERRORS:
+                raise ApiError(response.error_code)
+            self._session.note_failure(response.error_code)
+            return
+        self._session.note_answer(request, response.session_id)
+        unflushed: list[Log] = []
         for topic in response.responses:
             for answer in topic.partitions:
-                partition = by_key.get((topic.topic_id, answer.partition_index))
-                if partition is None:
+                key = (topic.topic_id, answer.partition_index)
+                partition, asked = self._followed.get(key), self._session.sent(key)
+                if partition is None or asked is None or key in self._delayed:
                     continue
-                await self._take_one(partition, asked[partition], answer)
+                await self._take_one(key, partition, asked, answer)
+                log = partition.log
                 if answer.records:
+                    if log is not None and log.recovery_point < log.flush_required_to:
+                        unflushed.append(log)
                     await asyncio.sleep(0)  # a partition's records a turn of the loop
+        if unflushed:
+            await asyncio.gather(*(self._fetchers.flush(log) for log in unflushed), return_exceptions=True)
 
-    async def _take_one(self, partition: "HostedPartition", asked: Asked, answer: PartitionData) -> None:
-        log = partition.log
-        if partition.role is not Role.FOLLOWER or partition.leader_epoch != asked.leader_epoch or log is None:
-            return
-        if log.log_end_offset != asked.fetch_offset:
+    async def _take_one(
+        self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition, answer: PartitionData
+    ) -> None:
+        if not _is_still_asked(partition, asked):
             return
         try:
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._settle_range(partition, asked)
-            elif answer.error_code:
-                self._hold_back(partition, ErrorCode(answer.error_code).name)
-            elif answer.diverging_epoch.end_offset >= 0:
-                self._truncate(partition, log, answer)
-            else:
-                self._append(partition, log, answer)
+            await self._follow(key, partition, asked, answer)
         except (ApiError, RecordsError) as error:
-            self._hold_back(partition, str(error))
+            self._hold_back(key, str(error))
         except StorageError as error:
             logger.error("%s is not followed any more: %s", partition.topic_partition, error)
-            self.remove(partition)
+            self.remove(key)
+        except Exception:
+            logger.exception("%s is not followed any more, after an unexpected error", partition.topic_partition)
+            self.remove(key)
+        else:
+            if key in self._followed and key not in self._delayed:
+                self._ask(key, partition)
 
-    def _hold_back(self, partition: "HostedPartition", reason: str) -> None:
-        if partition in self._partitions:
-            logger.info("%s waits before it is fetched again: %s", partition.topic_partition, reason)
-            self._partitions[partition] = self._fetchers.clock.monotonic_ms() + self._backoff_ms
+    async def _follow(
+        self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition, answer: PartitionData
+    ) -> None:
+        """Do to the log what the answer says. Raises ApiError, RecordsError, StorageError."""
+        log, logs, code = partition.log, self._fetchers.logs, answer.error_code
+        assert log is not None
+        try:
+            if code and code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise ApiError(code)
+            if code:
+                await self._settle_range(key, partition, asked)
+            elif answer.diverging_epoch.end_offset >= 0:
+                logs.truncate_to_agreement(partition, log, answer.diverging_epoch)
+            elif logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
+                self._fetchers.replica_manager.complete_waiting(partition)
+        except ApiError as error:
+            if error.code != ErrorCode.FENCED_LEADER_EPOCH or asked.current_leader_epoch != partition.leader_epoch:
+                raise
+            logger.info("%s waits for metadata: its leader has a later epoch", partition.topic_partition)
+            self.remove(key)
 
-    def _append(self, partition: "HostedPartition", log: "Log", answer: PartitionData) -> None:
-        data = answer.records or b""
-        assert not isinstance(data, FileRegion)
-        if data:
-            self._begin_with(partition, log, data)
-            log.append_as_follower(bytearray(data), self._fetchers.clock.wall_ms(), leader_epoch=partition.leader_epoch)
-        log.update_high_watermark(max(log.high_watermark, min(answer.high_watermark, log.log_end_offset)))
-        log.maybe_increment_log_start_offset(min(answer.log_start_offset, log.high_watermark))
+    def _hold_back(self, key: PartitionKey, reason: str) -> None:
+        if key in self._followed:
+            logger.info("%s waits before it is fetched again: %s", self._followed[key].topic_partition, reason)
+            self._delayed[key] = self._fetchers.clock.monotonic_ms() + self._backoff_ms
+            self._session.drop(key)
 
-    def _begin_with(self, partition: "HostedPartition", log: "Log", data: Any) -> None:
-        """Have an empty log begin where its first batch does: the leader's log start offset may lie within that."""
-        base_offset = int.from_bytes(data[:8], "big")
-        if base_offset < log.log_end_offset == log.log_start_offset:
-            self._fetchers.log_manager.truncate_fully_and_start_at(partition.topic_partition, base_offset)
+    def _end_delays(self) -> None:
+        """Ask again for the partitions that have waited long enough."""
+        if self._delayed:
+            now_ms = self._fetchers.clock.monotonic_ms()
+            for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
+                del self._delayed[key]
+                self._ask(key, self._followed[key])
 
-    def _truncate(self, partition: "HostedPartition", log: "Log", answer: PartitionData) -> None:
-        """Drop what the leader has not: all from where the epoch that both know ends on either side."""
-        diverging = answer.diverging_epoch
-        ours = log.end_offset_for_epoch(diverging.epoch)
-        offset = diverging.end_offset if ours is None else min(ours.offset, diverging.end_offset)
-        offset = min(offset, log.log_end_offset)
-        logger.info("%s parts from its leader's log in epoch %d", partition.topic_partition, diverging.epoch)
-        self._fetchers.log_manager.truncate_to({partition.topic_partition: offset})
-
-    async def _settle_range(self, partition: "HostedPartition", asked: Asked) -> None:
+    async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition) -> None:
         """The leader has no such offset: its log is shorter, or begins later. Raises ApiError."""
         end_offset = await self._list_offset(partition, asked, LATEST)
         start_offset = await self._list_offset(partition, asked, EARLIEST)
-        log = partition.log
-        if partition.role is not Role.FOLLOWER or partition.leader_epoch != asked.leader_epoch or log is None:
+        if not _is_still_asked(partition, asked):
             return
-        if end_offset < log.log_end_offset:
+        if end_offset < asked.fetch_offset:
             logger.warning("The leader's log of %s ends at %d already", partition.topic_partition, end_offset)
-            self._fetchers.log_manager.truncate_to({partition.topic_partition: end_offset})
-        elif start_offset > log.log_end_offset:
+            self._fetchers.logs.truncate(partition, end_offset)
+        elif start_offset > asked.fetch_offset:
             logger.warning("The leader's log of %s begins at %d only", partition.topic_partition, start_offset)
-            self._fetchers.log_manager.truncate_fully_and_start_at(partition.topic_partition, start_offset)
+            self._fetchers.logs.start_over(partition, start_offset)
         else:
-            self._hold_back(partition, "OFFSET_OUT_OF_RANGE")
+            self._hold_back(key, "OFFSET_OUT_OF_RANGE")
 
-    async def _list_offset(self, partition: "HostedPartition", asked: Asked, timestamp: int) -> int:
+    async def _list_offset(self, partition: "HostedPartition", asked: FetchPartition, timestamp: int) -> int:
         topic, partition_id = partition.topic_partition
         wanted = ListOffsetsPartition(
-            partition_index=partition_id, current_leader_epoch=asked.leader_epoch, timestamp=timestamp
+            partition_index=partition_id, current_leader_epoch=asked.current_leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
             replica_id=self._fetchers.node_id, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
@@ -339,3 +291,13 @@ class ReplicaFetcher:
         if answer.error_code:
             raise ApiError(answer.error_code)
         return answer.offset
+
+
+def _is_still_asked(partition: "HostedPartition", asked: FetchPartition) -> bool:
+    """Whether an answer still counts: same leader epoch, same end of the log as when it was asked for."""
+    return (
+        partition.role is Role.FOLLOWER
+        and partition.leader_epoch == asked.current_leader_epoch
+        and partition.log is not None
+        and partition.log.log_end_offset == asked.fetch_offset
+    )

@@ -318,6 +318,7 @@ class BrokerServer:
             dynamic_config=self._dynamic_config,
             node_id=self.node_id,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
+            flush=self._flusher.flush,
             clock=self._clock,
         )
 

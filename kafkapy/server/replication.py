@@ -1,6 +1,6 @@
 """What a broker has when there are others: fetchers of the partitions that it follows, ISRs of those that it leads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.runtime.isr_updates import IsrUpdates
-    from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+    from kafkapy.runtime.replica_fetchers import ReplicaFetchers
     from kafkapy.seams import Clock
     from kafkapy.server.quorum_node import QuorumNode
+    from kafkapy.storage.log.log import Log
     from kafkapy.storage.manager.log_manager import LogManager
 
 
@@ -29,14 +30,17 @@ class Replication:
         dynamic_config: DynamicConfig,
         node_id: int,
         broker_epoch: Callable[[], int],
+        flush: "Callable[[Log], Awaitable[None]]",
         clock: "Clock",
     ) -> None:
+        """`flush(log)` makes a log durable."""
         self._replica_manager = replica_manager
         self._log_manager = log_manager
         self._quorum_node = quorum_node
         self._dynamic_config = dynamic_config
         self._node_id = node_id
         self._broker_epoch = broker_epoch
+        self._flush = flush
         self._clock = clock
         self._fetchers: ReplicaFetchers | None = None
         self._isr_updates: IsrUpdates | None = None
@@ -57,7 +61,7 @@ class Replication:
             await self._fetchers.stop()
 
     def _new_fetchers(self) -> "ReplicaFetchers":
-        from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+        from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 
         return ReplicaFetchers(
             self._replica_manager,
@@ -66,6 +70,7 @@ class Replication:
             node_id=self._node_id,
             broker_epoch=self._broker_epoch,
             new_peer=self._quorum_node.new_peer,
+            flush=self._flush,
             clock=self._clock,
         )
 

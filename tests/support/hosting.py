@@ -92,6 +92,7 @@ class Hosting:
             self.wheel,
             log_config=lambda overrides: log_config(overrides, self.config),
             request_flush=self.log_flusher.request,
+            max_lag_ms=lambda: self.config.replication.replica_lag_time_max_ms,
         )
         self.expirer.start()
         self.sessions = FetchSessionCache(10, new_session_id=_counter())

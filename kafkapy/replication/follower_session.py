@@ -1,0 +1,127 @@
+"""A follower's side of a fetch session: what it follows from one leader, and what the next Fetch has to say. KIP-227.
+
+The leader keeps what the follower asked of each partition. A request names only what changed since the one before:
+partitions to fetch from another offset, new ones, and those to forget. So a request and its answer cost by what
+changed, not by what is followed. Pure.
+
+    (0, 0)        the first request: it names all partitions and would like a session
+    (id, n > 0)   an incremental request of the session
+    (id, 0)       after a failure: it names all, closes the old session and would like another
+
+A leader without room for a session answers id 0: then every request names all partitions.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchTopic, ForgottenTopic
+from kafkapy.replication.fetch_session import INITIAL_EPOCH, NO_SESSION_ID, next_epoch
+from kafkapy.types import Uuid
+
+PartitionKey: TypeAlias = tuple[Uuid, int]
+"""(topic id, partition)."""
+
+SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+@dataclass(slots=True)
+class SessionRequest:
+    """What a Fetch says of its session. `is_full`: it names all partitions."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+    is_full: bool
+
+
+class FollowerSession:
+    """The partitions followed, by key, with what is asked of each."""
+
+    def __init__(self) -> None:
+        self._session_id = NO_SESSION_ID
+        self._epoch = INITIAL_EPOCH
+        self._asked: dict[PartitionKey, FetchPartition] = {}
+        self._sent: dict[PartitionKey, FetchPartition] = {}
+        """What the leader was last asked: answers are of this."""
+        self._changed: dict[PartitionKey, None] = {}
+        self._forgotten: dict[PartitionKey, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._asked
+
+    @property
+    def has_request(self) -> bool:
+        """Whether there is anything to fetch, or anything that the leader is to forget."""
+        return bool(self._asked) or (bool(self._forgotten) and self._epoch != INITIAL_EPOCH)
+
+    def sent(self, key: PartitionKey) -> FetchPartition | None:
+        """Return what the request under way asks of a partition, None if it does not fetch it."""
+        return self._sent.get(key)
+
+    def ask(self, key: PartitionKey, wanted: FetchPartition) -> None:
+        """Fetch a partition so from the next request on."""
+        if self._asked.get(key) == wanted:
+            return
+        self._asked[key] = wanted
+        self._changed[key] = None
+        self._forgotten.pop(key, None)
+
+    def drop(self, key: PartitionKey) -> None:
+        """Fetch a partition no more."""
+        if self._asked.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            self._forgotten[key] = None
+
+    def next_request(self) -> SessionRequest:
+        """Return what the next Fetch says. It has to be answered, or to fail, before the one after it."""
+        is_full = self._epoch == INITIAL_EPOCH
+        named, forgotten = (self._asked, ()) if is_full else (self._changed, self._forgotten)
+        request = SessionRequest(
+            self._session_id, self._epoch, self._topics(named), _forgotten_topics(forgotten), is_full
+        )
+        if is_full:
+            self._sent = self._asked.copy()
+        else:
+            self._sent.update((key, self._asked[key]) for key in self._changed)
+            for key in self._forgotten:
+                self._sent.pop(key, None)
+        self._changed = {}
+        self._forgotten = {}
+        return request
+
+    def note_answer(self, request: SessionRequest, session_id: int) -> None:
+        """The leader has answered without an error of the session."""
+        self._session_id = session_id
+        if session_id == NO_SESSION_ID:
+            self._epoch = INITIAL_EPOCH
+        else:
+            self._epoch = 1 if request.is_full else next_epoch(request.session_epoch)
+
+    def note_failure(self, error_code: int = 0) -> None:
+        """There was no answer, or one of an error: name everything again."""
+        self._epoch = INITIAL_EPOCH
+        if error_code == SESSION_ID_NOT_FOUND:
+            self._session_id = NO_SESSION_ID
+
+    def _topics(self, keys: Iterable[PartitionKey]) -> list[FetchTopic]:
+        topics: dict[Uuid, FetchTopic] = {}
+        for key in keys:
+            topic_id = key[0]
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
+            topic.partitions.append(self._asked[key])
+        return list(topics.values())
+
+
+def _forgotten_topics(keys: Iterable[PartitionKey]) -> list[ForgottenTopic]:
+    topics: dict[Uuid, ForgottenTopic] = {}
+    for topic_id, partition_id in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(partition_id)
+    return list(topics.values())

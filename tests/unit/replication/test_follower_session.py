@@ -1,0 +1,77 @@
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.fetch_request import FetchPartition
+from kafkapy.replication.follower_session import FollowerSession, SessionRequest
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def asking(session: FollowerSession, *offsets: tuple[bytes, int, int]) -> FollowerSession:
+    for topic_id, partition, offset in offsets:
+        session.ask((topic_id, partition), FetchPartition(partition=partition, fetch_offset=offset))
+    return session
+
+
+def said(request: SessionRequest) -> tuple[object, ...]:
+    named = [
+        (topic.topic_id, each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions
+    ]
+    forgotten = [(topic.topic_id, partition) for topic in request.forgotten for partition in topic.partitions]
+    return request.session_id, request.session_epoch, named, forgotten
+
+
+def test_the_first_request_names_all_and_the_next_what_changed() -> None:
+    session = asking(FollowerSession(), (A, 0, 5), (B, 0, 7), (A, 1, 6))
+    request = session.next_request()
+    assert said(request) == (0, 0, [(A, 0, 5), (A, 1, 6), (B, 0, 7)], [])
+    session.note_answer(request, 42)
+    request = asking(session, (B, 0, 9)).next_request()
+    assert said(request) == (42, 1, [(B, 0, 9)], [])
+    session.note_answer(request, 42)
+    assert said(session.next_request()) == (42, 2, [], [])
+
+
+def test_a_partition_that_is_dropped_is_forgotten_once_unless_it_is_asked_for_again() -> None:
+    session = asking(FollowerSession(), (A, 0, 5), (A, 1, 5), (A, 2, 5))
+    session.note_answer(session.next_request(), 42)
+    session.drop((A, 0))
+    session.drop((A, 1))
+    session.drop((A, 9))
+    request = asking(session, (A, 1, 8)).next_request()
+    assert said(request) == (42, 1, [(A, 1, 8)], [(A, 0)])
+    session.note_answer(request, 42)
+    session.drop((A, 1))
+    session.drop((A, 2))
+    assert session.has_request, "the leader is to forget them"
+    session.note_answer(session.next_request(), 42)
+    assert not session.has_request
+
+
+def test_after_a_failure_all_is_named_again_and_the_old_session_closed() -> None:
+    session = asking(FollowerSession(), (A, 0, 5), (A, 1, 5))
+    session.note_answer(session.next_request(), 42)
+    asking(session, (A, 0, 6)).next_request()
+    session.note_failure()
+    assert said(session.next_request()) == (42, 0, [(A, 0, 6), (A, 1, 5)], [])
+
+
+def test_a_session_that_the_leader_does_not_know_is_not_named_again() -> None:
+    session = asking(FollowerSession(), (A, 0, 5))
+    session.note_answer(session.next_request(), 42)
+    session.next_request()
+    session.note_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert said(session.next_request()) == (0, 0, [(A, 0, 5)], [])
+
+
+def test_without_room_for_a_session_every_request_names_all() -> None:
+    session = asking(FollowerSession(), (A, 0, 5))
+    session.note_answer(session.next_request(), 0)
+    assert said(session.next_request()) == (0, 0, [(A, 0, 5)], [])
+    session.drop((A, 0))
+    assert not session.has_request
+
+
+def test_a_session_that_the_leader_ends_is_followed_by_a_full_request() -> None:
+    session = asking(FollowerSession(), (A, 0, 5))
+    session.note_answer(session.next_request(), 42)
+    session.note_answer(session.next_request(), 0)
+    assert said(session.next_request()) == (0, 0, [(A, 0, 5)], [])
