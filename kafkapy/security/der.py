@@ -1,0 +1,106 @@
+"""Reading DER (X.690): as much as certificates, names and private keys need.
+
+An element is a tag byte, a length and the content. Tags of several bytes and indefinite lengths do not occur in DER
+certificates and are refused. Damaged input raises DerError, nothing else.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+INTEGER: Final = 0x02
+BIT_STRING: Final = 0x03
+OCTET_STRING: Final = 0x04
+NULL: Final = 0x05
+OBJECT_IDENTIFIER: Final = 0x06
+UTF8_STRING: Final = 0x0C
+UTC_TIME: Final = 0x17
+GENERALIZED_TIME: Final = 0x18
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+
+
+class DerError(ValueError):
+    """The bytes are not what they should be."""
+
+
+class Element(NamedTuple):
+    """One element: its tag byte, its content, and itself as it is encoded."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+
+
+def read_one(data: bytes) -> Element:
+    """Return the one element that `data` is."""
+    element, end = _read(data, 0)
+    if end != len(data):
+        raise DerError(f"{len(data) - end} bytes follow the element")
+    return element
+
+
+def read_all(data: bytes) -> Iterator[Element]:
+    """Yield the elements that follow each other in `data`."""
+    position = 0
+    while position < len(data):
+        element, position = _read(data, position)
+        yield element
+
+
+def children(element: Element, tag: int = SEQUENCE) -> list[Element]:
+    """Return what an element of this tag holds."""
+    expect(element, tag)
+    return list(read_all(element.content))
+
+
+def expect(element: Element, tag: int) -> bytes:
+    """Return the element's content if it has this tag."""
+    if element.tag != tag:
+        raise DerError(f"tag {element.tag:#04x} stands where {tag:#04x} should")
+    return element.content
+
+
+def oid_text(element: Element) -> str:
+    """Return an object identifier as numbers with dots."""
+    content = expect(element, OBJECT_IDENTIFIER)
+    if not content or content[-1] & 0x80 or len(content) > 256:
+        raise DerError("an object identifier is cut off")
+    numbers: list[int] = []
+    number = 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def encode(tag: int, *contents: bytes) -> bytes:
+    """Return an element of these contents."""
+    content = b"".join(contents)
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + content
+
+
+def _read(data: bytes, position: int) -> tuple[Element, int]:
+    start = position
+    if len(data) - position < 2:
+        raise DerError("the data end amid an element")
+    tag, length = data[position], data[position + 1]
+    position += 2
+    if tag & 0x1F == 0x1F:
+        raise DerError("tags of several bytes are not known")
+    if length & 0x80:
+        size_bytes = length & 0x7F
+        if not 1 <= size_bytes <= 4:
+            raise DerError(f"a length of {size_bytes} bytes is not known")
+        length = int.from_bytes(data[position : position + size_bytes], "big")
+        position += size_bytes
+    end = position + length
+    if end > len(data):
+        raise DerError("the data end amid an element")
+    return Element(tag, data[position:end], data[start:end]), end

@@ -1,0 +1,130 @@
+"""ssl.principal.mapping.rules: from a certificate's name to a user's (KIP-371).
+
+Rules are tried in their order: DEFAULT takes the name as it is; RULE:pattern/replacement/[LU] takes it if the pattern
+matches the whole of it, and then replaces as Java's replaceAll does, in lower or upper case if told so. Patterns are
+Java's regular expressions; what of them Python's `re` does not know stops the start.
+"""
+
+import re
+import warnings
+from typing import Final
+
+from kafkapy.dataclass import dataclass
+
+_RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", re.ASCII)
+_END_OF_RULE: Final = re.compile(r"\s*(?:,\s*|$)", re.ASCII)
+_REFERENCE: Final = re.compile(r"\$(\d+)", re.ASCII)
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")
+MOST_NAME_LENGTH: Final = 4096
+"""Patterns may take time that grows fast with the name; no certificate's name is as long."""
+
+
+class MappingRuleError(ValueError):
+    """A rule cannot be read, or no rule takes a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; pattern None: the name as it is."""
+
+    pattern: re.Pattern[str] | None
+    replacement: tuple[str | int, ...]
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        """Return the user's name, or None if the rule does not take this one."""
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        replaced = self.pattern.sub(self._replace, name)
+        if self.case == "L":
+            return replaced.lower()
+        return replaced.upper() if self.case == "U" else replaced
+
+    def _replace(self, match: re.Match[str]) -> str:
+        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement)
+
+
+class PrincipalMapper:
+    """The rules of one listener."""
+
+    def __init__(self, rules: str) -> None:
+        """Raises MappingRuleError."""
+        self._text = rules
+        self._rules = tuple(_parse(rules))
+
+    def name_of(self, distinguished_name: str) -> str:
+        """Return the user's name. Raises MappingRuleError if no rule takes the certificate's."""
+        if len(distinguished_name) <= MOST_NAME_LENGTH:
+            for rule in self._rules:
+                name = rule.apply(distinguished_name)
+                if name is not None:
+                    return name
+        raise MappingRuleError(f"No rules apply to {distinguished_name}, rules {self._text}")
+
+
+def _parse(text: str) -> list[Rule]:
+    text = text.strip()
+    rules: list[Rule] = []
+    position = 0
+    while position < len(text):
+        matched = _RULE.match(text, position)
+        end = _END_OF_RULE.match(text, matched.end() if matched is not None else position)
+        if end is None:
+            raise MappingRuleError(f"Invalid rule: {text[position:]}")
+        if matched is not None:
+            rules.append(_rule(matched))
+        position = end.end()
+    return rules
+
+
+def _rule(matched: re.Match[str]) -> Rule:
+    if matched[1] is not None:
+        return Rule(None, (), "")
+    try:
+        with warnings.catch_warnings(action="error", category=FutureWarning):  # Java's sets of sets: [a-z&&[^x]]
+            pattern = re.compile(_NAMED_GROUP.sub("(?P<", matched[2]), re.ASCII)
+    except (re.error, FutureWarning) as error:
+        raise MappingRuleError(f"Invalid rule: {matched[0]}: {error}") from error
+    return Rule(pattern, tuple(_replacement(matched[3], pattern)), matched[4])
+
+
+def _replacement(text: str, pattern: re.Pattern[str]) -> list[str | int]:
+    """Return a replacement as literals and groups; a reference to a group that is not there is a literal."""
+    parts: list[str | int] = []
+    position = 0
+    while position < len(text):
+        letter = text[position]
+        position += 1
+        if letter == "\\":
+            if position == len(text):
+                raise MappingRuleError(f"character to be escaped is missing in the replacement {text}")
+            parts.append(text[position])
+            position += 1
+        elif letter == "$":
+            group, position = _reference(text, position, pattern)
+            parts.append(group)
+        else:
+            parts.append(letter)
+    return parts
+
+
+def _reference(text: str, position: int, pattern: re.Pattern[str]) -> tuple[str | int, int]:
+    """Return the group that `$...` refers to, and the position behind it."""
+    named = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}").match(text, position)
+    if named is not None:
+        if named[1] not in pattern.groupindex:
+            raise MappingRuleError(f"No group with name {{{named[1]}}}")
+        return pattern.groupindex[named[1]], named.end()
+    digits = re.compile(r"[0-9]+").match(text, position)
+    if digits is None:
+        raise MappingRuleError(f"Illegal group reference in the replacement {text}")
+    number, end = int(text[position]), position + 1
+    if number > pattern.groups:
+        if pattern.groups:
+            return "$", position
+        raise MappingRuleError(f"No group {number}")
+    while end < digits.end() and int(text[position : end + 1]) <= pattern.groups:
+        number, end = int(text[position : end + 1]), end + 1
+    return number, end
