@@ -76,7 +76,8 @@ OIDS = {
     "arc of two": "883703",
 }
 TEXTS = (
-    "alice", "Alice Example", "", " ", "  two  ", " lead", "trail ", "a  b", "#hash", "a#b", "a,b", "a+b", 'a"b', "a\\b",
+    "alice", "Alice Example", "", " ", "  two  ", " lead", "trail ", "a  b", "#hash", "a#b", "a,b", "a+b", 'a"b',
+    "a\\b",
     "a<b>", "a;b", "a=b", "a/b", "a:b", "a'b", "*.example.com", "User:x", "ü", "日本", "a\u0301", "\U0001f600", "a\0b",
     "a\nb", "a\rb", "\ra\r", "a\tb", "\x7f", "\u00a0a\u00a0", ",", "\\", "#", "=", "\\,", " ,", ", ", "x" * 300,
     "\u2028", "a@b.example", "RULE:a/b/", "$1",
@@ -128,7 +129,8 @@ RULES = (
     "RULE:^CN=(\\\\w+)$/$1/L",
 )
 MAPPED = (
-    "CN=alice", "CN=Alice,OU=Dev,O=Example,L=Paris,ST=IDF,C=FR", "CN=a\\,b,O=x", "O=x,CN=bob", "cn=x,ou=y,dc=z,dc=w", "",
+    "CN=alice", "CN=Alice,OU=Dev,O=Example,L=Paris,ST=IDF,C=FR",
+    "CN=a\\,b,O=x", "O=x,CN=bob", "cn=x,ou=y,dc=z,dc=w", "",
     "CN=", "CN=x.y,EMAIL=z", "CN=\u00fc", "const", "CN=user1,O=1", "CN=aa",
 )  # fmt: skip
 

@@ -276,6 +276,12 @@ def _check_authorizer(config: BrokerConfig) -> None:
 
 
 def _check_security(config: BrokerConfig) -> None:
+    _require(
+        not config.security.security_providers,
+        "security.providers",
+        config,
+        "security.providers names classes, which cannot be loaded here",
+    )
     if config.inter_broker_security_protocol not in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
         return
     key = "sasl.mechanism.inter.broker.protocol"

@@ -1,8 +1,13 @@
-"""The ssl.* keys: the values used where a listener has none of its own."""
+"""The ssl.* keys: the values used where a listener has none of its own, and those of one listener."""
+
+from typing import TYPE_CHECKING
 
 from kafkapy.config.definitions import Password
 from kafkapy.config.section import Section
 from kafkapy.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker import BrokerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,3 +37,15 @@ class TlsConfig(Section):
     ssl_truststore_location: str | None = None
     ssl_truststore_password: Password | None = None
     ssl_truststore_type: str = "JKS"
+
+
+def listener_tls(config: "BrokerConfig", listener: str) -> TlsConfig:
+    """Return the ssl.* keys of one listener: its own, else those of all.
+
+    On a SASL_SSL listener ssl.client.auth counts only if it is the listener's own (KIP-684).
+    """
+    values = {key: config.listener_value(listener, key) for key in [*TlsConfig.keys()]}
+    own_key = f"listener.name.{listener.lower()}.ssl.client.auth"
+    if config.listener_protocols[listener].uses_sasl and own_key not in config.originals:
+        values["ssl.client.auth"] = "none"
+    return TlsConfig.from_values(values)

@@ -53,6 +53,14 @@ def children(element: Element, tag: int = SEQUENCE) -> list[Element]:
     return list(read_all(element.content))
 
 
+def fixed(element: Element, count: int) -> list[Element]:
+    """Return the elements of a SEQUENCE that has so many."""
+    found = children(element)
+    if len(found) != count:
+        raise DerError(f"{len(found)} elements stand where {count} should")
+    return found
+
+
 def expect(element: Element, tag: int) -> bytes:
     """Return the element's content if it has this tag."""
     if element.tag != tag:

@@ -1,14 +1,14 @@
 """A certificate's name as Java prints it: X500Principal.getName(), RFC 2253.
 
-This text is a principal's name, so it decides about access, and must be Java's to the letter: the last RDN comes first;
-only nine attributes have a name, others are OID=#hex of the DER value; `,=+<>#;"\\` are escaped wherever they stand, and
-spaces at both ends; a value's bytes are taken for UTF-8 whatever kind of string it is.
+This text is a principal's name, so it decides about access, and must be Java's to the letter: the last RDN comes
+first; only nine attributes have a name, others are OID=#hex of the DER value; `,=+<>#;"\\` are escaped wherever they
+stand, and spaces at both ends; a value's bytes are taken for UTF-8 whatever kind of string it is.
 """
 
 import re
 from typing import Final
 
-from kafkapy.security.der import SET, Element, children, oid_text
+from kafkapy.security.der import SET, Element, children, fixed, oid_text
 
 KEYWORDS: Final = {
     "2.5.4.3": "CN",
@@ -38,7 +38,7 @@ def java_name(name: Element) -> str:
 
 
 def _attribute(element: Element) -> str:
-    type_, value = children(element)
+    type_, value = fixed(element, 2)
     oid = oid_text(type_)
     keyword = KEYWORDS.get(oid)
     if keyword is None or value.tag not in STRING_TAGS:

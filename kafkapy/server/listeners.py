@@ -4,12 +4,10 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
-from kafkapy.config.endpoints import SecurityProtocol
-from kafkapy.errors import ConfigError
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.connection import NewLogin, no_login
@@ -25,10 +23,9 @@ from kafkapy.types import Uuid
 if TYPE_CHECKING:
     from kafkapy.handlers.router import Router
     from kafkapy.metadata.image import MetadataImage
+    from kafkapy.reactor.tls_admission import ServerTls
     from kafkapy.seams import Clock, Random
     from kafkapy.server.authentication import Logins
-
-SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -37,8 +34,7 @@ def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
     """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
     addresses = {}
     for endpoint in config.broker_listeners:
-        _check_served(endpoint)
-        address = _bind(reactor, endpoint)
+        address = _bind(reactor, endpoint, _tls_of(config, endpoint))
         addresses[endpoint.listener] = address
         logger.info("Awaiting socket connections on %s:%d.", *address[:2])
     return addresses
@@ -48,8 +44,7 @@ def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoi
     """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
     ports = {}
     for endpoint in config.controller_listeners:
-        _check_served(endpoint)
-        ports[endpoint.listener] = _bind(reactor, endpoint)[1]
+        ports[endpoint.listener] = _bind(reactor, endpoint, _tls_of(config, endpoint))[1]
     return tuple(
         RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
         for each in config.advertised_controller_listeners
@@ -77,18 +72,20 @@ def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewL
     return no_login if logins is None else logins.gate(router, clock).new_login
 
 
-def _check_served(endpoint: ConfigEndpoint) -> None:
-    """Raise ConfigError for a security protocol that is known, but not built yet."""
-    if endpoint.security_protocol not in SERVED_PROTOCOLS:
-        served = ", ".join(SERVED_PROTOCOLS)
-        message = f"{endpoint.security_protocol} listeners do not work in this version, only {served}"
-        raise ConfigError("listeners", str(endpoint), message)
+def _tls_of(config: BrokerConfig, endpoint: ConfigEndpoint) -> "ServerTls | None":
+    """Return what a listener is secured with, None if it is not. Raises ConfigError."""
+    if not endpoint.security_protocol.uses_tls:
+        return None
+    from kafkapy.server.tls_listeners import secure  # a plaintext start does not load it
+
+    return secure(config, endpoint)
 
 
-def _bind(reactor: Reactor, endpoint: ConfigEndpoint) -> tuple[str, int]:
+def _bind(reactor: Reactor, endpoint: ConfigEndpoint, tls: "ServerTls | None") -> tuple[str, int]:
     """Bind one listener. Raises OSError with what to do about it."""
     try:
-        return reactor.bind(endpoint.listener, endpoint.security_protocol.value, endpoint.host, endpoint.port)
+        protocol = endpoint.security_protocol.value
+        return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, tls)
     except OSError as error:
         where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
         hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""

@@ -1,0 +1,70 @@
+"""An X.509 certificate as far as a broker looks into it: its name, its other names, until when it holds (RFC 5280)."""
+
+import re
+from typing import Final, NamedTuple
+
+from kafkapy.security import der
+from kafkapy.security.der import DerError, Element
+from kafkapy.security.distinguished_name import java_name
+
+SUBJECT_ALT_NAME: Final = "2.5.29.17"
+_VERSION_TAG: Final = 0xA0
+_EXTENSIONS_TAG: Final = 0xA3
+_TIME: Final = re.compile(rb"(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z")
+
+
+class Certificate(NamedTuple):
+    """What is read of a certificate."""
+
+    subject: str
+    """As Java prints it (distinguished_name.py)."""
+    not_after: str
+    """YYYYMMDDHHMMSS in UTC: texts that compare as their times do."""
+    alternative_names: frozenset[bytes]
+    """Each GeneralName as it is encoded."""
+
+
+def read_certificate(encoded: bytes) -> Certificate:
+    """Return what a certificate (DER) says. Raises DerError."""
+    fields = der.children(_first(der.read_one(encoded)))
+    if fields and fields[0].tag == _VERSION_TAG:
+        fields = fields[1:]
+    if len(fields) < 6:
+        raise DerError("a certificate has more fields")
+    _, _, _, validity, subject, _, *rest = fields
+    _, not_after = der.fixed(validity, 2)
+    return Certificate(java_name(subject), _time(not_after), _alternative_names(rest))
+
+
+def subject_of(encoded: bytes) -> str:
+    """Return a certificate's name as Java prints it. Raises DerError."""
+    return read_certificate(encoded).subject
+
+
+def _first(element: Element) -> Element:
+    found = der.children(element)
+    if not found:
+        raise DerError("a sequence is empty")
+    return found[0]
+
+
+def _time(element: Element) -> str:
+    found = _TIME.fullmatch(element.content)
+    if found is None:
+        raise DerError("a time cannot be read")
+    if element.tag == der.GENERALIZED_TIME and found[1]:
+        return element.content[:-1].decode()
+    if element.tag == der.UTC_TIME and not found[1]:
+        return ("19" if found[2] >= b"50" else "20") + element.content[:-1].decode()
+    raise DerError("a time is of no known kind")
+
+
+def _alternative_names(rest: list[Element]) -> frozenset[bytes]:
+    for field in rest:
+        if field.tag == _EXTENSIONS_TAG:
+            for extension in der.children(der.read_one(field.content)):
+                parts = der.children(extension)
+                if len(parts) > 1 and der.oid_text(parts[0]) == SUBJECT_ALT_NAME:
+                    names = der.read_one(der.expect(parts[-1], der.OCTET_STRING))
+                    return frozenset(each.encoded for each in der.children(names))
+    return frozenset()

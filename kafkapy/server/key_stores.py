@@ -1,0 +1,243 @@
+"""The ssl.* keys that name keys and certificates -> what they hold: PEM, inline or a file, PKCS12, JKS.
+
+The rules between the keys, and their words, are those of Kafka's DefaultSslEngineFactory. PKCS12 and JKS are told apart
+by their first bytes, as Java opens either under either name. Errors name the key, the file and the reason, no secret.
+
+Deviation: of a PKCS12 file without a private key all certificates are trusted; Java leaves out those that have no
+trustedKeyUsage attribute, which openssl does not write.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.definitions import Password
+from kafkapy.config.tls import TlsConfig
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ConfigError
+from kafkapy.security import jks, pem
+from kafkapy.security.certificate import subject_of
+from kafkapy.security.jks import KeyStoreError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+LOCATION, KEY, CHAIN = "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"
+TRUST_LOCATION, TRUST_CERTIFICATES = "ssl.truststore.location", "ssl.truststore.certificates"
+TYPES: Final = ("JKS", "PKCS12", "PEM")
+_DER_SEQUENCE: Final = 0x30
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMaterial:
+    """A private key as PEM, the password that it is encrypted with, and its chain (DER), its own certificate first."""
+
+    key_pem: str
+    password: str | None
+    chain: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"KeyMaterial({len(self.chain)} certificates)"
+
+
+def open_key_store(tls: TlsConfig) -> tuple[KeyMaterial, ...]:
+    """Return the private keys of a listener, at least one unless none are configured. Raises ConfigError."""
+    key, chain, path = tls.ssl_keystore_key, tls.ssl_keystore_certificate_chain, tls.ssl_keystore_location
+    password, is_pem = tls.ssl_keystore_password, tls.ssl_keystore_type == "PEM"
+    _check_type("ssl.keystore.type", tls.ssl_keystore_type)
+    if key is not None:
+        _check_inline_key(tls)
+        assert chain is not None
+        return (_pem_key(key.value, chain.value, tls.ssl_key_password, KEY, "in ssl.keystore.key"),)
+    if chain is not None:
+        raise ConfigError(CHAIN, "[hidden]", "SSL certificate chain is specified, but private key is not specified")
+    if path is None:
+        if password is not None:
+            raise ConfigError(LOCATION, None, "SSL key store is not specified, but key store password is specified.")
+        return ()
+    if is_pem:
+        if password is not None:
+            message = "SSL key store password cannot be specified with PEM format, only key password may be specified"
+            raise ConfigError(LOCATION, path, message)
+        text = _read(LOCATION, path).decode("latin-1")
+        return (_pem_key(text, text, tls.ssl_key_password, LOCATION, path),)
+    if password is None:
+        raise ConfigError(LOCATION, path, "SSL key store is specified, but key store password is not specified.")
+    return _open_key_file(path, password.value, (tls.ssl_key_password or password).value)
+
+
+def open_trust_store(tls: TlsConfig) -> tuple[bytes, ...] | None:
+    """Return the certificates (DER) that are trusted, None for those of the system. Raises ConfigError."""
+    inline, path = tls.ssl_truststore_certificates, tls.ssl_truststore_location
+    password, kind = tls.ssl_truststore_password, tls.ssl_truststore_type
+    _check_type("ssl.truststore.type", kind)
+    if inline is not None:
+        if kind != "PEM":
+            message = f"SSL trust store certs can be specified only for PEM, but trust store type is {kind}."
+            raise ConfigError(TRUST_CERTIFICATES, "[hidden]", message)
+        if path is not None:
+            message = "Both SSL trust store location and separate trust certificates are specified."
+            raise ConfigError(TRUST_CERTIFICATES, "[hidden]", message)
+        _refuse_pem_password(password)
+        return _pem_certificates(inline.value, TRUST_CERTIFICATES, "[hidden]")
+    if path is None:
+        if password is not None:
+            message = "SSL trust store is not specified, but trust store password is specified."
+            raise ConfigError(TRUST_LOCATION, None, message)
+        return None
+    if kind == "PEM":
+        _refuse_pem_password(password)
+        return _pem_certificates(_read(TRUST_LOCATION, path).decode("latin-1"), TRUST_LOCATION, path)
+    trusted = _open_trust_file(path, password.value if password is not None else None)
+    if not trusted:
+        message = "the trust store holds no certificate that could be trusted (the trustAnchors must be non-empty)"
+        raise ConfigError(TRUST_LOCATION, path, message)
+    return trusted
+
+
+def _check_type(key: str, kind: str) -> None:
+    if kind not in TYPES:
+        raise ConfigError(key, kind, f"only {', '.join(TYPES)} are known here")
+
+
+def _check_inline_key(tls: TlsConfig) -> None:
+    kind = tls.ssl_keystore_type
+    if kind != "PEM":
+        reason = f"SSL private key can be specified only for PEM, but key store type is {kind}."
+    elif tls.ssl_keystore_certificate_chain is None:
+        reason = "SSL private key is specified, but certificate chain is not specified."
+    elif tls.ssl_keystore_location is not None:
+        reason = "Both SSL key store location and separate private key are specified."
+    elif tls.ssl_keystore_password is not None:
+        reason = "SSL key store password cannot be specified with PEM format, only key password may be specified."
+    else:
+        return
+    raise ConfigError(KEY, "[hidden]", reason)
+
+
+def _refuse_pem_password(password: Password | None) -> None:
+    if password is not None:
+        message = "SSL trust store password cannot be specified for PEM format."
+        raise ConfigError("ssl.truststore.password", "[hidden]", message)
+
+
+def _read(key: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(key, path, f"the file cannot be read: {error.strerror}") from error
+
+
+# ---- PEM
+
+
+def _pem_key(key_text: str, chain_text: str, password: Password | None, key: str, shown: str) -> KeyMaterial:
+    """Return the one private key of a text and the chain of another."""
+    found = [block for block in _blocks(key_text, key, shown) if block.is_key]
+    if len(found) != 1:
+        reason = f"Expected one private key, but found {len(found)}" if found else "Private key not provided"
+        raise ConfigError(key, shown, f"{reason} (PEM)")
+    (block,) = found
+    if block.is_encrypted and password is None:
+        raise ConfigError(key, shown, "the private key is encrypted, but ssl.key.password is not set")
+    if password is not None and not block.is_encrypted:
+        raise ConfigError(key, shown, "ssl.key.password is set, but the private key is not encrypted")
+    key_pem = block.text if "Proc-Type" in block.text else pem.encode(block.kind, block.data)
+    chain = _pem_certificates(chain_text, key, shown)
+    return KeyMaterial(key_pem, password.value if password is not None else None, chain)
+
+
+def _pem_certificates(text: str, key: str, shown: str) -> tuple[bytes, ...]:
+    found = tuple(block.data for block in _blocks(text, key, shown) if block.kind.endswith("CERTIFICATE"))
+    if not found:
+        raise ConfigError(key, shown, "At least one certificate expected, but none found (PEM)")
+    return found
+
+
+def _blocks(text: str, key: str, shown: str) -> list[pem.Block]:
+    try:
+        return pem.blocks(text)
+    except ValueError as error:
+        raise ConfigError(key, shown, f"no valid PEM: {error}") from error
+
+
+# ---- files of Java
+
+
+def _open_key_file(path: str, password: str, key_password: str) -> tuple[KeyMaterial, ...]:
+    data = _read(LOCATION, path)
+    try:
+        if data.startswith(jks.MAGIC):
+            entries = jks.read_jks(data, password).keys
+            keys = tuple(KeyMaterial(_pkcs8(jks.open_key(each, key_password)), None, each.chain) for each in entries)
+        else:
+            keys = _pkcs12_keys(_open_pkcs12(data, password))
+    except KeyStoreError as error:
+        raise ConfigError(LOCATION, path, str(error)) from error
+    keys = tuple(each for each in keys if each.chain)
+    if not keys:
+        raise ConfigError(LOCATION, path, "the key store holds no private key with its certificate")
+    return keys
+
+
+def _open_trust_file(path: str, password: str | None) -> tuple[bytes, ...]:
+    """As Java does: an entry of a certificate is trusted, and of an entry of a key its own certificate."""
+    data = _read(TRUST_LOCATION, path)
+    try:
+        if data.startswith(jks.MAGIC):
+            store = jks.read_jks(data, password)
+            return (*store.trusted, *(each.chain[0] for each in store.keys if each.chain))
+        if password is None:  # Java cannot decrypt the certificates, and says nothing
+            return ()
+        return _pkcs12_trusted(_open_pkcs12(data, password))
+    except KeyStoreError as error:
+        raise ConfigError(TRUST_LOCATION, path, str(error)) from error
+
+
+def _pkcs8(key: bytes) -> str:
+    return pem.encode("PRIVATE KEY", key)
+
+
+def _open_pkcs12(data: bytes, password: str) -> "PKCS12KeyAndCertificates":
+    """Open a PKCS12 file. Raises KeyStoreError."""
+    if data.startswith(jks.JCEKS_MAGIC):
+        raise KeyStoreError("JCEKS is not known: keytool -importkeystore makes PKCS12 of it")
+    if b"-----BEGIN" in data:
+        raise KeyStoreError("the file is PEM: its type has to say so")
+    if not data or data[0] != _DER_SEQUENCE:
+        raise KeyStoreError("the file is neither JKS nor PKCS12")
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # 120 ms, 16 MB
+
+    try:
+        return load_pkcs12(data, password.encode())
+    except Exception as error:  # whatever a damaged file makes of it
+        raise KeyStoreError(f"the PKCS12 file cannot be opened, is its password right? ({error})") from error
+
+
+def _pkcs12_keys(store: "PKCS12KeyAndCertificates") -> tuple[KeyMaterial, ...]:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    if store.key is None or store.cert is None:
+        return ()
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    others = {each.certificate.subject: each.certificate for each in store.additional_certs}
+    chain = [store.cert.certificate]
+    while (issuer := others.pop(chain[-1].issuer, None)) is not None:
+        chain.append(issuer)
+    return (KeyMaterial(key, None, tuple(each.public_bytes(Encoding.DER) for each in chain)),)
+
+
+def _pkcs12_trusted(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
+    """Return what is trusted: beside a key, those with a name of their own; keytool names a chain by its subjects."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    own = [] if store.cert is None else [store.cert.certificate.public_bytes(Encoding.DER)]
+    for each in store.additional_certs:
+        encoded = each.certificate.public_bytes(Encoding.DER)
+        name = each.friendly_name
+        if not own or (name is not None and not _is_subject(name, encoded)):
+            own.append(encoded)
+    return tuple(own)
+
+
+def _is_subject(name: bytes, certificate: bytes) -> bool:
+    return name.decode("utf-8", "replace").lower() == subject_of(certificate).lower()

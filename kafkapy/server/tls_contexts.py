@@ -1,0 +1,213 @@
+"""The ssl.* keys of a listener -> an ssl.SSLContext, for its server's side or for a client of it.
+
+What a key asks for that OpenSSL, or CPython, cannot do stops the start if it is a matter of trust, and is a warning if
+it is one of preference. No secret reaches a disk: OpenSSL reads keys from files only, so that they are written to one
+in memory, or, where the system has none, to one for this user alone that is deleted at once.
+"""
+
+import datetime
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kafkapy.config.tls import TlsConfig
+from kafkapy.errors import ConfigError
+from kafkapy.security import pem
+from kafkapy.security.certificate import Certificate, read_certificate
+from kafkapy.security.cipher_suites import OFFERED_TLS13, TLS13_SUITES, openssl_name
+from kafkapy.security.der import DerError
+from kafkapy.server.key_stores import KeyMaterial, open_key_store, open_trust_store
+
+PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+CONTEXT_NAMES: Final = ("TLS", "TLSv1.2", "TLSv1.3", "SSL", "TLSv1", "TLSv1.1")
+KEY_MANAGERS: Final = ("SunX509", "NewSunX509", "PKIX")
+TRUST_MANAGERS: Final = ("PKIX", "SunX509", "SunPKIX", "X509", "X.509")
+RANDOM_SOURCES: Final = (
+    None, "SHA1PRNG", "NativePRNG", "NativePRNGBlocking", "NativePRNGNonBlocking", "DRBG", "Windows-PRNG",
+)  # fmt: skip
+ENGINE_FACTORY: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
+VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+logger = logging.getLogger("kafkapy.server")
+
+
+def server_context(tls: TlsConfig, *, keys: tuple[KeyMaterial, ...] | None = None) -> ssl.SSLContext:
+    """Return what a listener's handshakes are made with. Raises ConfigError."""
+    context = _new_context(ssl.PROTOCOL_TLS_SERVER, tls)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+    keys = open_key_store(tls) if keys is None else keys
+    if not keys:
+        raise ConfigError("ssl.keystore.location", None, "a listener with TLS needs a key store (ssl.keystore.*)")
+    _load_keys(context, tls, keys)
+    context.verify_mode = VERIFY_MODES[tls.ssl_client_auth]
+    if context.verify_mode != ssl.CERT_NONE:
+        _load_trusted(context, tls)
+    else:
+        open_trust_store(tls)  # a broken one stops the start, as in Kafka
+    return context
+
+
+def client_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Return what a node's own connections to such a listener are made with. Raises ConfigError."""
+    context = _new_context(ssl.PROTOCOL_TLS_CLIENT, tls)
+    algorithm = tls.ssl_endpoint_identification_algorithm
+    if algorithm.lower() not in ("", "https"):
+        message = "String must be one of: https, or empty for no check of names"
+        raise ConfigError("ssl.endpoint.identification.algorithm", algorithm, message)
+    context.check_hostname = bool(algorithm)
+    context.verify_mode = ssl.CERT_REQUIRED
+    _load_trusted(context, tls)
+    _load_keys(context, tls, open_key_store(tls))
+    return context
+
+
+def _new_context(protocol: int, tls: TlsConfig) -> ssl.SSLContext:
+    _check_classes(tls)
+    context = ssl.SSLContext(protocol)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whatever the trust store holds is an anchor, as for Java
+    _choose_protocols(context, tls)
+    _choose_ciphers(context, tls)
+    return context
+
+
+def _check_classes(tls: TlsConfig) -> None:
+    """Refuse what names code that only a JVM could load."""
+    known = (
+        ("ssl.engine.factory.class", tls.ssl_engine_factory_class, (None, ENGINE_FACTORY)),
+        ("ssl.provider", tls.ssl_provider, (None,)),
+        ("ssl.protocol", tls.ssl_protocol, CONTEXT_NAMES),
+        ("ssl.keymanager.algorithm", tls.ssl_keymanager_algorithm, KEY_MANAGERS),
+        ("ssl.trustmanager.algorithm", tls.ssl_trustmanager_algorithm, TRUST_MANAGERS),
+        ("ssl.secure.random.implementation", tls.ssl_secure_random_implementation, RANDOM_SOURCES),
+    )
+    for key, value, allowed in known:
+        if value not in allowed:
+            names = ", ".join(name for name in allowed if name) or "nothing"
+            raise ConfigError(key, value, f"it cannot be honoured here, allowed is {names}")
+
+
+def _choose_protocols(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    names = tls.ssl_enabled_protocols or tuple(PROTOCOLS)
+    unknown = [name for name in names if name not in PROTOCOLS]
+    if unknown:
+        message = f"{unknown[0]} is not known or not safe, allowed are {', '.join(PROTOCOLS)}"
+        raise ConfigError("ssl.enabled.protocols", ",".join(names), message)
+    versions = [PROTOCOLS[name] for name in names]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _choose_ciphers(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Offer the suites of ssl.cipher.suites; those of TLS 1.3 are all offered or none."""
+    suites = tls.ssl_cipher_suites
+    if not suites:
+        return
+    key, shown = "ssl.cipher.suites", ",".join(suites)
+    modern = {suite for suite in suites if suite in TLS13_SUITES}
+    older = [suite for suite in suites if suite not in TLS13_SUITES]
+    names = [openssl_name(suite) for suite in older]
+    for suite, name in zip(older, names, strict=True):
+        if name is None:
+            raise ConfigError(key, shown, f"Unsupported CipherSuite: {suite}")
+    try:
+        if names:
+            context.set_ciphers(":".join(filter(None, names)))
+    except ssl.SSLError:
+        raise ConfigError(key, shown, "OpenSSL offers none of these suites") from None
+    offered = {cipher["name"] for cipher in context.get_ciphers()}
+    for suite, name in zip(older, names, strict=True):
+        if name not in offered:
+            logger.warning("%s: OpenSSL does not offer %s", key, suite)
+    _bound_versions(context, has_modern=bool(modern), has_older=bool(older), shown=shown)
+    if modern and modern != OFFERED_TLS13:
+        logger.warning("%s: Python cannot choose among the suites of TLS 1.3, all are offered", key)
+
+
+def _bound_versions(context: ssl.SSLContext, *, has_modern: bool, has_older: bool, shown: str) -> None:
+    """A version without suites is not spoken."""
+    if not has_older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if not has_modern:
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    if context.minimum_version > context.maximum_version:
+        raise ConfigError("ssl.cipher.suites", shown, "no suite belongs to a version of ssl.enabled.protocols")
+
+
+# ---- keys and certificates
+
+
+def _load_keys(context: ssl.SSLContext, tls: TlsConfig, keys: tuple[KeyMaterial, ...]) -> None:
+    """Load each key; of two of one kind, which only one can be, the first counts."""
+    shown = tls.ssl_keystore_location or "[hidden]"
+    key = "ssl.keystore.location" if tls.ssl_keystore_location else "ssl.keystore.key"
+    for material in reversed(keys):
+        _check_validity(material, key, shown)
+        try:
+            with _in_memory(material) as path:
+                context.load_cert_chain(path, password=lambda: material.password or "")  # noqa: B023
+        except ssl.SSLError as error:
+            raise ConfigError(key, shown, _why(error, material)) from None
+
+
+def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key is not that of the certificate"
+    if material.password is not None:
+        return "the private key cannot be decrypted: is ssl.key.password right?"
+    reason = error.reason.lower().replace("_", " ") if error.reason else "unknown format"
+    return f"the key or its certificate cannot be loaded: {reason}"
+
+
+def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
+    """Deviation: Kafka serves an expired certificate, which every client then refuses."""
+    certificate = own_certificate(material, key, shown)
+    if certificate.not_after < datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S"):
+        text = certificate.not_after
+        message = f"the certificate of {certificate.subject} expired on {text[:4]}-{text[4:6]}-{text[6:8]}"
+        raise ConfigError(key, shown, message)
+
+
+def own_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
+    """Return what a key's own certificate says. Raises ConfigError."""
+    try:
+        return read_certificate(material.chain[0])
+    except (DerError, ValueError) as error:
+        raise ConfigError(key, shown, f"the certificate cannot be read: {error}") from error
+
+
+def _load_trusted(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    trusted = open_trust_store(tls)
+    if trusted is None:
+        context.load_default_certs(
+            ssl.Purpose.CLIENT_AUTH if context.protocol == ssl.PROTOCOL_TLS_SERVER else ssl.Purpose.SERVER_AUTH
+        )
+        return
+    try:
+        context.load_verify_locations(cadata=b"".join(trusted))
+    except ssl.SSLError as error:
+        shown = tls.ssl_truststore_location or "[hidden]"
+        raise ConfigError("ssl.truststore.location", shown, f"a certificate cannot be read: {error.reason}") from None
+
+
+@contextmanager
+def _in_memory(material: KeyMaterial) -> Iterator[str]:
+    """Yield the path of a file with the key and its chain that is on no disk, and gone afterwards."""
+    text = material.key_pem + "".join(pem.encode("CERTIFICATE", each) for each in material.chain)
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("tls")
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, path = tempfile.mkstemp()  # 0600
+    try:
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+        yield path
+    finally:
+        os.unlink(path)

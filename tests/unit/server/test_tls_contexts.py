@@ -1,0 +1,239 @@
+"""ssl.* keys -> contexts: what two of them agree on, and which values stop the start."""
+
+import logging
+import os
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.config.definitions import Password
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.config.tls import TlsConfig, listener_tls
+from kafkapy.errors import ConfigError
+from kafkapy.security.cipher_suites import TLS13_SUITES, openssl_name
+from kafkapy.server.tls_contexts import client_context, server_context
+from kafkapy.server.tls_listeners import principals
+from tests.support.certificates import Authority, Identity
+
+AUTHORITY = Authority()
+BROKER, ALICE = AUTHORITY.issue("broker"), AUTHORITY.issue("alice", key_number=2)
+STORES = Path(__file__).parents[2] / "golden" / "key_stores"
+
+
+def tls(identity: Identity = BROKER, password: str | None = None, **keys: Any) -> TlsConfig:
+    return TlsConfig(
+        ssl_keystore_type="PEM",
+        ssl_keystore_key=Password(identity.key_pem(password)),
+        ssl_keystore_certificate_chain=Password(identity.certificate_pem),
+        ssl_key_password=Password(password) if password else None,
+        ssl_truststore_type="PEM",
+        ssl_truststore_certificates=Password(AUTHORITY.certificate_pem),
+        **keys,
+    )
+
+
+def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "localhost") -> tuple[str, bytes | None]:
+    """Return the suite that two contexts agree on, and the client's certificate. Raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = client.wrap_bio(to_client, to_server, server_hostname=host)
+    other = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (one, other):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    cipher = other.cipher()
+    assert cipher is not None
+    return cipher[0], other.getpeercert(binary_form=True)
+
+
+@pytest.mark.parametrize("auth", ["none", "requested", "required"])
+def test_clients_are_asked_for_a_certificate_as_configured(auth: str):
+    _, shown = shake(server_context(tls(ssl_client_auth=auth)), client_context(tls(ALICE)))
+    assert shown == (None if auth == "none" else ALICE.certificate_der)
+
+
+@pytest.mark.parametrize(("auth", "is_refused"), [("none", False), ("requested", False), ("required", True)])
+def test_clients_without_a_certificate_are_served_unless_it_is_required(auth: str, is_refused: bool):
+    anonymous = TlsConfig(
+        ssl_truststore_type="PEM",
+        ssl_truststore_certificates=Password(AUTHORITY.certificate_pem),
+        ssl_enabled_protocols=("TLSv1.2",),
+    )
+    server = server_context(tls(ssl_client_auth=auth))
+    if is_refused:
+        with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+            shake(server, client_context(anonymous))
+    else:
+        assert shake(server, client_context(anonymous))[1] is None
+
+
+def test_a_strangers_certificate_is_refused_where_none_is_required():
+    stranger = tls(Authority("another CA").issue("mallory"), ssl_enabled_protocols=("TLSv1.2",))
+    with pytest.raises(ssl.SSLError):
+        shake(server_context(tls(ssl_client_auth="requested")), client_context(stranger))
+
+
+def test_a_certificate_that_is_trusted_itself_needs_no_authority():
+    """Java: whatever the trust store holds is an anchor."""
+    pinned = Password(ALICE.certificate_pem)
+    server = TlsConfig(
+        ssl_keystore_type="PEM",
+        ssl_keystore_key=Password(BROKER.key_pem()),
+        ssl_keystore_certificate_chain=Password(BROKER.certificate_pem),
+        ssl_truststore_type="PEM",
+        ssl_truststore_certificates=pinned,
+        ssl_client_auth="required",
+    )
+    assert shake(server_context(server), client_context(tls(ALICE)))[1] == ALICE.certificate_der
+
+
+def test_names_are_checked_unless_the_algorithm_is_empty():
+    server = server_context(tls())
+    assert shake(server, client_context(tls()), "127.0.0.1")
+    with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
+        shake(server, client_context(tls()), "127.0.0.2")
+    assert shake(server, client_context(tls(ssl_endpoint_identification_algorithm="")), "127.0.0.2")
+
+
+@pytest.mark.parametrize(
+    ("suites", "expected"),
+    [
+        (("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",), "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        (("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",), "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        (
+            ("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),
+            "TLS_AES_256_GCM_SHA384",
+        ),
+    ],
+)
+def test_suites_are_chosen_by_javas_names(suites: tuple[str, ...], expected: str):
+    assert shake(server_context(tls(ssl_cipher_suites=suites)), client_context(tls()))[0] == expected
+
+
+def test_a_server_without_suites_of_a_version_does_not_speak_it():
+    modern = server_context(tls(ssl_cipher_suites=TLS13_SUITES[:3]))
+    with pytest.raises(ssl.SSLError):
+        shake(modern, client_context(tls(ssl_enabled_protocols=("TLSv1.2",))))
+
+
+def test_a_choice_among_the_suites_of_tls_13_is_a_warning(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        server_context(tls(ssl_cipher_suites=TLS13_SUITES[:1]))
+    assert "cannot choose among the suites of TLS 1.3" in caplog.text
+
+
+def test_names_of_suites_are_those_that_openssl_knows():
+    said = subprocess.run(["openssl", "ciphers", "-stdname", "ALL"], capture_output=True, text=True, check=True).stdout
+    pairs = [(fields[0], fields[2]) for fields in map(str.split, said.splitlines()) if fields[0] not in TLS13_SUITES]
+    known = [(standard, name) for standard, name in pairs if openssl_name(standard) is not None]
+    assert len(known) > 30
+    assert [(standard, openssl_name(standard)) for standard, _ in known] == known
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"ssl_enabled_protocols": ("TLSv1.1",)}, "TLSv1.1 is not known or not safe"),
+        ({"ssl_cipher_suites": ("TLS_NONSENSE",)}, "Unsupported CipherSuite: TLS_NONSENSE"),
+        ({"ssl_cipher_suites": ("TLS_RSA_WITH_NULL_SHA256",)}, "Unsupported CipherSuite"),
+        (
+            {"ssl_cipher_suites": TLS13_SUITES[:3], "ssl_enabled_protocols": ("TLSv1.2",)},
+            "no suite belongs to a version of ssl.enabled.protocols",
+        ),
+        ({"ssl_engine_factory_class": "com.example.Factory"}, "it cannot be honoured here"),
+        ({"ssl_provider": "BCJSSE"}, "it cannot be honoured here"),
+        ({"ssl_protocol": "DTLS"}, "it cannot be honoured here"),
+        ({"ssl_keymanager_algorithm": "IbmX509"}, "it cannot be honoured here"),
+        ({"ssl_trustmanager_algorithm": "AllowAll"}, "it cannot be honoured here"),
+        ({"ssl_secure_random_implementation": "dice"}, "it cannot be honoured here"),
+    ],
+)
+def test_what_cannot_be_honoured_stops_the_start(keys: dict[str, Any], reason: str):
+    with pytest.raises(ConfigError, match=reason):
+        server_context(tls(**keys))
+
+
+def test_expired_locked_foreign_and_missing_keys_stop_the_start():
+    with pytest.raises(ConfigError, match=r"the certificate of CN=old expired on 20\d\d-\d\d-\d\d"):
+        server_context(tls(AUTHORITY.issue("old", days=-2)))
+    locked = tls(password="right")
+    wrong = TlsConfig(**{**_fields(locked), "ssl_key_password": Password("wrong")})
+    with pytest.raises(ConfigError, match=r"is ssl.key.password right\?"):
+        server_context(wrong)
+    foreign = TlsConfig(**{**_fields(tls()), "ssl_keystore_key": Password(ALICE.key_pem())})
+    with pytest.raises(ConfigError, match="the private key is not that of the certificate"):
+        server_context(foreign)
+    with pytest.raises(ConfigError, match="a listener with TLS needs a key store"):
+        server_context(TlsConfig())
+
+
+def _fields(config: TlsConfig) -> dict[str, Any]:
+    return {field: getattr(config, field) for field in TlsConfig.keys().values()}
+
+
+def test_an_encrypted_key_is_opened_and_no_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert shake(server_context(tls(password="secret")), client_context(tls()))
+    if hasattr(os, "memfd_create"):
+        monkeypatch.delattr(os, "memfd_create")  # a system that has none
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert shake(server_context(tls(password="secret")), client_context(tls()))
+    assert not list(tmp_path.iterdir())
+
+
+ECDSA, RSA = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+
+
+@pytest.mark.parametrize(
+    ("name", "key_password", "suite"),
+    [("keys.p12", None, ECDSA), ("keys.jks", "keypass", ECDSA), ("keys.jks", "keypass", RSA)],
+)
+def test_javas_key_stores_serve_with_each_kind_of_key(name: str, key_password: str | None, suite: str):
+    server = TlsConfig(
+        ssl_keystore_location=str(STORES / name),
+        ssl_keystore_password=Password("storepass"),
+        ssl_key_password=Password(key_password) if key_password else None,
+    )
+    client = TlsConfig(
+        ssl_truststore_location=str(STORES / name),
+        ssl_truststore_password=Password("storepass"),
+        ssl_cipher_suites=(suite,),
+    )
+    assert shake(server_context(server), client_context(client))[0] == openssl_name(suite)
+
+
+# ---- listeners
+
+
+def test_a_listener_has_its_own_keys_and_sasl_ssl_its_own_client_auth():
+    properties = embedded_properties(data_dir="/logs") | {
+        "listeners": "SSL://:1,IN://:2,OUT://:3,CONTROLLER://:4",
+        "listener.security.protocol.map": "SSL:SSL,IN:SASL_SSL,OUT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SSL",
+        "ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "listener.name.in.ssl.keystore.type": "JKS",
+        "listener.name.out.ssl.client.auth": "requested",
+    }
+    config, _ = load(properties)
+    found = {name: listener_tls(config, name) for name in ("SSL", "IN", "OUT")}
+    assert {name: each.ssl_client_auth for name, each in found.items()} == {
+        "SSL": "required",
+        "IN": "none",
+        "OUT": "requested",
+    }
+    assert [each.ssl_keystore_type for each in found.values()] == ["PEM", "JKS", "PEM"]
+
+
+def test_principals_are_named_by_the_rules():
+    named = principals(TlsConfig(ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/U"))
+    assert named(ALICE.certificate_der) == "User:ALICE"
+    assert named(None) == "User:ANONYMOUS"
+    with pytest.raises(ConfigError, match="Invalid rule"):
+        principals(TlsConfig(ssl_principal_mapping_rules="RULE:("))
