@@ -22,6 +22,8 @@ class Plan:
     kind: Kind
     node_id: int
     roles: str = COMBINED
+    features: tuple[tuple[str, int], ...] = ()
+    """Levels that an Apache Kafka node is formatted with, where they are not the release's own."""
 
 
 class Nodes(Server):
@@ -118,7 +120,8 @@ def _node(
     if plan.kind is ApacheKafka:
         properties["controller.quorum.bootstrap.servers"] = ""
     server: Kafkapy | ApacheKafka = plan.kind(directory / f"{plan.kind.__name__}-{plan.node_id}", properties)
-    if heap and isinstance(server, ApacheKafka):
-        server.heap = heap
+    if isinstance(server, ApacheKafka):
+        server.heap = heap or server.heap
+        server.features = dict(plan.features)
     server.port = controller_port if plan.roles == CONTROLLER and controller_port is not None else port
     return server

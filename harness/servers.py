@@ -177,6 +177,8 @@ class ApacheKafka(Server):
         self.controller_port = free_port()
         self.properties = properties or {}
         self.heap = "1G"
+        self.features: dict[str, int] = {}
+        """Levels to format with, where they are not the release's own."""
 
     @property
     def properties_file(self) -> Path:
@@ -204,7 +206,9 @@ class ApacheKafka(Server):
         if (self.directory / "meta.properties").exists():
             return
         quorum = [] if "controller.quorum.voters" in self.properties else ["--standalone"]
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.properties_file), *quorum, "--ignore-formatted"]
+        features = [part for name, level in self.features.items() for part in ("--feature", f"{name}={level}")]
+        files = ["-t", CLUSTER_ID, "-c", str(self.properties_file)]
+        arguments = ["format", *files, *quorum, *features, "--ignore-formatted"]
         subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def command(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kafkapy import __version__
-from kafkapy.cli import configs, consume, groups, produce, topics, transactions
+from kafkapy.cli import cluster, configs, consume, groups, produce, topics, transactions
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.failure import INTERRUPTED, fail
 
@@ -28,6 +28,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 

@@ -1,4 +1,4 @@
-"""The pytest plugin that every install of kafkapy brings: the `kafka_broker` fixture."""
+"""The pytest plugin that every install of kafkapy brings: the fixtures `kafka_broker` and `kafka_cluster`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from kafkapy.server.cluster.cluster import Cluster
     from kafkapy.server.embedded import Broker
 
 
@@ -19,3 +20,12 @@ def kafka_broker() -> "Iterator[Broker]":
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_cluster() -> "Iterator[Cluster]":
+    """Three running nodes on free ports, data in a temporary directory, for one test, which may kill them."""
+    from kafkapy.server.cluster.cluster import Cluster
+
+    with Cluster(3) as cluster:
+        yield cluster

@@ -1,0 +1,130 @@
+"""Questions to a running cluster over plain sockets, one request a connection: what brokers there are, who leads what.
+
+For nodes of our own making on this machine: the versions that are asked for are the newest, nothing is negotiated.
+"""
+
+import socket
+from dataclasses import field
+from typing import Any, Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import ApiError, ProtocolError
+from kafkapy.protocol.api import APIS, response_type
+from kafkapy.protocol.headers import read_response_header, write_request_header
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.types import METADATA_PARTITION
+
+Address = tuple[str, int]
+
+TIMEOUT_S: Final = 5.0
+UNREGISTER_TIMEOUT_S: Final = 30.0
+CLIENT_ID: Final = "kafkapy-cluster"
+CONTROLLER_ENDPOINTS: Final = 2
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    """The partitions of all topics: how many there are, and those that lack something, as `topic-partition`."""
+
+    topic_count: int = 0
+    partition_count: int = 0
+    offline: list[str] = field(default_factory=list)
+    under_replicated: list[str] = field(default_factory=list)
+    leaders: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By topic and partition; -1 where nobody leads."""
+    replica_counts: dict[int, int] = field(default_factory=dict)
+    """By broker."""
+
+
+@dataclass(slots=True)
+class QuorumView:
+    leader_id: int
+    leader_epoch: int
+    voters: list[int]
+    observers: list[int]
+
+
+def ask(address: Address, request: Message, *, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return the response to a request at its newest version. Raises OSError, ProtocolError."""
+    api_key = request.API_KEY
+    assert api_key is not None
+    version = APIS[api_key].max_version
+    frame = Writer()
+    write_request_header(frame, api_key=api_key, api_version=version, correlation_id=1, client_id=CLIENT_ID)
+    frame += request.encode(version)
+    with socket.create_connection(address, timeout=timeout_s) as connection:
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        size = int.from_bytes(_read(connection, 4), "big")
+        answer = _read(connection, size)
+    _, position = read_response_header(answer, api_key, version)
+    return response_type(api_key).decode(answer[position:], version)
+
+
+def brokers(address: Address) -> dict[int, bool]:
+    """Return the registered brokers; True for those that are unfenced. Raises OSError, ProtocolError."""
+    response = ask(address, DescribeClusterRequest(include_fenced_brokers=True))
+    return {broker.broker_id: not broker.is_fenced for broker in response.brokers}
+
+
+def controllers(address: Address) -> tuple[int, list[int]]:
+    """Return the active controller, -1 if unknown, and all registered ones, as a controller's listener tells them."""
+    response = ask(address, DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS))
+    return response.controller_id, [node.broker_id for node in response.brokers]
+
+
+def quorum(address: Address) -> QuorumView | None:
+    """Return the quorum as the active controller sees it, asked through a broker; None while there is none."""
+    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    response = ask(address, DescribeQuorumRequest(topics=[topic]))
+    if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
+        return None
+    found = response.topics[0].partitions[0]
+    voters = [replica.replica_id for replica in found.current_voters]
+    observers = [replica.replica_id for replica in found.observers]
+    return QuorumView(found.leader_id, found.leader_epoch, voters, observers)
+
+
+def api_versions(address: Address) -> None:
+    """Return if the node answers. Raises OSError, ProtocolError."""
+    ask(address, ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1"))
+
+
+def unregister(address: Address, broker_id: int) -> None:
+    """Have the cluster forget a broker that is stopped. Raises OSError, ProtocolError, ApiError."""
+    response = ask(address, UnregisterBrokerRequest(broker_id=broker_id), timeout_s=UNREGISTER_TIMEOUT_S)
+    if response.error_code:
+        raise ApiError(response.error_code, response.error_message)
+
+
+def partitions(address: Address) -> TopicPartitions:
+    """Return what a broker tells of all partitions. Raises OSError, ProtocolError."""
+    found = TopicPartitions()
+    for topic in ask(address, MetadataRequest(topics=None)).topics:
+        found.topic_count += 1
+        found.partition_count += len(topic.partitions)
+        found.leaders[topic.name] = {each.partition_index: each.leader_id for each in topic.partitions}
+        for each in topic.partitions:
+            name = f"{topic.name}-{each.partition_index}"
+            if each.leader_id < 0:
+                found.offline.append(name)
+            if len(each.isr_nodes) < len(each.replica_nodes):
+                found.under_replicated.append(name)
+            for replica in each.replica_nodes:
+                found.replica_counts[replica] = found.replica_counts.get(replica, 0) + 1
+    return found
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """Raises ProtocolError where the connection ends before that many bytes."""
+    data = bytearray()
+    while len(data) < size:
+        received = connection.recv(min(size - len(data), 1 << 16))
+        if not received:
+            raise ProtocolError("the connection was closed before the answer was there")
+        data += received
+    return bytes(data)

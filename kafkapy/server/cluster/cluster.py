@@ -1,0 +1,220 @@
+"""`kafkapy.Cluster`: several nodes for a test, each a process of its own.
+
+    with Cluster(3) as cluster:
+        Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        cluster.kill(cluster.leader_of("orders", 0))
+
+Nodes are named by their ids: brokers are 1, 2, ...; controllers of their own, if asked for, 101, 102, ... Without a
+data_dir the data lies in a temporary directory that goes with the cluster, and the nodes are killed at the end.
+"""
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from kafkapy.errors import KafkapyError
+from kafkapy.server.cluster import asking
+from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
+from kafkapy.server.cluster.plan import ClusterError
+from kafkapy.server.cluster.process import POLL_S
+
+T = TypeVar("T")
+
+QUESTION_TIMEOUT_S: Final = 30.0
+
+
+class Cluster:
+    """Brokers and controllers on this machine; a context manager. `properties` are Kafka's keys, of every node."""
+
+    def __init__(
+        self,
+        broker_count: int = 3,
+        *,
+        controller_count: int = 0,
+        data_dir: str | Path | None = None,
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Without controllers of their own, the first three brokers are controllers as well (one of fewer)."""
+        self._broker_count = broker_count
+        self._controller_count = controller_count
+        self._data_dir = Path(data_dir) if data_dir is not None else None
+        self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._found: LocalCluster | None = None
+        self._paused: set[int] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self._found = self._open()
+            self._found.up(START_TIMEOUT_S)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of all brokers, comma-separated: what a client is given to connect to."""
+        return self._cluster.plan.bootstrap_servers
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """`host:port` of all controllers, for tools that take --bootstrap-controller."""
+        return self._cluster.plan.bootstrap_controllers
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.plan.cluster_id
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [node.node_id for node in self._cluster.plan.brokers]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return [node.node_id for node in self._cluster.plan.controllers]
+
+    @property
+    def controller(self) -> int:
+        """The active controller; waits for one. Raises ClusterError after 30 s."""
+
+        def find() -> int | None:
+            for node in self._cluster.plan.controllers:
+                if self._answers(node.node_id):
+                    leader_id, _ = asking.controllers((node.address[0], node.controller_port))
+                    if leader_id >= 0 and self._answers(leader_id):
+                        return leader_id
+            return None
+
+        return self._until(find, "there is no active controller")
+
+    def address_of(self, node_id: int) -> str:
+        """Return `host:port` where one node answers: a broker's clients' listener, else the controllers'."""
+        host, port = self._cluster.plan.node(node_id).address
+        return f"{host}:{port}"
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the broker that leads a partition; waits for one that runs. Raises ClusterError after 30 s."""
+
+        def find() -> int | None:
+            leader = self.partitions().leaders.get(topic, {}).get(partition, -1)
+            return leader if self._answers(leader) else None
+
+        return self._until(find, f"nobody leads {topic}-{partition}")
+
+    def partitions(self) -> asking.TopicPartitions:
+        """Return what a running broker tells of all partitions. Raises ClusterError after 30 s."""
+
+        def find() -> asking.TopicPartitions | None:
+            for broker in self._cluster.plan.brokers:
+                if self._answers(broker.node_id):
+                    return asking.partitions(broker.address)
+            return None
+
+        return self._until(find, "no broker answers")
+
+    def kill(self, node_id: int) -> None:
+        """End a node as a crash does (SIGKILL)."""
+        self._paused.discard(node_id)
+        self._cluster.kill(node_id)
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node in order (SIGTERM)."""
+        self._cluster.stop(node_id)
+
+    def start(self, node_id: int) -> None:
+        """Start a node that was killed or stopped; return once it answers, unfenced if it is a broker."""
+        self._cluster.start(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """Let a node stand still, its connections open (SIGSTOP)."""
+        self._cluster.processes[self._cluster.plan.node(node_id).node_id].send(signal.SIGSTOP)
+        self._paused.add(node_id)
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on (SIGCONT)."""
+        self._cluster.processes[self._cluster.plan.node(node_id).node_id].send(signal.SIGCONT)
+        self._paused.discard(node_id)
+
+    def add(self) -> int:
+        """Add a broker and return its id once it is unfenced. It gets new partitions only."""
+        return self._cluster.add().node_id
+
+    def log_of(self, node_id: int) -> str:
+        """Return what a node has printed so far."""
+        return self._cluster.processes[self._cluster.plan.node(node_id).node_id].log_file.read_text(errors="replace")
+
+    @property
+    def _cluster(self) -> LocalCluster:
+        if self._found is None:
+            raise RuntimeError("this cluster is not running: use it as `with Cluster(3) as cluster:`")
+        return self._found
+
+    def _answers(self, node_id: int) -> bool:
+        """Return whether a node is expected to answer: it runs, and is not paused."""
+        process = self._cluster.processes.get(node_id)
+        return process is not None and process.pid is not None and node_id not in self._paused
+
+    def _until(self, find: Callable[[], T | None], complaint: str) -> T:
+        """Return what `find` returns once that is not None; errors of a node that goes away count as not yet."""
+        deadline = time.monotonic() + QUESTION_TIMEOUT_S
+        while True:
+            with contextlib.suppress(OSError, KafkapyError):
+                found = find()
+                if found is not None:
+                    return found
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{complaint} after {QUESTION_TIMEOUT_S:.0f} s")
+            time.sleep(POLL_S)
+
+    def _open(self) -> LocalCluster:
+        """Return the cluster of the given directory, made if it has none; else of a new temporary one."""
+        if self._data_dir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kafkapy-cluster-")
+            directory = Path(self._temporary.name)
+        elif (self._data_dir / "cluster.json").exists():
+            return LocalCluster.load(self._data_dir)
+        else:
+            directory = self._data_dir
+        return LocalCluster.create(
+            directory,
+            broker_count=self._broker_count,
+            controller_count=self._controller_count,
+            properties=self._properties,
+        )
+
+    def _close(self) -> None:
+        found, self._found = self._found, None
+        temporary, self._temporary = self._temporary, None
+        with _all(self._paused, temporary):
+            if found is not None and temporary is not None:
+                found.kill_all()
+            elif found is not None:
+                for node_id in self._paused:
+                    found.processes[node_id].send(signal.SIGCONT)
+                found.down()
+
+
+@contextlib.contextmanager
+def _all(paused: set[int], temporary: "tempfile.TemporaryDirectory[str] | None") -> Iterator[None]:
+    """Forget what was paused and remove the temporary directory, whatever the end of the nodes comes to."""
+    try:
+        yield
+    finally:
+        paused.clear()
+        if temporary is not None:
+            temporary.cleanup()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

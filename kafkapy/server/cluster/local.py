@@ -1,0 +1,270 @@
+"""A cluster of processes on this machine, kept in a directory: made, started, looked at, stopped, grown.
+
+Every call finds the cluster anew by what its directory says, so that commands of different processes work on one.
+"""
+
+import contextlib
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from kafkapy.config.load import load
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import KafkapyError, ProtocolError
+from kafkapy.server.cluster import asking
+from kafkapy.server.cluster.plan import BROKER, ClusterError, ClusterPlan, NodePlan, free_ports, new_plan
+from kafkapy.server.cluster.process import POLL_S, NodeProcess
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.offline.format import FormatRequest, Voter, format_directories
+from kafkapy.storage.system_disk import SystemDisk
+from kafkapy.types import Uuid, uuid_to_string
+
+T = TypeVar("T")
+
+START_TIMEOUT_S: Final = 60.0
+NAMES_SHOWN: Final = 5
+
+
+@dataclass(slots=True)
+class NodeStatus:
+    node_id: int
+    roles: str
+    address: str
+    pid: int | None
+    state: str
+    """stopped, fenced (or starting), running; "running, active controller" for the leader of the quorum."""
+
+
+@dataclass(slots=True)
+class ClusterStatus:
+    """`quorum` and `partitions` are None where no broker answers."""
+
+    nodes: list[NodeStatus]
+    quorum: asking.QuorumView | None
+    partitions: asking.TopicPartitions | None
+
+
+class LocalCluster:
+    """The nodes of one directory."""
+
+    def __init__(self, data_dir: Path, plan: ClusterPlan) -> None:
+        self.data_dir = data_dir
+        self.plan = plan
+        self.processes = {node.node_id: NodeProcess(data_dir, node) for node in plan.nodes}
+
+    @classmethod
+    def create(
+        cls,
+        data_dir: Path,
+        *,
+        broker_count: int,
+        controller_count: int = 0,
+        properties: Mapping[str, str] | None = None,
+        first_port: int = 0,
+    ) -> Self:
+        """Make a cluster in a directory that has none, and format its nodes. Raises ClusterError, OSError."""
+        if (data_dir / "cluster.json").exists():
+            raise ClusterError(f"{data_dir} holds a cluster already: `kafkapy cluster add` adds a broker to it")
+        random = SystemRandom()
+        plan = new_plan(
+            uuid_to_string(random.uuid()), broker_count, controller_count, properties or {}, first_port=first_port
+        )
+        for node in plan.nodes:
+            load(plan.properties_of(node, str(data_dir)))  # refuses what is not valid before anything is written
+        data_dir.mkdir(parents=True, exist_ok=True)
+        cluster = cls(data_dir.resolve(), plan)
+        directories = {node.node_id: random.uuid() for node in plan.controllers}
+        for node in plan.nodes:
+            cluster._format(node, directories)
+        plan.save(data_dir)
+        return cluster
+
+    @classmethod
+    def load(cls, data_dir: Path) -> Self:
+        """Raises ClusterError."""
+        return cls(data_dir.resolve(), ClusterPlan.load(data_dir))
+
+    # -- all nodes ------------------------------------------------------------------------------------------------
+
+    def up(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start what does not run; return once all brokers are unfenced. Raises ClusterError."""
+        for process in self.processes.values():
+            if process.pid is None:
+                process.launch()
+        self.wait_until_ready(timeout_s=timeout_s)
+
+    def down(self) -> None:
+        """Stop all nodes: the brokers, which ask the controllers for leave, then the controllers."""
+        self._end([node.node_id for node in self.plan.brokers])
+        self._end([node.node_id for node in self.plan.nodes])
+
+    def kill_all(self) -> None:
+        """Kill what runs, and wait for its end."""
+        self._end([node.node_id for node in self.plan.nodes], signal.SIGKILL)
+
+    def delete(self) -> None:
+        """Remove the directory, data included. All nodes have to be stopped. Raises ClusterError."""
+        running = [node_id for node_id, process in self.processes.items() if process.pid is not None]
+        if running:
+            raise ClusterError(f"node {running[0]} runs: `kafkapy cluster down` first")
+        shutil.rmtree(self.data_dir)
+
+    def _end(self, node_ids: Iterable[int], with_signal: signal.Signals = signal.SIGTERM) -> None:
+        processes = [self.processes[node_id] for node_id in node_ids if self.processes[node_id].pid is not None]
+        for process in processes:
+            with contextlib.suppress(ClusterError):  # it has ended meanwhile
+                process.send(with_signal)
+        for process in processes:
+            process.wait_until_ended()
+
+    # -- one node -------------------------------------------------------------------------------------------------
+
+    def start(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start a node; return once it answers, and is unfenced if it is a broker. Raises ClusterError."""
+        self.plan.node(node_id)
+        self.processes[node_id].launch()
+        self.wait_until_ready([node_id], timeout_s=timeout_s)
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node in order. Raises ClusterError."""
+        self.plan.node(node_id)
+        self.processes[node_id].send(signal.SIGTERM)
+        self.processes[node_id].wait_until_ended()
+
+    def kill(self, node_id: int) -> None:
+        """End a node as a crash does. Raises ClusterError."""
+        self.plan.node(node_id)
+        self.processes[node_id].send(signal.SIGKILL)
+        self.processes[node_id].wait_until_ended()
+
+    def add(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
+        """Add a broker, start it and return once it is unfenced. It gets new partitions only. Raises ClusterError."""
+        node = NodePlan(max(each.node_id for each in self.plan.brokers) + 1, BROKER, port or free_ports(1)[0])
+        self.plan.nodes.append(node)
+        self.processes[node.node_id] = NodeProcess(self.data_dir, node)
+        self._format(node, {})
+        self.plan.save(self.data_dir)
+        self.start(node.node_id, timeout_s)
+        return node
+
+    def remove(self, node_id: int) -> None:
+        """Take a broker that holds no replicas out of the cluster, its directory too. Raises ClusterError."""
+        node = self.plan.node(node_id)
+        if node.is_controller:
+            raise ClusterError(f"node {node_id} is a controller: only brokers are removed")
+        count = asking.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
+        if count:
+            move = "move them with kafka-reassign-partitions.sh first"
+            raise ClusterError(f"node {node_id} has replicas of {count} partitions: {move}")
+        if self.processes[node_id].pid is not None:
+            self.stop(node_id)
+        with contextlib.suppress(ProtocolError):  # a controller without UnregisterBroker keeps it as a fenced one
+            asking.unregister(self._answering_broker(), node_id)
+        self.plan.nodes.remove(node)
+        self.plan.save(self.data_dir)
+        process = self.processes.pop(node_id)
+        shutil.rmtree(process.log_dir, ignore_errors=True)
+        process.properties_file.unlink(missing_ok=True)
+
+    # -- looking at it --------------------------------------------------------------------------------------------
+
+    def wait_until_ready(self, node_ids: Iterable[int] | None = None, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return once nodes answer and the brokers among them are unfenced; all, if none are named.
+
+        Raises ClusterError where one ends, or it takes too long.
+        """
+        nodes = [self.plan.node(node_id) for node_id in node_ids] if node_ids is not None else self.plan.nodes
+        deadline = time.monotonic() + timeout_s
+        waiting = [node for node in nodes if not self._is_ready(node)]
+        while waiting:
+            for node in waiting:
+                self.processes[node.node_id].check_runs()
+            if time.monotonic() > deadline:
+                process = self.processes[waiting[0].node_id]
+                message = (
+                    f"node {waiting[0].node_id} is not ready after {timeout_s:.0f} s: look into {process.log_file}"
+                )
+                raise ClusterError(message)
+            time.sleep(POLL_S)
+            waiting = [node for node in waiting if not self._is_ready(node)]
+
+    def _is_ready(self, node: NodePlan) -> bool:
+        """Return whether a node answers; a broker answers clients once it is unfenced."""
+        try:
+            if node.is_broker:
+                return asking.brokers(node.address).get(node.node_id, False)
+            asking.api_versions(node.address)
+        except (OSError, KafkapyError):
+            return False
+        return True
+
+    def status(self) -> ClusterStatus:
+        """Return how the cluster is, as far as somebody answers."""
+        address = self._find_broker()
+        quorum = _or_none(lambda: asking.quorum(address)) if address is not None else None
+        found = _or_none(lambda: asking.partitions(address)) if address is not None else None
+        unfenced = (_or_none(lambda: asking.brokers(address)) if address is not None else None) or {}
+        nodes = [
+            NodeStatus(
+                node.node_id,
+                node.roles,
+                f"{node.address[0]}:{node.address[1]}",
+                self.processes[node.node_id].pid,
+                self._state(node, unfenced.get(node.node_id, False), quorum),
+            )
+            for node in self.plan.nodes
+        ]
+        return ClusterStatus(nodes, quorum, found)
+
+    def _state(self, node: NodePlan, is_unfenced: bool, quorum: asking.QuorumView | None) -> str:
+        if self.processes[node.node_id].pid is None:
+            return "stopped"
+        if node.is_broker and not is_unfenced:
+            return "fenced"
+        return "running, active controller" if quorum is not None and quorum.leader_id == node.node_id else "running"
+
+    def _find_broker(self) -> asking.Address | None:
+        """Return where a broker answers; None where none does."""
+        for node in self.plan.brokers:
+            if self.processes[node.node_id].pid is not None and self._is_ready(node):
+                return node.address
+        return None
+
+    def _answering_broker(self) -> asking.Address:
+        """Raises ClusterError."""
+        address = self._find_broker()
+        if address is None:
+            raise ClusterError("no broker answers: `kafkapy cluster up` starts what does not run")
+        return address
+
+    # -- formatting -----------------------------------------------------------------------------------------------
+
+    def _format(self, node: NodePlan, directories: Mapping[int, Uuid]) -> None:
+        """Write a node's properties, format its log directory. `directories`: the voters' ids. Raises KafkapyError."""
+        process = self.processes[node.node_id]
+        properties = self.plan.properties_of(node, str(process.log_dir))
+        process.properties_file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+        config, _ = load(properties)
+        voters = [
+            Voter(each.node_id, each.address[0], each.controller_port, directories[each.node_id])
+            for each in self.plan.controllers
+            if node.is_controller
+        ]
+        request = FormatRequest(config, self.plan.cluster_id, voters=voters or None, ignore_formatted=True)
+        format_directories(request, SystemDisk(), SystemRandom(), SystemClock(), say=lambda line: None)
+
+
+def _or_none(question: Callable[[], T]) -> T | None:
+    """Return what a question to the cluster tells, None if nobody answers."""
+    try:
+        return question()
+    except (OSError, KafkapyError):
+        return None
+
+
+def _escaped(value: str) -> str:
+    """Return a value as a properties file has it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,220 @@
+"""What a cluster on one machine consists of: nodes, their roles and ports, and the configuration of each.
+
+DATA_DIR/cluster.json keeps it. Of node N there are N.properties, N.log (what it prints), N.pid and the log directory N,
+all called node-N. The quorum's voters lie in its log (kraft.version 1, KIP-853).
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Final
+
+from kafkapy.config.embedded import PROTOCOL_MAP
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import KafkapyError
+
+HOST: Final = "127.0.0.1"
+STATE_FILE: Final = "cluster.json"
+STATE_VERSION: Final = 1
+FIRST_CONTROLLER_ID: Final = 101
+"""Of nodes that are controllers alone; brokers are numbered from 1."""
+MAX_COMBINED: Final = 3
+"""How many brokers are controllers as well where no controllers are asked for: three bear the loss of one."""
+MAX_REPLICATION_FACTOR: Final = 3
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+COMBINED: Final = "broker,controller"
+
+
+class ClusterError(KafkapyError):
+    """What a cluster cannot do; one line that says what to do instead."""
+
+
+@dataclass(slots=True)
+class NodePlan:
+    """One node. `port` is the clients', 0 for a controller alone; `controller_port` is 0 for a broker alone."""
+
+    node_id: int
+    roles: str
+    port: int = 0
+    controller_port: int = 0
+
+    @property
+    def is_broker(self) -> bool:
+        return self.roles != CONTROLLER
+
+    @property
+    def is_controller(self) -> bool:
+        return self.roles != BROKER
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the node answers: its clients' listener, else its controllers'."""
+        return HOST, self.port or self.controller_port
+
+
+@dataclass(slots=True)
+class ClusterPlan:
+    """A whole cluster. `properties` are those of every node, besides what its plan says."""
+
+    cluster_id: str
+    nodes: list[NodePlan]
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def brokers(self) -> list[NodePlan]:
+        return [node for node in self.nodes if node.is_broker]
+
+    @property
+    def controllers(self) -> list[NodePlan]:
+        return [node for node in self.nodes if node.is_controller]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{node.port}" for node in self.brokers)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        return ",".join(f"{HOST}:{node.controller_port}" for node in self.controllers)
+
+    def node(self, node_id: int) -> NodePlan:
+        """Raises ClusterError."""
+        for node in self.nodes:
+            if node.node_id == node_id:
+                return node
+        known = ", ".join(str(node.node_id) for node in self.nodes)
+        raise ClusterError(f"there is no node {node_id}: this cluster has the nodes {known}")
+
+    def properties_of(self, node: NodePlan, log_dir: str) -> dict[str, str]:
+        """Return the node's whole server.properties."""
+        listeners = []
+        if node.is_broker:
+            listeners.append(f"PLAINTEXT://{HOST}:{node.port}")
+        if node.is_controller:
+            listeners.append(f"CONTROLLER://{HOST}:{node.controller_port}")
+        return {
+            **self.properties,
+            "process.roles": node.roles,
+            "node.id": str(node.node_id),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
+            "listener.security.protocol.map": PROTOCOL_MAP,
+            "log.dirs": log_dir,
+        }
+
+    def save(self, data_dir: Path) -> None:
+        """Write cluster.json. Raises OSError."""
+        text = json.dumps({"version": STATE_VERSION, **asdict(self)}, indent=2)
+        temporary = data_dir / f"{STATE_FILE}.tmp"
+        temporary.write_text(text + "\n")
+        os.replace(temporary, data_dir / STATE_FILE)
+
+    @classmethod
+    def load(cls, data_dir: Path) -> "ClusterPlan":
+        """Raises ClusterError."""
+        path = data_dir / STATE_FILE
+        try:
+            state = json.loads(path.read_text())
+            nodes = [NodePlan(**node) for node in state["nodes"]]
+            return cls(state["cluster_id"], nodes, state["properties"])
+        except FileNotFoundError:
+            raise ClusterError(
+                f"{data_dir} holds no cluster: `kafkapy cluster up --data-dir {data_dir}` makes one"
+            ) from None
+        except (ValueError, LookupError, TypeError) as error:
+            raise ClusterError(
+                f"{path} cannot be read ({error}): restore it, or begin anew in another --data-dir"
+            ) from error
+
+
+OWN_KEYS: Final = frozenset(
+    (
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "listener.security.protocol.map",
+        "log.dirs",
+        "log.dir",
+        "metadata.log.dir",
+    )
+)
+"""What differs from node to node: not to be set for all."""
+
+
+def new_plan(
+    cluster_id: str, broker_count: int, controller_count: int, properties: Mapping[str, str], first_port: int = 0
+) -> ClusterPlan:
+    """Return the plan of a new cluster. With no controllers of their own, the first brokers are controllers as well.
+
+    first_port: of the first broker, the others following it; 0 for free ones. Raises ClusterError.
+    """
+    if broker_count < 1:
+        raise ClusterError(f"{broker_count} brokers are too few: a cluster has at least one")
+    taken = sorted(OWN_KEYS.intersection(properties))
+    if taken:
+        raise ClusterError(f"{taken[0]} differs from node to node: leave it out, the cluster sets it")
+    combined = 0 if controller_count else combined_count(broker_count)
+    count = broker_count + max(combined, controller_count)
+    ports = (
+        free_ports(count)
+        if first_port == 0
+        else [*_ports_from(first_port, broker_count), *free_ports(count - broker_count)]
+    )
+    nodes = [
+        NodePlan(number, COMBINED if number <= combined else BROKER, port=ports.pop(0))
+        for number in range(1, broker_count + 1)
+    ]
+    nodes += [NodePlan(FIRST_CONTROLLER_ID + number, CONTROLLER) for number in range(controller_count)]
+    for node in nodes:
+        if node.is_controller:
+            node.controller_port = ports.pop(0)
+    return ClusterPlan(cluster_id, nodes, {**defaults(broker_count), **properties})
+
+
+def combined_count(broker_count: int) -> int:
+    """Return how many of the brokers are controllers as well: with two, either would be missed."""
+    return MAX_COMBINED if broker_count >= MAX_COMBINED else 1
+
+
+def defaults(broker_count: int) -> dict[str, str]:
+    """Return what internal topics need on so many brokers: Kafka's defaults, where there are three."""
+    factor = str(min(broker_count, MAX_REPLICATION_FACTOR))
+    min_isr = "2" if broker_count >= MAX_REPLICATION_FACTOR else "1"
+    return {
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": min_isr,
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _ports_from(first_port: int, count: int) -> Sequence[int]:
+    """Return `count` ports from `first_port` on. Raises ClusterError where one is in use."""
+    ports = range(first_port, first_port + count)
+    for port in ports:
+        try:
+            socket.create_server((HOST, port)).close()
+        except (OSError, OverflowError):
+            raise ClusterError(f"port {port} cannot be used: --port takes another first one, 0 free ones") from None
+    return ports

@@ -1,0 +1,107 @@
+"""One node of a cluster as a process of its own: started in the background, found again by its pid file.
+
+A pid may be some other process's by the time that it is looked for, so the file has the process's start time, too,
+where the system tells one (/proc).
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from kafkapy.server.cluster.plan import ClusterError, NodePlan
+
+POLL_S: Final = 0.02
+STOP_TIMEOUT_S: Final = 60.0
+LINES_SHOWN: Final = 5
+
+
+class NodeProcess:
+    """The process of one node, running or not."""
+
+    def __init__(self, data_dir: Path, plan: NodePlan) -> None:
+        self.plan = plan
+        self.log_dir = data_dir / f"node-{plan.node_id}"
+        self.properties_file = data_dir / f"node-{plan.node_id}.properties"
+        self.log_file = data_dir / f"node-{plan.node_id}.log"
+        self._pid_file = data_dir / f"node-{plan.node_id}.pid"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None where it does not run."""
+        try:
+            text = self._pid_file.read_text().split()
+        except FileNotFoundError:
+            return None
+        if len(text) != 2:
+            return None
+        pid = int(text[0])
+        if self._child is not None and self._child.pid == pid and self._child.poll() is not None:
+            return None
+        return pid if _start_time(pid) == text[1] else None
+
+    def launch(self) -> None:
+        """Start the process; it goes on when this one ends. Raises ClusterError, if it runs already."""
+        if self.pid is not None:
+            raise ClusterError(f"node {self.plan.node_id} runs already")
+        command = [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
+        with open(self.log_file, "ab") as log:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._pid_file.write_text(f"{self._child.pid} {_start_time(self._child.pid)}\n")
+
+    def send(self, with_signal: signal.Signals) -> None:
+        """Send a signal. Raises ClusterError, if the node does not run."""
+        pid = self.pid
+        if pid is None:
+            raise ClusterError(f"node {self.plan.node_id} does not run: `kafkapy cluster start {self.plan.node_id}`")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, with_signal)
+
+    def wait_until_ended(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Return once the process has ended. Raises ClusterError."""
+        deadline = time.monotonic() + timeout_s
+        while self.pid is not None:
+            if time.monotonic() > deadline:
+                number = self.plan.node_id
+                message = (
+                    f"node {number} did not stop within {timeout_s:.0f} s: `kafkapy cluster kill {number}` ends it"
+                )
+                raise ClusterError(message)
+            time.sleep(POLL_S)
+        self._pid_file.unlink(missing_ok=True)
+
+    def check_runs(self) -> None:
+        """Raise ClusterError with the last line that the node printed, if it has ended."""
+        if self.pid is None:
+            last = self.last_lines(1)
+            reason = last[0].removeprefix("kafkapy: ") if last else "it printed nothing"
+            raise ClusterError(f"node {self.plan.node_id} has ended: {reason} (more in {self.log_file})")
+
+    def last_lines(self, count: int = LINES_SHOWN) -> list[str]:
+        try:
+            return self.log_file.read_text(errors="replace").splitlines()[-count:]
+        except FileNotFoundError:
+            return []
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, in the system's words; "" where there is none, "?" where nobody tells."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    except (OSError, IndexError):
+        pass
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "?"

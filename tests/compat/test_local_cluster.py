@@ -1,0 +1,105 @@
+"""`kafkapy.Cluster` and `kafkapy cluster`: nodes on this machine that are killed, paused, added."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkapy import Cluster
+from kafkapy.__main__ import main
+from kafkapy.errors import ConfigError
+
+PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
+SESSION = "broker.session.timeout.ms=2000"
+BAD = {"num.io.threads": 0}
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, properties=PROPERTIES) as running:
+        yield running
+
+
+def create(cluster: Cluster, topic: str, replicas: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(TIMEOUT_S)
+
+
+def produce(cluster: Cluster, topic: str) -> Any:
+    """Produce a record with acks=all; return its error."""
+    results: list[Any] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer.produce(topic, b"value", on_delivery=lambda error, _: results.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    return results[0]
+
+
+def test_another_broker_leads_when_the_leader_is_killed(cluster: Cluster) -> None:
+    create(cluster, "killed")
+    assert produce(cluster, "killed") is None
+    leader = cluster.leader_of("killed")
+    cluster.kill(leader)
+    assert cluster.leader_of("killed") != leader
+    assert produce(cluster, "killed") is None
+    cluster.start(leader)
+    assert not cluster.partitions().offline
+
+
+def test_another_controller_is_active_while_one_is_paused(cluster: Cluster) -> None:
+    paused = cluster.controller
+    cluster.pause(paused)
+    assert cluster.controller != paused
+    cluster.resume(paused)
+    assert cluster.controller in cluster.controller_ids
+
+
+def test_a_broker_that_is_added_takes_replicas(cluster: Cluster) -> None:
+    added = cluster.add()
+    create(cluster, "on-four", replicas=4)
+    assert produce(cluster, "on-four") is None
+    assert cluster.partitions().replica_counts[added] == 1
+
+
+def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"num\.io\.threads"), Cluster(1, data_dir=tmp_path / "none", properties=BAD):
+        pass
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
+def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "cluster"
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(["cluster", *arguments, "--data-dir", str(directory)])
+        told = capfd.readouterr()
+        return status, told.out.strip(), told.err.strip()
+
+    status, bootstrap, _ = run("up", "-n", "1", "--controllers", "1", "--port", "0", "--set", SESSION)
+    try:
+        assert status == 0
+        assert bootstrap.startswith("127.0.0.1:")
+        assert run("add")[0] == 0
+        assert run("kill", "1")[0] == 0
+        shown = json.loads(run("status", "--json")[1])
+        states = {node["node_id"]: node["state"] for node in shown["nodes"]}
+        assert states == {1: "stopped", 2: "running", 101: "running, active controller"}
+        host, port = bootstrap.split(":")
+        with socket.create_server((host, int(port))):
+            assert "kafkapy: node 1 has ended: cannot listen on" in run("start", "1")[2]
+        assert run("start", "2")[2] == "kafkapy: node 2 runs already"
+        assert run("up")[0] == 0
+        assert "running" in run("status")[1]
+        assert "kafkapy ready on" in run("logs", "1")[1]
+        assert run("remove", "2")[0] == 0
+        assert "is a controller: only brokers are removed" in run("remove", "101")[2]
+        assert "--data-dir makes another cluster" in run("up", "-n", "5")[2]
+    finally:
+        assert run("down", "--delete-data")[0] == 0
+    assert not directory.exists()
