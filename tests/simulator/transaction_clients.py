@@ -1,0 +1,388 @@
+"""Transactional clients of a simulated broker, over a network that loses answers; they outlive the broker.
+
+A transaction is a list of steps. A step is asked again, as real clients do, until it has an answer that is no "not
+yet": over a new connection if the old one ended, and in the broker's next life if it died. What a client did and saw
+goes into a history (tests/support/history.py).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kafkapy.record.builder import build_batch
+from tests.simulator.broker_world import KafkaClient, Machine
+from tests.support.asking import READ_COMMITTED, batches_in, fetch_request, kept_batches, produce_request
+from tests.support.history import NOT_ACKNOWLEDGED, End, Event, Limit, Observe, Outcome, Poll, SendOffset, Write
+
+TOPICS = ("left", "right")
+PARTITION_COUNT = 2
+PARTITIONS = [(topic, number) for topic in TOPICS for number in range(PARTITION_COUNT)]
+TIMEOUT_MS = 2000
+ANSWER_TIMEOUT_S = 1.0
+PAUSE_S = 0.02
+"""Longer than a request can be on its way: one sent again over another connection never overtakes (KAFKA-17754)."""
+NOT_YET = frozenset(
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+
+
+def group_of(transactional_id: str) -> str:
+    return f"group-of-{transactional_id}"
+
+
+class Lost(Exception):
+    """No answer came."""
+
+
+class Stage:
+    """What all clients share: the broker's life of today, the history, and the time over all lives."""
+
+    def __init__(self) -> None:
+        self.machine: Machine
+        self.history: list[Event] = []
+
+    def now(self) -> float:
+        return self.machine.clock.wall_ms() / 1000
+
+
+class Connection:
+    """Is made anew when it ended, and loses some answers."""
+
+    def __init__(self, stage: Stage, chance: random.Random, *, lost_share: float) -> None:
+        self._stage = stage
+        self._chance = chance
+        self._lost_share = lost_share
+        self._client: KafkaClient | None = None
+        self._machine: Machine | None = None
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """Send a request and return its answer. Raises Lost."""
+        try:
+            client = self._connected()
+            await client.send(request, version)
+            if self._chance.random() < self._lost_share:
+                await asyncio.sleep(self._chance.uniform(0, 0.01))
+                raise EOFError
+            return await asyncio.wait_for(client.receive(), ANSWER_TIMEOUT_S)
+        except (EOFError, OSError, TimeoutError):
+            self._drop()
+            await asyncio.sleep(PAUSE_S)
+            raise Lost from None
+
+    def _connected(self) -> KafkaClient:
+        if self._client is None or self._machine is not self._stage.machine:
+            self._client, self._machine = self._stage.machine.connect(), self._stage.machine
+        return self._client
+
+    def _drop(self) -> None:
+        if self._client is not None and self._machine is self._stage.machine:
+            self._client.link.channel.close()
+        self._client = None
+
+
+@dataclass
+class Transaction:
+    """One under way: what is still to be asked, the next one first."""
+
+    name: str
+    number: int
+    is_commit: bool
+    steps: list[tuple[str, Any]]
+    """("add" | "send", record), ("add offsets" | "commit offset", None), ("pause", seconds) and ("end", None)."""
+    asked_at: float | None = None
+    """When its end was asked for first."""
+    may_be_decided: bool = False
+    """That request was sent, and has no answer."""
+    sent: list[tuple[tuple[str, int, str], float]] = field(default_factory=list)
+    """The record that has no answer yet, and when it was sent."""
+
+
+class TransactionClient:
+    """A producer of one kind; several may share a transactional id, and fence each other."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        transactional_id: str,
+        *,
+        instance: int,
+        is_v2: bool,
+        numbers: "list[int]",
+        chance: random.Random,
+        lost_share: float = 0.03,
+    ) -> None:
+        """numbers: the next number of a transaction of the id, shared by its clients."""
+        self.transactional_id = transactional_id
+        self.name = f"{transactional_id}.{instance}"
+        self.is_v2 = is_v2
+        self.producer_id = self.epoch = -1
+        self.committed_count = 0
+        self.on_new_producer: Callable[[TransactionClient], Any] | None = None
+        self._stage = stage
+        self._chance = chance
+        self._numbers = numbers
+        self._connection = Connection(stage, chance, lost_share=lost_share)
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._transaction: Transaction | None = None
+        self._is_ready = False
+
+    async def work(self) -> None:
+        """Run transactions until the broker's life ends."""
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """Do the next thing; one that has no answer stays the next."""
+        try:
+            if self._transaction is not None:
+                await self._go_on(self._transaction)
+            elif not self._is_ready or self._chance.random() < 0.04:
+                await self._begin_anew()
+            else:
+                self._transaction = self._new_transaction()
+                await asyncio.sleep(self._chance.uniform(0, 0.1))
+        except Lost:
+            pass  # it is asked again
+
+    async def finish_one(self) -> None:
+        """End what is under way, then run one transaction that is committed."""
+        goal = self.committed_count + 1
+        while self.committed_count < goal:
+            if self._transaction is None and self._is_ready:
+                self._transaction = self._new_transaction(is_sure=True)
+            await self.step()
+
+    # -- a transaction ------------------------------------------------------------------------------------------------
+
+    def _new_transaction(self, *, is_sure: bool = False) -> Transaction:
+        number = self._numbers[0]
+        self._numbers[0] += 1
+        name = f"{self.name}/{number}"
+        steps: list[tuple[str, Any]] = []
+        for place in range(self._chance.randrange(1, 4)):
+            record = (*self._chance.choice(PARTITIONS), f"{name}/{place}")
+            steps += [("send", record)] if self.is_v2 else [("add", record), ("send", record)]
+        steps += [("commit offset", None)] if self.is_v2 else [("add offsets", None), ("commit offset", None)]
+        if self._chance.random() < 0.02 and not is_sure:
+            steps.append(("pause", 1.5 * TIMEOUT_MS / 1000))
+        steps.append(("end", None))
+        return Transaction(name, number, is_sure or self._chance.random() < 0.7, steps)
+
+    async def _go_on(self, transaction: Transaction) -> None:
+        kind, detail = transaction.steps[0]
+        if kind == "pause":
+            transaction.steps.pop(0)
+            await asyncio.sleep(detail)
+            return
+        code = await self._ask(transaction, kind, detail)
+        if code in NOT_YET:
+            await asyncio.sleep(PAUSE_S)
+        elif kind == "end":
+            self._end(transaction, code)
+        elif code != ErrorCode.NONE:
+            self._give_up(transaction)
+        else:
+            transaction.steps.pop(0)
+
+    async def _ask(self, transaction: Transaction, kind: str, record: Any) -> int:
+        if kind == "send":
+            return await self._send(transaction, record)
+        if kind == "end":
+            return await self._ask_to_end(transaction)
+        if kind == "add":
+            return await self._add(record)
+        group = group_of(self.transactional_id)
+        if kind == "add offsets":
+            request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
+            return int((await self._connection.ask(request, 0)).error_code)
+        return await self._commit_offset(group, transaction)
+
+    async def _add(self, record: tuple[str, int, str]) -> int:
+        topic, partition, _ = record
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [partition])],
+        )
+        answer = await self._connection.ask(request, 0)
+        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    async def _send(self, transaction: Transaction, record: tuple[str, int, str]) -> int:
+        topic, partition, value = record
+        if not transaction.sent:
+            transaction.sent.append((record, self._stage.now()))
+        sequence = self._sequences.get((topic, partition), 0)
+        batch = build_batch(
+            [(self._stage.machine.clock.wall_ms(), None, value.encode(), ())],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        request = produce_request(topic, batch, partition=partition)
+        request.transactional_id = self.transactional_id
+        answer = await self._connection.ask(request, 12 if self.is_v2 else 10)
+        (result,) = answer.responses[0].partition_responses
+        if result.error_code == ErrorCode.NONE:
+            self._sequences[topic, partition] = sequence + 1
+            self._stage.history.append(self._write_of(transaction, result.base_offset))
+            transaction.sent.clear()
+        return int(result.error_code)
+
+    def _write_of(self, transaction: Transaction, offset: int) -> Write:
+        ((topic, partition, value), sent_at) = transaction.sent[0]
+        return Write(self.name, transaction.name, f"{topic}-{partition}", value, offset, sent_at, self._stage.now())
+
+    async def _commit_offset(self, group: str, transaction: Transaction) -> int:
+        asked = TxnOffsetCommitRequestPartition(0, transaction.number, committed_metadata="")
+        request = TxnOffsetCommitRequest(
+            self.transactional_id,
+            group,
+            self.producer_id,
+            self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(TOPICS[0], [asked])],
+        )
+        sent = SendOffset(transaction.name, group, transaction.number)
+        if sent not in self._stage.history[-50:]:
+            self._stage.history.append(sent)
+        answer = await self._connection.ask(request, 5 if self.is_v2 else 3)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def _ask_to_end(self, transaction: Transaction) -> int:
+        if transaction.asked_at is None:
+            transaction.asked_at = self._stage.now()
+        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, transaction.is_commit)
+        was_sent_before, transaction.may_be_decided = transaction.may_be_decided, True
+        answer = await self._connection.ask(request, 5 if self.is_v2 else 1)
+        transaction.may_be_decided = was_sent_before
+        if answer.error_code == ErrorCode.NONE and self.is_v2:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+        return int(answer.error_code)
+
+    def _end(self, transaction: Transaction, code: int) -> None:
+        outcome = Outcome.COMMITTED if transaction.is_commit else Outcome.ABORTED
+        if code != ErrorCode.NONE:
+            is_unsure = transaction.is_commit and transaction.may_be_decided
+            outcome = Outcome.UNKNOWN if is_unsure else Outcome.ABORTED
+            self._is_ready = False
+        self.committed_count += outcome is Outcome.COMMITTED
+        self._stage.history += self.untold(outcome)
+        self._transaction = None
+
+    def _give_up(self, transaction: Transaction) -> None:
+        """A step was refused: the next InitProducerId aborts the transaction."""
+        transaction.is_commit = False
+        self._stage.history += self.untold(Outcome.ABORTED)
+        self._transaction = None
+        self._is_ready = False
+
+    def untold(self, outcome: Outcome | None = None) -> list[Event]:
+        """Return the events that the transaction under way adds to the history, if it is over now."""
+        transaction = self._transaction
+        if transaction is None:
+            return []
+        if outcome is None:
+            is_asked = transaction.is_commit and transaction.asked_at is not None
+            outcome = Outcome.UNKNOWN if is_asked else Outcome.ABORTED
+        now = self._stage.now()
+        asked_at = now if transaction.asked_at is None else transaction.asked_at
+        pending: list[Event] = [self._write_of(transaction, NOT_ACKNOWLEDGED)] if transaction.sent else []
+        return [*pending, End(transaction.name, outcome, asked_at, now)]
+
+    # -- InitProducerId -----------------------------------------------------------------------------------------------
+
+    async def _begin_anew(self) -> None:
+        """As a client that starts; or (KIP-360) as one that goes on, which says who it is."""
+        await asyncio.sleep(self._chance.uniform(0, 0.15))  # who shares the transactional id gets something done
+        known = {}
+        if self.is_v2 and self.producer_id >= 0 and self._chance.random() < 0.5:
+            known = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+        request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS, **known)
+        answer = await self._connection.ask(request, 5 if self.is_v2 else 1)
+        if answer.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+            self._is_ready = True
+            if self.on_new_producer is not None:
+                await self.on_new_producer(self)
+        elif answer.error_code not in NOT_YET:
+            assert known, f"{self.name}: InitProducerId is refused: {answer}"
+            self.producer_id = self.epoch = -1
+            self._is_ready = False
+        await asyncio.sleep(PAUSE_S)
+
+
+class TransactionReader:
+    """Reads all partitions along, in all lives; notes their limits."""
+
+    def __init__(self, stage: Stage, name: str, isolation_level: int, chance: random.Random) -> None:
+        self._stage = stage
+        self._name = name
+        self._isolation_level = isolation_level
+        self._connection = Connection(stage, chance, lost_share=0.0)
+        self._positions = dict.fromkeys(PARTITIONS, 0)
+
+    async def work(self) -> None:
+        while True:
+            for partition in PARTITIONS:
+                try:
+                    await self.read(*partition)
+                except Lost:
+                    await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(0.1)
+
+    async def read(self, topic: str, number: int) -> Any:
+        """Read on; return the partition's answer."""
+        position, invoked = self._positions[topic, number], self._stage.now()
+        request = fetch_request(
+            topic, position, partition=number, isolation_level=self._isolation_level, max_wait_ms=0, min_bytes=0
+        )
+        answer = (await self._connection.ask(request, 12)).responses[0].partitions[0]
+        if answer.error_code == ErrorCode.NONE:
+            self._note(f"{topic}-{number}", answer, invoked)
+            found = batches_in(answer)
+            self._positions[topic, number] = found[-1].next_offset if found else position
+        return answer
+
+    def _note(self, partition: str, answer: Any, invoked: float) -> None:
+        completed = self._stage.now()
+        for limit, value in (
+            (Limit.HIGH_WATERMARK, answer.high_watermark),
+            (Limit.LAST_STABLE_OFFSET, answer.last_stable_offset),
+        ):
+            if value >= 0:
+                self._stage.history.append(Observe(limit, partition, value, invoked, completed))
+        is_read_committed = self._isolation_level == READ_COMMITTED
+        records = values_of(answer, is_read_committed=is_read_committed)
+        if records:
+            poll = Poll(self._name, is_read_committed, partition, records, invoked, completed)
+            self._stage.history.append(poll)
+
+
+def values_of(answer: Any, *, is_read_committed: bool) -> tuple[tuple[int, str], ...]:
+    """Return offset and value of each record that an application gets."""
+    kept = kept_batches(answer) if is_read_committed else [each for each in batches_in(answer) if not each.is_control]
+    return tuple((record.offset, bytes(record.value or b"").decode()) for batch in kept for record in batch.records())
