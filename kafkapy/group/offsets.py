@@ -29,7 +29,7 @@ NO_OFFSETS: Final[GroupOffsets] = {}
 
 
 class OffsetStore:
-    """See the module's text."""
+    """The committed offsets of all groups of a partition, and those that transactions have pending."""
 
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}

@@ -39,7 +39,7 @@ GROUP_ID_NOT_FOUND_SINCE: Final = 6
 
 
 class GroupShard:
-    """See the module's text."""
+    """All groups of one partition, by id, and the offsets that they have committed."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ _NO_OFFSETS: Final = (0x5A5A5A5A5A5A5A5A, -1, 0x5B5B5B5B5B5B5B5B)
 
 
 class SmallProduces:
-    """See the module's text."""
+    """Recognises small requests by their bytes and serves those of a connection that follow each other at once."""
 
     def __init__(self, services: Services) -> None:
         self._authorizer = services.authorizer

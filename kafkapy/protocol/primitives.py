@@ -4,7 +4,7 @@ Reading. The fixed-size fields, and the first byte or bytes of every length, are
 generated code, so a function here that reads a value takes the length's beginning as its `size` or `count` argument
 and the position after it. Nothing is allocated from a length before it is known to be there: a slice never reaches
 past its buffer, and a count is compared with the bytes that remain. A value that is cut short leaves a position past
-the end of the buffer; every later read fails on it, and `read_message`, the one edge, raises ProtocolError.
+the end of the buffer; every later read fails on it, and `Message.read`, the one edge, raises ProtocolError.
 
 Writing goes to a `Writer`; `records` values that are large, or regions of a file, are not copied but spliced in.
 

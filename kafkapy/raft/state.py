@@ -103,7 +103,7 @@ class Outbox:
 
 
 class RaftState:
-    """See the module's text. Parts (VoteHandling, ...) extend this class; RaftCore joins them."""
+    """What a replica of the quorum knows. Parts (VoteHandling, ...) extend this class; RaftCore joins them."""
 
     def __init__(
         self, config: RaftConfig, log: LogView, voters: VoterHistory, election: ElectionState, seed: int

@@ -27,7 +27,10 @@ MAX_LAST_BYTES: Final = 1 << 20
 
 
 class LogMove:
-    """See the module. `partition` is hosted here, and the log manager has a future log of it."""
+    """One replica's copy on its way to the other directory.
+
+    `partition` is hosted here, and the log manager has a future log of it.
+    """
 
     def __init__(self, partition: "HostedPartition", log_manager: "LogManager") -> None:
         current = partition.log

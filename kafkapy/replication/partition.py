@@ -132,7 +132,10 @@ class PendingIsr:
 
 
 class Partition(Generic[LogT]):
-    """See the module's text. Hashed by identity: a topic created again under its name has other partitions."""
+    """One replica's view of its partition, as leader or as follower.
+
+    Hashed by identity: a topic created again under its name has other partitions.
+    """
 
     __slots__ = (
         "_brokers",

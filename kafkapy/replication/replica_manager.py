@@ -64,7 +64,10 @@ CODES_WITHOUT_LOG_START: Final = frozenset(
 
 
 class ReplicaManager:
-    """See the module's text. `wheel` times out what waits; runtime/expirer.py turns it."""
+    """The partitions hosted here, and the requests that wait for them.
+
+    `wheel` times out what waits; runtime/expirer.py turns it.
+    """
 
     def __init__(
         self,

@@ -73,7 +73,10 @@ class Stop:
 
 
 class CleanerWorker:
-    """See the module. `rests_until_ms`: after a pass that failed it takes none for a while."""
+    """Runs passes of the cleaner, one after another, in its helper process.
+
+    `rests_until_ms`: after a pass that failed it takes none for a while.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LogFlusher:
-    """See the module."""
+    """Lets those who wait for durable records share flushes: one of a log at a time."""
 
     def __init__(self, io_pool: "IoPool", clock: "Clock") -> None:
         self._io_pool = io_pool

@@ -24,7 +24,10 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LogRecovery:
-    """See the module. threads_per_directory: num.recovery.threads.per.data.dir."""
+    """Loads all logs at the start, small ones here and large ones in helper processes.
+
+    threads_per_directory: num.recovery.threads.per.data.dir.
+    """
 
     def __init__(
         self,

@@ -37,7 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataFollower:
-    """See the module's text. `follow(delta, image)` carries a change out, a step whenever it is asked for the next."""
+    """Queues the changes of the metadata and carries them out in order.
+
+    `follow(delta, image)` carries one out, a step whenever it is asked for the next.
+    """
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ class NotLeaderError(ApiError):
 
 
 class Quorum:
-    """See the module's text. Made, given listeners, then started."""
+    """Steps the Raft core and carries out its effects, one at a time. Made, given listeners, then started."""
 
     def __init__(
         self,

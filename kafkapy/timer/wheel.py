@@ -57,7 +57,10 @@ class _Level:
 
 
 class TimingWheel:
-    """See the module's text. `on_earlier_deadline` is told when an added entry is due before all that were there."""
+    """Holds entries until their tick has come.
+
+    `on_earlier_deadline` is told when an added entry is due before all that were there.
+    """
 
     __slots__ = ("_bits", "_current_tick", "_levels", "_next_wake_ms", "_tick_ms", "on_earlier_deadline")
 

@@ -1,4 +1,4 @@
-"""What administrators and user interfaces read and rely on: all of it, with type and source. wire_traps 10 and 6."""
+"""What administrators and user interfaces read and rely on: all of it, with type and source."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ApiVersions is three special cases in one, and what it lists is a contract. wire_traps 1 and 2; KIP-511."""
+"""ApiVersions is three special cases in one, and what it lists is a contract. KIP-511."""
 
 import csv
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a fetch returns, how much, and when. wire_traps 5 and 6; KIP-74, KIP-227, KIP-392."""
+"""What a fetch returns, how much, and when. KIP-74, KIP-227, KIP-392."""
 
 import time
 from collections.abc import Callable

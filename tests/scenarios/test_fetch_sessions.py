@@ -1,4 +1,4 @@
-"""Incremental fetch sessions as clients drive them, over any connection. wire_traps 5; KIP-227."""
+"""Incremental fetch sessions as clients drive them, over any connection. KIP-227."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Idempotent producers, as most are by default: what a broker may answer to which sequence. wire_traps 8."""
+"""Idempotent producers, as most are by default: what a broker may answer to which sequence."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What clients read in Metadata and believe: leader epochs, addresses, null and empty lists. wire_traps 3, 6 and 10."""
+"""What clients read in Metadata and believe: leader epochs, addresses, null and empty lists."""
 
 import socket
 from pathlib import Path

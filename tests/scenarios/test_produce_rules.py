@@ -1,4 +1,4 @@
-"""What a producer is refused, what it is told of it, and what it is told of what was taken. wire_traps 9."""
+"""What a producer is refused, what it is told of it, and what it is told of what was taken."""
 
 import time
 from collections.abc import Callable

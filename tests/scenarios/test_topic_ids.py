@@ -1,5 +1,5 @@
 """Topic ids: in Produce 13, Fetch 13, Metadata 10 and later, names are empty, and a new topic of an old name is another
-topic. wire_traps 4; KIP-516."""
+topic. KIP-516."""
 
 import pytest
 

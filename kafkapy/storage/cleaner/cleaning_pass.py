@@ -50,7 +50,7 @@ class Progress(NamedTuple):
 
 
 class CleaningPass:
-    """See the module. `run` is to be walked; the facts beside it are good at any time."""
+    """One pass over one log, in steps. `run` is to be walked; the facts beside it are good at any time."""
 
     def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
         self.plan = plan

@@ -88,7 +88,7 @@ class _Trouble:
 
 
 class CleanerManager:
-    """See the module. Plain calls on the event loop's thread."""
+    """Chooses what is cleaned next, and swaps in what a pass has written. Plain calls on the event loop's thread."""
 
     def __init__(self, log_manager: LogManager, disk: Disk) -> None:
         self._log_manager = log_manager

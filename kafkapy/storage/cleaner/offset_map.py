@@ -34,7 +34,10 @@ _SECOND: Final = b"\1"
 
 
 class OffsetMap:
-    """See the module. Offsets are stored as one more than they are: an empty entry is all zeros, and one always is."""
+    """From a key's hash to the key's last offset.
+
+    Offsets are stored as one more than they are: an empty entry is all zeros, and one always is.
+    """
 
     __slots__ = ("_slot_count", "_table", "buffer_entries", "entry_count", "latest_offset", "max_entries")
 

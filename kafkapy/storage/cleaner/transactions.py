@@ -13,7 +13,10 @@ from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """See the module. `retained`: aborted transactions that still have data, for the index of what is written."""
+    """Follows the transactions of a log while its batches are cleaned in order.
+
+    `retained`: aborted transactions that still have data, for the index of what is written.
+    """
 
     __slots__ = ("_aborted", "_coming", "_with_aborted_data", "_with_data", "retained")
 

@@ -25,7 +25,10 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LocalLog:
-    """See the module. `reader` finds offsets in `segments`; `snapshots` lie beside them."""
+    """A log's segments, in order, and the changes of its files.
+
+    `reader` finds offsets in `segments`; `snapshots` lie beside them.
+    """
 
     def __init__(
         self,

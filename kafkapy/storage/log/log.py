@@ -56,7 +56,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class Log:
-    """See the module. Made by `open_log`."""
+    """One partition's records and all that is known of them: the only writer of its fields. Made by `open_log`."""
 
     def __init__(
         self,

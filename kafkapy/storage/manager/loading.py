@@ -67,7 +67,7 @@ class LogToLoad:
 
 
 class LogLoading:
-    """See the module. config_for(topic): its configuration.
+    """The logs found in all directories, loaded one by one. config_for(topic): its configuration.
 
     is_stray(log): whether the metadata no longer places it here, so that it is moved aside; assigned_directory(log):
     the directory in which the metadata places it, None where it does not say; clock_ms: a monotonic clock.

@@ -53,7 +53,10 @@ class LogDirFacts:
 
 
 class LogManager:
-    """See the module. One event-loop thread; `run` of what it hands out is for workers."""
+    """Owns the logs of all partitions here, and their directories.
+
+    One event-loop thread; `run` of what it hands out is for workers.
+    """
 
     def __init__(
         self,

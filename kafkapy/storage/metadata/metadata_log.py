@@ -77,7 +77,10 @@ def metadata_log_config(config: QuorumConfig) -> LogConfig:
 
 
 class MetadataLog:
-    """See the module. `view` and `voters` are what recovery found; the Raft core takes them and keeps them current."""
+    """The metadata log, its snapshots and quorum-state in one directory.
+
+    `view` and `voters` are what recovery found; the Raft core takes them and keeps them current.
+    """
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(SparseIndex):
-    """See the module. Offsets in and out are absolute."""
+    """One segment's offset index: appended to with the log, searched by offset. Offsets in and out are absolute."""
 
     __slots__ = ("_last_offset",)
 

@@ -5,8 +5,7 @@ entries; it is trimmed to its entries when the segment rolls or closes, so the s
 
 Neither reads nor writes go through a mapping. A write through a sparse mapping on a full disk is SIGBUS, and a cold
 page of a mapping stops the event loop without a word, where pread_nowait says so. A lookup costs a few preads of 0.9
-us; most reads do not come here at all (see log.py: known positions). This goes one step further than ARCHITECTURE.md's
-decision 4, which allowed a read-only mapping.
+us; most reads do not come here at all (log.py remembers the positions of recent appends and reads).
 
 The last few entries are kept back and written together: a write of 8 bytes costs what one of 250 does, and there would
 be two beside each batch of 16 KiB. Lookups see them; a trim, which comes before all that relies on the file alone (a

@@ -29,7 +29,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex(SparseIndex):
-    """See the module. Offsets in and out are absolute."""
+    """One segment's time index: appended to with the log, searched by timestamp. Offsets in and out are absolute."""
 
     __slots__ = ("_last_entry",)
 
