@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.cli.start import properties_of_file
@@ -22,6 +23,9 @@ from kafkapy.storage.offline.format import (
 )
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import uuid_to_string
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,9 +51,18 @@ def _format(given: argparse.Namespace, config: BrokerConfig) -> int:
         voters=voters,
         feature_levels=_feature_levels(given),
         ignore_formatted=given.ignore_formatted,
+        scram_records=_scram_records(given.add_scram or ()),
     )
     format_directories(request, SystemDisk(), SystemRandom(), SystemClock(), print)
     return 0
+
+
+def _scram_records(arguments: Sequence[str]) -> "list[UserScramCredentialRecord]":
+    if not arguments:
+        return []
+    from kafkapy.storage.offline.scram_arguments import parse_scram_argument
+
+    return [parse_scram_argument(argument, SystemRandom()) for argument in arguments]
 
 
 def _checked_cluster_id(cluster_id: str) -> str:
@@ -158,6 +171,13 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-r", "--release-version", help="metadata.version by release, such as 4.3-IV0 (default)")
     parser.add_argument("-f", "--feature", action="append", metavar="NAME=LEVEL", help="a feature's level")
+    parser.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        metavar="SCRAM_CREDENTIAL",
+        help="a credential that the cluster begins with, such as 'SCRAM-SHA-256=[name=alice,password=alice-secret]'",
+    )
     quorum = parser.add_mutually_exclusive_group()
     quorum.add_argument("-s", "--standalone", action="store_true", help="form a quorum of this controller alone")
     quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="this node joins a quorum later")

@@ -22,6 +22,7 @@ from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.reassignments import ReassignmentControl
+from kafkapy.metadata.scram import ScramControl
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -69,6 +70,7 @@ class Controller:
         self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
+        self.scram = ScramControl(self.features)
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 
@@ -81,6 +83,7 @@ class Controller:
         self.topics.load(image)
         self.producer_ids.load(image)
         self.acls.load(image)
+        self.scram.load(image)
 
     # -- decisions beyond the parts' own --------------------------------------------------------------------------
 
@@ -186,7 +189,7 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "UnfenceBrokerRecord": lambda controller, record, _: controller.brokers.replay_unfence(record),
     "RemoveTopicRecord": lambda controller, record, _: controller.topics.replay_remove(record),
     "DelegationTokenRecord": _nothing,
-    "UserScramCredentialRecord": _nothing,
+    "UserScramCredentialRecord": lambda controller, record, _: controller.scram.replay(record),
     "FeatureLevelRecord": lambda controller, record, _: controller.features.replay(record),
     "ClientQuotaRecord": _nothing,
     "ProducerIdsRecord": lambda controller, record, _: controller.producer_ids.replay(record),
@@ -195,7 +198,7 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "RemoveAccessControlEntryRecord": lambda controller, record, _: controller.acls.replay_remove(record),
     "NoOpRecord": _nothing,
     "ZkMigrationStateRecord": _nothing,
-    "RemoveUserScramCredentialRecord": _nothing,
+    "RemoveUserScramCredentialRecord": lambda controller, record, _: controller.scram.replay_remove(record),
     "BeginTransactionRecord": _nothing,
     "EndTransactionRecord": _nothing,
     "AbortTransactionRecord": _nothing,

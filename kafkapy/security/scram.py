@@ -14,28 +14,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
-from kafkapy.security.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, ToldSaslError
-
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
-
-
-class ScramMechanism(NamedTuple):
-    """`code` stands for it in requests and metadata records."""
-
-    code: int
-    name: str
-    hash_name: str
-
-
-MECHANISMS: Final = {
-    name: ScramMechanism(code, name, hash_name)
-    for code, name, hash_name in ((1, SCRAM_SHA_256, "sha256"), (2, SCRAM_SHA_512, "sha512"))
-}
-BY_CODE: Final = {mechanism.code: mechanism for mechanism in MECHANISMS.values()}
+from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
+from kafkapy.security.sasl import SaslError, ToldSaslError
 
 _ALPHA = "[A-Za-z]+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
@@ -69,17 +51,6 @@ class ScramCredential:
 
 Credentials = Callable[[str], ScramCredential | None]
 """Return the credential of a user by name, None where there is none."""
-
-
-def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return PBKDF2 of a password: 1 to 14 ms. Without SASLprep, as in Apache Kafka."""
-    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
-
-
-def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Return what is kept of a salted password."""
-    stored_key = hashlib.new(mechanism.hash_name, _hmac(mechanism, salted, b"Client Key")).digest()
-    return ScramCredential(salt, stored_key, _hmac(mechanism, salted, b"Server Key"), iterations)
 
 
 def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> ScramCredential:
@@ -198,10 +169,9 @@ class ScramClient:
         salted = salted_password(self._scram, self._password, base64.b64decode(found["salt"]), iterations)
         unproved = f"c={base64.b64encode(b'n,,').decode()},r={found['nonce']}"
         signed = f"{self._bare},{text},{unproved}".encode()
-        client_key = _hmac(self._scram, salted, b"Client Key")
-        stored_key = hashlib.new(self._scram.hash_name, client_key).digest()
-        proof = _xor(client_key, _hmac(self._scram, stored_key, signed))
-        self._expected = _hmac(self._scram, _hmac(self._scram, salted, b"Server Key"), signed)
+        keys = keys_of(self._scram, salted)
+        proof = _xor(_hmac(self._scram, salted, b"Client Key"), _hmac(self._scram, keys.stored_key, signed))
+        self._expected = _hmac(self._scram, keys.server_key, signed)
         return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
 
 

@@ -17,12 +17,13 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.definitions import Password
 from kafkapy.config.endpoints import Endpoint
 from kafkapy.errors import ConfigError
+from kafkapy.metadata.scram_types import MECHANISMS, ScramMechanism
 from kafkapy.seams import Random
 from kafkapy.security.authentication import LoginSettings
 from kafkapy.security.jaas import JaasEntry, JaasError, check_module, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
-from kafkapy.security.scram import MECHANISMS, ScramCredential, ScramMechanism, ScramServer
+from kafkapy.security.scram import ScramCredential, ScramServer
 
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings

@@ -3,25 +3,20 @@
 One broker with three listeners: PLAINTEXT, SASL_PLAINTEXT, and EXPIRING, whose sessions end.
 """
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from harness.servers import ApacheKafka, free_port
-from kafkapy import Broker
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.support.logins import exchange, jaas_keys, log_in, log_in_raw, sasl_client, shake_hands
+from tests.support.logins import exchange, log_in, log_in_raw, sasl_broker, sasl_client, shake_hands
 from tests.support.wire import ConnectionClosed, WireClient
 
-IS_APACHE = os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache"
-ENABLED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 IN_JAVA_ORDER = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
 USERS = {"alice": "wonder", "bob": "builder"}
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
@@ -30,31 +25,11 @@ Connect = Callable[[], WireClient]
 
 
 @pytest.fixture(scope="module")
-def ports() -> dict[str, int]:
-    return {name: free_port() for name in ("PLAINTEXT", "SASL_PLAINTEXT", "EXPIRING", "CONTROLLER")}
-
-
-@pytest.fixture(scope="module")
-def broker(ports, tmp_path_factory) -> Iterator[dict[str, int]]:
-    properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,EXPIRING:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-        ),
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports['CONTROLLER']}",
-        "sasl.enabled.mechanisms": ",".join(ENABLED),
-        "listener.name.expiring.plain.connections.max.reauth.ms": str(SESSION_MS),
-        **jaas_keys("SASL_PLAINTEXT", mechanisms=ENABLED, users=USERS),
-        **jaas_keys("EXPIRING", mechanisms=ENABLED, users=USERS),
-    }
-    if IS_APACHE:
-        server = ApacheKafka(tmp_path_factory.mktemp("kafka") / "data", properties)
-        server.port = ports["PLAINTEXT"]
-        with server:
-            yield ports
-    else:
-        with Broker(properties=properties):
-            yield ports
+def broker(tmp_path_factory) -> Iterator[dict[str, int]]:
+    properties = {"listener.name.expiring.plain.connections.max.reauth.ms": str(SESSION_MS)}
+    directory = tmp_path_factory.mktemp("kafka")
+    with sasl_broker(directory, ("SASL_PLAINTEXT", "EXPIRING"), USERS, properties) as ports:
+        yield ports
 
 
 @pytest.fixture

@@ -343,6 +343,9 @@ def _cluster() -> Iterator[Step]:
         "operation": 1,
         "permission_type": 1,
     }
+    yield Step("DescribeUserScramCredentials", 0, "of one", {"users": [{"name": "u"}]})
+    upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
+    yield Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
     yield Step("DescribeAcls", 3, "of nobody", any_acl)
     yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
     refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]

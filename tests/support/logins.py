@@ -1,17 +1,54 @@
 """Logging in through a WireClient, step by step, and the properties of brokers that ask for it."""
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from harness.servers import ApacheKafka, free_port
+from kafkapy import Broker
+from kafkapy.metadata.scram_types import MECHANISMS
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkapy.security.plain import PlainClient
 from kafkapy.security.sasl import SaslClient
-from kafkapy.security.scram import MECHANISMS, ScramClient
+from kafkapy.security.scram import ScramClient
 from tests.support.wire import WireClient
 
 MODULES = "org.apache.kafka.common.security"
 PLAIN_MODULE = f"{MODULES}.plain.PlainLoginModule required"
 SCRAM_MODULE = f"{MODULES}.scram.ScramLoginModule required"
+
+
+IS_APACHE = os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache"
+MECHANISMS_ENABLED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@contextmanager
+def sasl_broker(
+    directory: Path, listeners: tuple[str, ...], users: dict[str, str], properties: Mapping[str, str]
+) -> Iterator[dict[str, int]]:
+    """Run a broker, or Apache Kafka, with PLAINTEXT and SASL_PLAINTEXT listeners of those names; ports by listener."""
+    ports = {name: free_port() for name in ("PLAINTEXT", *listeners, "CONTROLLER")}
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **dict.fromkeys(listeners, "SASL_PLAINTEXT")}
+    keys = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports['CONTROLLER']}",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS_ENABLED),
+        **properties,
+    }
+    for listener in listeners:
+        keys |= jaas_keys(listener, mechanisms=MECHANISMS_ENABLED, users=users)
+    if IS_APACHE:
+        server = ApacheKafka(directory / "data", keys)
+        server.port = ports["PLAINTEXT"]
+        with server:
+            yield ports
+    else:
+        with Broker(properties=keys):
+            yield ports
 
 
 def jaas_keys(listener: str, *, mechanisms: tuple[str, ...], users: dict[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from kafkapy.types import Uuid, uuid_from_string, uuid_to_string
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
+    from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 META_PROPERTIES: Final = "meta.properties"
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
@@ -47,6 +48,8 @@ DEFAULT_SINCE: Final = {
 """The metadata.version (22 is 4.0-IV0, 29 is 4.2-IV1) from which on a feature is on unless asked otherwise."""
 ELR_SINCE: Final = 23
 """The metadata.version whose records can carry eligible leader replicas."""
+SCRAM_SINCE: Final = 11
+"""The metadata.version that has records of SCRAM credentials."""
 CONTROL_SNAPSHOT_HEADER: Final = 3
 CONTROL_SNAPSHOT_FOOTER: Final = 4
 CONTROL_KRAFT_VERSION: Final = 5
@@ -92,6 +95,8 @@ class FormatRequest:
     voters: Sequence[Voter] | None = None
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     ignore_formatted: bool = False
+    scram_records: "Sequence[UserScramCredentialRecord]" = ()
+    """Credentials that the metadata begins with."""
 
 
 def format_directories(
@@ -260,6 +265,8 @@ def _feature_levels(request: FormatRequest) -> dict[str, int]:
     }
     has_dynamic_quorum = not request.config.quorum_voters
     levels[KRAFT_VERSION] = 1 if has_dynamic_quorum else 0
+    if request.scram_records and metadata_version < SCRAM_SINCE:
+        raise FormatError("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
     for name, level in request.feature_levels.items():
         if name not in levels:
             raise FormatError(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(levels))}")
@@ -323,7 +330,8 @@ def _format_directory(
     say(f"Formatting {_description(path, config, voters)} {path} with metadata.version {release}.")
     disk.make_directory(path)
     now_ms = clock.wall_ms()
-    disk.write_file_atomically(f"{path}/{BOOTSTRAP_CHECKPOINT}", bootstrap_checkpoint(features, now_ms=now_ms))
+    bootstrap = bootstrap_checkpoint(features, request.scram_records, now_ms=now_ms)
+    disk.write_file_atomically(f"{path}/{BOOTSTRAP_CHECKPOINT}", bootstrap)
     if path == config.metadata_log_dir and voters is not None:
         disk.make_directory(f"{path}/{METADATA_DIRECTORY}")
         disk.sync_directory(path)
@@ -348,13 +356,15 @@ def _description(path: str, config: BrokerConfig, voters: Sequence[Voter] | None
     return "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
 
 
-def bootstrap_checkpoint(features: Mapping[str, int], *, now_ms: int) -> bytes:
-    """Return bootstrap.checkpoint: snapshot header, the feature levels above 0 but kraft.version, snapshot footer."""
+def bootstrap_checkpoint(
+    features: Mapping[str, int], more: "Sequence[UserScramCredentialRecord]" = (), *, now_ms: int
+) -> bytes:
+    """Return bootstrap.checkpoint: header, the feature levels above 0 but kraft.version, more records, footer."""
     from kafkapy.metadata.record_serde import encode_record
     from kafkapy.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
     from kafkapy.record.builder import build_batch
 
-    values = [encode_record(record, 0) for record in _feature_records(features)]
+    values = [encode_record(record, 0) for record in (*_feature_records(features), *more)]
     header = _control_batch([(CONTROL_SNAPSHOT_HEADER, SnapshotHeaderRecord().encode(0))], base_offset=0, now_ms=now_ms)
     data = build_batch([(now_ms, None, value, ()) for value in values], base_offset=1, leader_epoch=0)
     footer = _control_batch([_snapshot_footer()], base_offset=1 + len(values), now_ms=now_ms)

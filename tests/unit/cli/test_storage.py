@@ -102,3 +102,13 @@ def test_formatted_directories_may_be_passed_over(properties, capsys) -> None:
     assert storage("format", "-t", CLUSTER_ID, "-c", properties, "-s") == 1
     assert storage("format", "-t", CLUSTER_ID, "-c", properties, "-s", "-g") == 0
     assert "All of the log directories are already formatted." in capsys.readouterr().out
+
+
+def test_a_cluster_begins_with_the_users_that_it_is_formatted_with(properties, tmp_path, capsys) -> None:
+    user = "SCRAM-SHA-256=[name=alice,password=s3cret]"
+    assert storage("format", "-t", CLUSTER_ID, "-c", properties, "-s", "-r", "3.5-IV1", "--add-scram", user) == 1
+    assert "SCRAM is only supported in metadata.version 3.5-IV2 or later." in capsys.readouterr().err
+    assert storage("format", "-t", CLUSTER_ID, "-c", properties, "-s", "-S", user, "-S", user) == 0
+    records = (tmp_path / "a/bootstrap.checkpoint").read_bytes()
+    assert records.count(b"alice") == 2
+    assert b"s3cret" not in records

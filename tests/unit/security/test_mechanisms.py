@@ -4,9 +4,10 @@ import base64
 
 import pytest
 
+from kafkapy.metadata.scram_types import MECHANISMS, keys_of, salted_password
 from kafkapy.security.plain import PlainClient, PlainServer, users_of
 from kafkapy.security.sasl import SaslError, ToldSaslError, in_java_order
-from kafkapy.security.scram import MECHANISMS, ScramClient, ScramServer, credential_of, salted_password
+from kafkapy.security.scram import ScramClient, ScramCredential, ScramServer
 
 NOW_MS = 0
 SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
@@ -16,7 +17,7 @@ CLIENT_NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNl
 
 def scram_server(mechanism=SHA_256, *, name="user", password="pencil", iterations=4096) -> ScramServer:
     salted = salted_password(mechanism, password, SALT, iterations)
-    credentials = {name: credential_of(mechanism, salted, SALT, iterations)}
+    credentials = {name: ScramCredential(SALT, *keys_of(mechanism, salted), iterations)}
     return ScramServer(mechanism, credentials.get, nonce=SERVER_NONCE, secret=b"secret")
 
 

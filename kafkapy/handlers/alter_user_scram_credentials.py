@@ -1,0 +1,36 @@
+"""AlterUserScramCredentials 0: create, change and delete SCRAM credentials, each user with a result. KIP-554.
+
+The salted passwords that it carries are in no log and not in the metadata.
+"""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.metadata.scram import UserResult
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
+from kafkapy.protocol.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+
+async def handle(
+    services: Services | ControllerServices, context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    try:
+        if not services.authorizer.authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        results = await services.follower.change(lambda controller, _: controller.scram.decide_alter(request))
+    except ApiError as error:
+        deleted, upserted = ([each.name for each in part] for part in (request.deletions, request.upsertions))
+        results = [UserResult(user, error) for user in sorted({*deleted, *upserted})]
+    return AlterUserScramCredentialsResponse(results=[_result(each) for each in results])
+
+
+def _result(outcome: UserResult) -> AlterUserScramCredentialsResult:
+    if outcome.error is None:
+        return AlterUserScramCredentialsResult(user=outcome.user, error_message=None)
+    return AlterUserScramCredentialsResult(
+        user=outcome.user, error_code=int(outcome.error.code), error_message=outcome.error.message
+    )

@@ -1,0 +1,134 @@
+"""The controller's table of SCRAM credentials: which are created, changed and deleted. KIP-554, KIP-900.
+
+A record holds no password: stored key and server key follow from the salted one. Texts are Apache Kafka's. A user may
+be named once in a request, even for two mechanisms (DUPLICATE_RESOURCE); others of the request are carried out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.features import FeatureControl
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.scram_types import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, credential_record
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkapy.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
+SCRAM_SINCE: Final = 11
+"""The metadata.version (3.5-IV2) from which on there are records of credentials."""
+
+Record = UserScramCredentialRecord | RemoveUserScramCredentialRecord
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+class UserResult(NamedTuple):
+    """`error` is None where the change is carried out."""
+
+    user: str
+    error: ApiError | None
+
+
+class ScramControl:
+    def __init__(self, features: FeatureControl) -> None:
+        self._features = features
+        self._by_key: dict[tuple[int, str], UserScramCredentialRecord] = {}
+
+    def load(self, image: MetadataImage) -> None:
+        self._by_key = dict(image.scram)
+
+    @property
+    def by_key(self) -> Mapping[tuple[int, str], UserScramCredentialRecord]:
+        """By (mechanism, user name)."""
+        return self._by_key
+
+    def decide_alter(self, request: AlterUserScramCredentialsRequest) -> Decision[Record, list[UserResult]]:
+        """Delete and upsert; answer for each user: those carried out first, as Apache Kafka does."""
+        errors: dict[str, ApiError] = {}
+        changes: dict[str, Change] = {}
+        self._gather(request.deletions, self._refuse_deletion, changes, errors)
+        self._gather(request.upsertions, _refuse_upsertion, changes, errors)
+        results = [UserResult(user, None) for user in changes]
+        results += [UserResult(user, error) for user, error in errors.items()]
+        return Decision(results, [_record(change) for change in changes.values()], is_atomic=True)
+
+    def _gather(
+        self,
+        wanted: "list[ScramCredentialDeletion] | list[ScramCredentialUpsertion]",
+        refuse: Callable[[Change], ApiError | None],
+        changes: dict[str, Change],
+        errors: dict[str, ApiError],
+    ) -> None:
+        for change in wanted:
+            user = change.name
+            if user in errors:
+                continue
+            error = self._refuse(user, changes) or refuse(change)
+            if error is None:
+                changes[user] = change
+            else:
+                changes.pop(user, None)
+                errors[user] = error
+
+    def _refuse(self, user: str, changes: Mapping[str, Change]) -> ApiError | None:
+        if user in changes:
+            message = "A user credential cannot be altered twice in the same request"
+            return ApiError(ErrorCode.DUPLICATE_RESOURCE, message)
+        if self._features.metadata_version < SCRAM_SINCE:
+            message = "The current metadata.version does not support SCRAM"
+            return ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+        return None
+
+    def _refuse_deletion(self, deletion: Change) -> ApiError | None:
+        if (error := _refuse_name(deletion)) is not None:
+            return error
+        if (deletion.mechanism, deletion.name) not in self._by_key:
+            message = "Attempt to delete a user credential that does not exist"
+            return ApiError(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return None
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay(self, record: UserScramCredentialRecord) -> None:
+        self._by_key[record.mechanism, record.name] = record
+
+    def replay_remove(self, record: RemoveUserScramCredentialRecord) -> None:
+        removed = self._by_key.pop((record.mechanism, record.name), None)
+        assert removed is not None, "a SCRAM credential is removed that does not exist"
+
+
+def _record(change: Change) -> Record:
+    if isinstance(change, ScramCredentialDeletion):
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    return credential_record(
+        change.name,
+        BY_CODE[change.mechanism],
+        salt=bytes(change.salt),
+        salted=bytes(change.salted_password),
+        iterations=change.iterations,
+    )
+
+
+def _refuse_name(change: Change) -> ApiError | None:
+    if not change.name:
+        return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in BY_CODE:
+        return ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return None
+
+
+def _refuse_upsertion(upsertion: Change) -> ApiError | None:
+    assert isinstance(upsertion, ScramCredentialUpsertion)
+    if (error := _refuse_name(upsertion)) is not None:
+        return error
+    if upsertion.iterations < MIN_ITERATIONS:
+        return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if upsertion.iterations > MAX_ITERATIONS:
+        return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    return None

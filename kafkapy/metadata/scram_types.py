@@ -1,0 +1,57 @@
+"""SCRAM's mechanisms, and what is kept of a password: salt, iterations, stored key and server key. RFC 5802, KIP-84."""
+
+import hashlib
+import hmac
+from typing import Final, NamedTuple
+
+from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+
+
+class ScramMechanism(NamedTuple):
+    """`code` stands for it in requests and metadata records."""
+
+    code: int
+    name: str
+    hash_name: str
+
+
+MECHANISMS: Final = {
+    name: ScramMechanism(code, name, hash_name)
+    for code, name, hash_name in ((1, "SCRAM-SHA-256", "sha256"), (2, "SCRAM-SHA-512", "sha512"))
+}
+BY_CODE: Final = {mechanism.code: mechanism for mechanism in MECHANISMS.values()}
+
+
+class ScramKeys(NamedTuple):
+    stored_key: bytes
+    server_key: bytes
+
+
+def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return PBKDF2 of a password: 1 to 14 ms. Without SASLprep, as in Apache Kafka."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def keys_of(mechanism: ScramMechanism, salted: bytes) -> ScramKeys:
+    """Return what a server keeps of a salted password."""
+    client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
+    stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
+    return ScramKeys(stored_key, hmac.digest(salted, b"Server Key", mechanism.hash_name))
+
+
+def credential_record(
+    user: str, mechanism: ScramMechanism, *, salt: bytes, salted: bytes, iterations: int
+) -> UserScramCredentialRecord:
+    """Return what the metadata keeps of a user's salted password."""
+    stored_key, server_key = keys_of(mechanism, salted)
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=mechanism.code,
+        salt=salt,
+        stored_key=stored_key,
+        server_key=server_key,
+        iterations=iterations,
+    )
