@@ -48,8 +48,9 @@ test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, 
 	@for python in python3.11 python3.12 python3.13; do \
 	  if $$python -c "" 2>/dev/null; then $(MAKE) test-fast VENV=.venv-$$python PYTHON=$$python || exit 1; fi; done
 
-soak: setup      ## every simulation with SEEDS=20 times as many seeds as the tests: 20,000 crashes and more, for hours
+soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim
+	KAFKAPY_SOAK_SEEDS=1 $(BIN)/python -m pytest -q -rP tests/compat/test_transactions_killed.py tests/compat/test_franz_go.py
 
 test-spark35: tools $(SPARK35)/.ready   ## the tests of the Spark jobs on Spark 3.5.7
 	@$(SPARK35)/bin/python -m spark_jobs.connector

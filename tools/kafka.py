@@ -1,6 +1,6 @@
 """Fetch what tests and comparisons run: jars of Kafka 4.3.1 and of old clients from Maven Central, kcat from Debian.
 
-`python -m tools.kafka` fills .tools/ (once; what is complete is left alone).
+`python -m tools.kafka` fills .tools/ (once; what is complete is left alone), and builds franz-go's copier where Go is.
 """
 
 import os
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools.franz import build_copier
 from tools.maven import ToolsMissing, maven_copy
 
 KAFKA_VERSION = "4.3.1"
@@ -86,6 +87,9 @@ def main() -> int:
         fetch_streams()
         fetch_old_clients()
         fetch_kcat()
+        why_not = build_copier()
+        if why_not:
+            print(f"{why_not}: its tests will be skipped", flush=True)
     except ToolsMissing as missing:
         print(missing, file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
 """A process that copies topics exactly once: records and offsets in one transaction, some of which it aborts.
 
-    python -m tests.support.copier BOOTSTRAP GROUP PROTOCOL TRANSACTIONAL_ID TOPIC...
+    python -m tests.support.copier BOOTSTRAP GROUP PROTOCOL TRANSACTIONAL_ID RECORDS TOPIC...
 
-Each topic goes to TOPIC-copy, partition by partition, until the process is killed. What it cannot mend ends it with
-exit code 1; whoever runs it starts it again.
+Each topic goes to TOPIC-copy, partition by partition, at most RECORDS in a transaction, until the process is killed.
+What it cannot mend ends it with exit code 1; whoever runs it starts it again.
 """
 
 import random
@@ -12,14 +12,16 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-TRANSACTION_RECORDS = 250
 ABORTED_SHARE = 0.2
 
 
 class Copier:
     """One consumer and one transactional producer."""
 
-    def __init__(self, bootstrap: str, group: str, protocol: str, transactional_id: str, topics: Sequence[str]) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, protocol: str, transactional_id: str, records: int, topics: Sequence[str]
+    ) -> None:
+        self._records = records
         patience = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.max.ms": 200,
@@ -46,7 +48,7 @@ class Copier:
 
     def copy_for_ever(self) -> None:
         while True:
-            messages = [each for each in self._consumer.consume(TRANSACTION_RECORDS, 0.5) if each.error() is None]
+            messages = [each for each in self._consumer.consume(self._records, 0.5) if each.error() is None]
             if messages:
                 self._copy(messages)
 
@@ -78,6 +80,6 @@ class Copier:
 
 if __name__ == "__main__":
     try:
-        Copier(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]).copy_for_ever()
+        Copier(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6:]).copy_for_ever()
     except KafkaException as failure:
         sys.exit(f"{failure}")
