@@ -17,8 +17,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
 
+from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -26,7 +29,14 @@ from kafkapy.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.simulator.broker_world import FETCH_VERSION, PRODUCE_VERSION, KafkaClient, Machine, Topic
+from tests.simulator.broker_world import (
+    FETCH_VERSION,
+    INIT_PRODUCER_ID_VERSION,
+    PRODUCE_VERSION,
+    KafkaClient,
+    Machine,
+    Topic,
+)
 from tests.simulator.loop import SimLoop, run
 from tests.support.wire import request_frame
 
@@ -90,7 +100,7 @@ def count_all() -> Counts:
 
 
 async def _count_on(loop: SimLoop, found: Counts) -> None:
-    machine = Machine(loop, offsets_topic_num_partitions="1")
+    machine = Machine(loop, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1")
     await machine.boot()
     client = machine.connect()
     topic = await client.create_topic("hot", PARTITIONS)
@@ -116,10 +126,58 @@ async def _count_on(loop: SimLoop, found: Counts) -> None:
         "metadata of one topic": lambda: _metadata([topic.name]),
         "metadata of all topics": lambda: _metadata(None),
         "offset commit": lambda: _commit(topic),
+        "transaction of one record, version 2": (await new_transactions(client, topic, "new")).next_of_version_2,
+        "transaction of one record, librdkafka": (await new_transactions(client, topic, "old")).next_of_librdkafka,
     }
     for name, new_frame in paths.items():
         found[name] = await _count(client, new_frame)
     await machine.stop()
+
+
+class Transactions:
+    """One transactional id's transactions of one record: the frames of each, sent together."""
+
+    def __init__(self, client: KafkaClient, topic: Topic, transactional_id: str, producer_id: int) -> None:
+        self._client = client
+        self._topic = topic
+        self._id = transactional_id
+        self._producer_id = producer_id
+        self._count = 0
+
+    def next_of_version_2(self) -> list[bytes]:
+        """Produce adds the partition, EndTxn raises the epoch, sequence numbers begin anew."""
+        epoch, self._count = self._count, self._count + 1
+        return [self._produce(PRODUCE_VERSION, epoch=epoch, sequence=0), self._end(5, epoch=epoch)]
+
+    def next_of_librdkafka(self) -> list[bytes]:
+        """The partition is added by a request, the epoch stays."""
+        sequence, self._count = self._count, self._count + 1
+        topics = [AddPartitionsToTxnTopic(self._topic.name, [0])]
+        adding = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=topics,
+        )
+        return [request_frame(adding, 0), self._produce(10, epoch=0, sequence=sequence), self._end(1, epoch=0)]
+
+    def _produce(self, version: int, *, epoch: int, sequence: int) -> bytes:
+        fields = {"producer_id": self._producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+        batch = self._client.batch(_values(SMALL), is_transactional=True, **fields)
+        data = TopicProduceData(self._topic.name, self._topic.topic_id, [PartitionProduceData(0, batch)])
+        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=[data])
+        return request_frame(request, version)
+
+    def _end(self, version: int, *, epoch: int) -> bytes:
+        return request_frame(EndTxnRequest(self._id, self._producer_id, epoch, committed=True), version)
+
+
+async def new_transactions(client: KafkaClient, topic: Topic, transactional_id: str) -> Transactions:
+    await client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 5)
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    answer = await client.call(request, INIT_PRODUCER_ID_VERSION)
+    assert (answer.error_code, answer.producer_epoch) == (0, 0), answer
+    return Transactions(client, topic, transactional_id, answer.producer_id)
 
 
 async def _count(client: KafkaClient, new_frame: Frames) -> dict[str, float]:
