@@ -79,6 +79,11 @@ class DynamicConfig:
         self.broker: Mapping[str, str] = {}
         """What is set for this broker alone and it has taken."""
         self._listeners: list[ChangeListener] = []
+        self._checks: list[Callable[[BrokerConfig], None]] = []
+
+    def add_check(self, check: Callable[[BrokerConfig], None]) -> None:
+        """Have `check` say whether a change would work; it raises ConfigError."""
+        self._checks.append(check)
 
     def add_listener(self, listener: ChangeListener) -> None:
         self._listeners.append(listener)
@@ -112,6 +117,8 @@ class DynamicConfig:
         merged = self._merged(self.cluster, configs) if is_per_broker else self._merged(configs, self.broker)
         changed, _ = load(merged)
         _check_change(self.current, changed)
+        for check in self._checks:
+            check(changed)
 
     def _merged(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         merged = dict(self.static.originals)

@@ -13,6 +13,7 @@ from kafkapy.handlers.config_changes import (
     check_names_and_values,
     check_permission,
     check_topic_name,
+    load_key_store_reader,
     resource_of,
     responses,
     twice_named,
@@ -30,6 +31,7 @@ from kafkapy.security.authorizer import AclOperation
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
+    await load_key_store_reader(services, request.resources)
     results: Results = {}
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     duplicates = twice_named(request.resources)

@@ -17,6 +17,7 @@ from kafkapy.handlers.config_changes import (
     check_own_id,
     check_permission,
     check_topic_name,
+    load_key_store_reader,
     resource_of,
     responses,
     twice_named,
@@ -41,6 +42,7 @@ from kafkapy.security.authorizer import AclOperation
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
+    await load_key_store_reader(services, request.resources)
     results: Results = {}
     changes: dict[ConfigResource, list[ConfigOperation]] = {}
     duplicates = twice_named(request.resources)

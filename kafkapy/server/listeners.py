@@ -21,20 +21,37 @@ from kafkapy.reactor.reactor import Reactor
 from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
+    from kafkapy.config.dynamic import DynamicConfig
     from kafkapy.handlers.router import Router
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.reactor.tls_admission import ServerTls
     from kafkapy.seams import Clock, Random
     from kafkapy.server.authentication import Logins
+    from kafkapy.server.tls_listeners import TlsListeners
 
 logger = logging.getLogger("kafkapy.server")
 
 
-def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
-    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
+def new_tls_listeners(endpoints: Iterable[ConfigEndpoint]) -> "TlsListeners | None":
+    """Return what secures the TLS listeners among `endpoints`, None without such."""
+    if not any(each.security_protocol.uses_tls for each in endpoints):
+        return None
+    from kafkapy.server.tls_listeners import TlsListeners  # a plaintext start does not load it
+
+    return TlsListeners()
+
+
+def bind(
+    reactor: Reactor, config: BrokerConfig, tls: "TlsListeners | None", dynamic_config: "DynamicConfig"
+) -> dict[str, tuple[str, int]]:
+    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError.
+
+    `tls` secures them as they were set at run time, and is asked about changes from now on.
+    """
+    if tls is not None:
+        dynamic_config.add_check(tls.check)
     addresses = {}
     for endpoint in config.broker_listeners:
-        address = _bind(reactor, endpoint, _tls_of(config, endpoint))
+        address = _bind(reactor, dynamic_config.current, endpoint, tls)
         addresses[endpoint.listener] = address
         logger.info("Awaiting socket connections on %s:%d.", *address[:2])
     return addresses
@@ -43,8 +60,9 @@ def bind(reactor: Reactor, config: BrokerConfig) -> dict[str, tuple[str, int]]:
 def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoint, ...]:
     """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
     ports = {}
+    tls = new_tls_listeners(config.controller_listeners)
     for endpoint in config.controller_listeners:
-        ports[endpoint.listener] = _bind(reactor, endpoint, _tls_of(config, endpoint))[1]
+        ports[endpoint.listener] = _bind(reactor, config, endpoint, tls)[1]
     return tuple(
         RaftEndpoint(each.listener, each.host or socket.getfqdn(), each.port or ports[each.listener])
         for each in config.advertised_controller_listeners
@@ -72,20 +90,14 @@ def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewL
     return no_login if logins is None else logins.gate(router, clock).new_login
 
 
-def _tls_of(config: BrokerConfig, endpoint: ConfigEndpoint) -> "ServerTls | None":
-    """Return what a listener is secured with, None if it is not. Raises ConfigError."""
-    if not endpoint.security_protocol.uses_tls:
-        return None
-    from kafkapy.server.tls_listeners import secure  # a plaintext start does not load it
-
-    return secure(config, endpoint)
-
-
-def _bind(reactor: Reactor, endpoint: ConfigEndpoint, tls: "ServerTls | None") -> tuple[str, int]:
-    """Bind one listener. Raises OSError with what to do about it."""
+def _bind(
+    reactor: Reactor, config: BrokerConfig, endpoint: ConfigEndpoint, tls: "TlsListeners | None"
+) -> tuple[str, int]:
+    """Bind one listener. Raises ConfigError, and OSError with what to do about it."""
+    secured = tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
     try:
         protocol = endpoint.security_protocol.value
-        return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, tls)
+        return reactor.bind(endpoint.listener, protocol, endpoint.host, endpoint.port, secured)
     except OSError as error:
         where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
         hint = " (--port takes another one, 0 a free one)" if error.errno == errno.EADDRINUSE else ""

@@ -11,7 +11,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kafkapy.config.tls import TlsConfig
@@ -30,16 +30,18 @@ RANDOM_SOURCES: Final = (
     None, "SHA1PRNG", "NativePRNG", "NativePRNGBlocking", "NativePRNGNonBlocking", "DRBG", "Windows-PRNG",
 )  # fmt: skip
 ENGINE_FACTORY: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
+HANDSHAKE_STEPS: Final = 4
+"""More than the steps of a handshake in memory."""
 VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 logger = logging.getLogger("kafkapy.server")
 
 
-def server_context(tls: TlsConfig, *, keys: tuple[KeyMaterial, ...] | None = None) -> ssl.SSLContext:
+def server_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return what a listener's handshakes are made with. Raises ConfigError."""
     context = _new_context(ssl.PROTOCOL_TLS_SERVER, tls)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
-    keys = open_key_store(tls) if keys is None else keys
+    keys = open_key_store(tls)
     if not keys:
         raise ConfigError("ssl.keystore.location", None, "a listener with TLS needs a key store (ssl.keystore.*)")
     _load_keys(context, tls, keys)
@@ -63,6 +65,30 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
     _load_trusted(context, tls)
     _load_keys(context, tls, open_key_store(tls))
     return context
+
+
+def check_trusts_itself(server: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Raise ConfigError unless a listener between nodes takes its own certificate: each node connects to the others."""
+    client = client_context(tls)
+    client.check_hostname = False
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
+    try:
+        for _ in range(HANDSHAKE_STEPS):
+            for side in sides:
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    except ssl.SSLError as error:
+        message = (
+            "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created with "
+            f"those settings: {error.reason}"
+        )
+        raise ConfigError("ssl.truststore.location", tls.ssl_truststore_location, message) from error
+
+
+def own_certificates(tls: TlsConfig) -> tuple[Certificate, ...]:
+    """Return what the certificate of each key of a listener says. Raises ConfigError."""
+    return tuple(_own_certificate(each, "ssl.keystore.location", "") for each in open_key_store(tls))
 
 
 def _new_context(protocol: int, tls: TlsConfig) -> ssl.SSLContext:
@@ -163,14 +189,14 @@ def _why(error: ssl.SSLError, material: KeyMaterial) -> str:
 
 def _check_validity(material: KeyMaterial, key: str, shown: str) -> None:
     """Deviation: Kafka serves an expired certificate, which every client then refuses."""
-    certificate = own_certificate(material, key, shown)
+    certificate = _own_certificate(material, key, shown)
     if certificate.not_after < datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S"):
         text = certificate.not_after
         message = f"the certificate of {certificate.subject} expired on {text[:4]}-{text[4:6]}-{text[6:8]}"
         raise ConfigError(key, shown, message)
 
 
-def own_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
+def _own_certificate(material: KeyMaterial, key: str, shown: str) -> Certificate:
     """Return what a key's own certificate says. Raises ConfigError."""
     try:
         return read_certificate(material.chain[0])

@@ -1,26 +1,162 @@
-"""What each TLS listener of a node is secured with."""
+"""What each TLS listener of a node is secured with, and how that changes while it runs (KIP-226).
+
+The keys of RELOADED change at run time, by a listener's own prefix: what they name is read anew, also when a key is set
+to the value that it has and the file is another. New connections get the new context, open ones go on. A change is
+tried out before it is taken: what does not work is refused and leaves all as it was. Names in the certificates stay,
+unless ssl.allow.dn.changes and ssl.allow.san.changes say otherwise.
+"""
 
 import logging
+import os
+import ssl
 from collections.abc import Callable
+from typing import Final
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint
 from kafkapy.config.tls import TlsConfig, listener_tls
+from kafkapy.config.validators import ConfigRuleError
+from kafkapy.dataclass import dataclass
 from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
-from kafkapy.security.certificate import subject_of
+from kafkapy.security.certificate import Certificate, subject_of
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
-from kafkapy.server.tls_contexts import server_context
+from kafkapy.server.tls_contexts import check_trusts_itself, own_certificates, server_context
 
-ANONYMOUS = "User:ANONYMOUS"
+ANONYMOUS: Final = "User:ANONYMOUS"
+RELOADED: Final = frozenset(
+    {
+        "ssl_keystore_type",
+        "ssl_keystore_location",
+        "ssl_keystore_password",
+        "ssl_key_password",
+        "ssl_keystore_certificate_chain",
+        "ssl_keystore_key",
+        "ssl_truststore_type",
+        "ssl_truststore_location",
+        "ssl_truststore_password",
+        "ssl_truststore_certificates",
+    }
+)
+FREE: Final = RELOADED | {"ssl_allow_dn_changes", "ssl_allow_san_changes"}
 
 logger = logging.getLogger("kafkapy.server")
 
 
-def secure(config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
-    """Return what a listener's handshakes are made with. Raises ConfigError."""
-    tls = listener_tls(config, endpoint.listener)
-    return ServerTls(server_context(tls), None if endpoint.security_protocol.uses_sasl else principals(tls))
+@dataclass(slots=True)
+class _Served:
+    """One listener: the keys that its context was made of, when their files were written, its certificates."""
+
+    tls: TlsConfig
+    written_ns: tuple[int, ...]
+    certificates: tuple[Certificate, ...]
+    context: ssl.SSLContext
+
+
+class TlsListeners:
+    """The TLS listeners of one node."""
+
+    def __init__(self) -> None:
+        self._secured: dict[str, tuple[_Served, ServerTls]] = {}
+
+    def secure(self, config: BrokerConfig, endpoint: Endpoint) -> ServerTls:
+        """Return what a listener's handshakes are made with. Raises ConfigError."""
+        tls = listener_tls(config, endpoint.listener)
+        served = _serve(config, endpoint.listener, tls)
+        principal_of = None if endpoint.security_protocol.uses_sasl else principals(tls)
+        secured = ServerTls(served.context, principal_of)
+        self._secured[endpoint.listener] = (served, secured)
+        return secured
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise ConfigError unless the listeners could be secured as `config` says."""
+        for name in self._secured:
+            self._renewed(config, name)
+
+    def update(self, config: BrokerConfig) -> None:
+        """Have new connections secured as `config` says; what does not work is told, and changes nothing."""
+        for name, (_, secured) in self._secured.items():
+            try:
+                served = self._renewed(config, name)
+            except ConfigError as error:
+                logger.error("Listener %s keeps its certificates: %s", name, error)
+                continue
+            if served is not None:
+                secured.context = served.context
+                self._secured[name] = (served, secured)
+                logger.info("Listener %s has new certificates", name)
+
+    def _renewed(self, config: BrokerConfig, name: str) -> _Served | None:
+        """Return what takes the place of a listener's context, None if it may stay. Raises ConfigError."""
+        before, _ = self._secured[name]
+        tls = listener_tls(config, name)
+        if tls == before.tls and _written_ns(tls) == before.written_ns:
+            return None
+        _check_fixed(name, before.tls, tls)
+        try:
+            if before.tls.ssl_truststore_location is None and before.tls.ssl_truststore_certificates is None:
+                _check_no_trust_store(tls)
+            served = _serve(config, name, tls)
+            _check_names(tls, before.certificates, served.certificates)
+        except ConfigError as error:
+            message = f"Validation of dynamic config update of SSLFactory failed: {error}"
+            raise ConfigRuleError(error.key, None, message) from error
+        return served
+
+
+def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:
+    written_ns = _written_ns(tls)
+    context = server_context(tls)
+    if name in (config.inter_broker_listener_name, *config.controller_listener_names):
+        check_trusts_itself(context, tls)
+    return _Served(tls, written_ns, own_certificates(tls), context)
+
+
+def _written_ns(tls: TlsConfig) -> tuple[int, ...]:
+    """Return when the files of a listener were written, 0 for none."""
+    return tuple(_file_written_ns(path) for path in (tls.ssl_keystore_location, tls.ssl_truststore_location))
+
+
+def _file_written_ns(path: str | None) -> int:
+    try:
+        return 0 if path is None else os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _check_fixed(name: str, before: TlsConfig, after: TlsConfig) -> None:
+    for key, field in TlsConfig.keys().items():
+        if field not in FREE and getattr(before, field) != getattr(after, field):
+            message = (
+                f"Configs cannot be updated dynamically for existing listener {name}, restart broker or create a new "
+                "listener for update"
+            )
+            raise ConfigRuleError(key, None, message)
+
+
+def _check_no_trust_store(after: TlsConfig) -> None:
+    if after.ssl_truststore_location is not None or after.ssl_truststore_certificates is not None:
+        message = "Cannot add SSL truststore to an existing listener for which no truststore was configured."
+        raise ConfigRuleError("ssl.truststore.location", None, message)
+
+
+def _check_names(tls: TlsConfig, before: tuple[Certificate, ...], after: tuple[Certificate, ...]) -> None:
+    """Refuse other names than the certificates have, so that clients do not find another server than they know."""
+    if tls.ssl_allow_dn_changes and tls.ssl_allow_san_changes:
+        return
+    key = "ssl.keystore.location"
+    if len(before) != len(after):
+        message = (
+            f"Keystore entries do not match, existing store contains {len(before)} entries, new store contains "
+            f"{len(after)} entries"
+        )
+        raise ConfigRuleError(key, None, message)
+    for old, new in zip(before, after, strict=True):
+        if not tls.ssl_allow_dn_changes and old.subject.lower() != new.subject.lower():
+            message = f"Keystore DistinguishedName does not match: existing={old.subject}, new={new.subject}"
+            raise ConfigRuleError(key, None, message)
+        if not tls.ssl_allow_san_changes and not new.alternative_names >= old.alternative_names:
+            raise ConfigRuleError(key, None, f"Keystore SubjectAltNames do not match: those of {old.subject}")
 
 
 def principals(tls: TlsConfig) -> Callable[[bytes | None], str]:

@@ -1,0 +1,175 @@
+"""Certificates of a listener that change at run time: what is taken, and what is refused and leaves all as it was."""
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.errors import ConfigError
+from kafkapy.reactor.tls_admission import ServerTls
+from kafkapy.server.tls_listeners import TlsListeners
+from tests.support.certificates import Authority, Identity, client_context
+
+AUTHORITY, STRANGER = Authority(), Authority("another CA")
+FIRST = AUTHORITY.issue("broker")
+PREFIX = "listener.name.ext.ssl."
+
+
+class Node:
+    """A node with a TLS listener, EXT, between whose files and keys tests choose."""
+
+    def __init__(self, directory: Path, **properties: str) -> None:
+        self.directory = directory
+        self.write("first", FIRST)
+        (directory / "ca.pem").write_text(AUTHORITY.certificate_pem)
+        config, _ = load(
+            embedded_properties(data_dir="/logs")
+            | {
+                "listeners": "PLAINTEXT://:1,EXT://:2,CONTROLLER://:3",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SSL,CONTROLLER:PLAINTEXT",
+                f"{PREFIX}keystore.type": "PEM",
+                f"{PREFIX}keystore.location": str(directory / "first"),
+                f"{PREFIX}truststore.type": "PEM",
+                f"{PREFIX}truststore.location": str(directory / "ca.pem"),
+            }
+            | properties
+        )
+        self.configs = DynamicConfig(config)
+        self.listeners = TlsListeners()
+        self.configs.add_check(self.listeners.check)
+        (endpoint,) = (each for each in config.listeners if each.listener == "EXT")
+        self.secured: ServerTls = self.listeners.secure(config, endpoint)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.configs.current
+
+    def write(self, name: str, identity: Identity) -> None:
+        path = self.directory / name
+        path.write_text(identity.key_pem() + identity.certificate_pem)
+        os.utime(path, ns=(0, hash(identity.certificate_der) & 0xFFFFFFFFFF))
+
+    def alter(self, **keys: str) -> None:
+        """Do what kafka-configs.sh does: have the change checked, and then take it."""
+        configs = {f"{PREFIX}{key.replace('_', '.')}": value for key, value in keys.items()}
+        self.configs.validate(configs, is_per_broker=True)
+        self.configs.update(cluster={}, broker=configs)
+        self.listeners.update(self.config)
+
+    def served(self, authority: Authority = AUTHORITY) -> bytes | None:
+        """Return the certificate that a new connection finds."""
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = client_context(authority).wrap_bio(to_client, to_server, server_hostname="localhost")
+        server = self.secured.context.wrap_bio(to_server, to_client, server_side=True)
+        for _ in range(3):
+            for side in (client, server):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+        return client.getpeercert(binary_form=True)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_another_file_is_taken(node: Node):
+    second = AUTHORITY.issue("broker", key_number=2)
+    node.write("second", second)
+    node.alter(keystore_location=str(node.directory / "second"))
+    assert node.served() == second.certificate_der
+
+
+def test_the_same_value_reads_the_file_anew(node: Node):
+    second = AUTHORITY.issue("BROKER", key_number=2)
+    before = node.secured.context
+    node.alter(keystore_location=str(node.directory / "first"))
+    assert node.secured.context is before, "the file is the same"
+    node.write("first", second)
+    assert node.served() == FIRST.certificate_der, "until somebody says so"
+    node.alter(keystore_location=str(node.directory / "first"))
+    assert node.served() == second.certificate_der
+
+
+def test_another_trust_store_is_taken(node: Node):
+    (node.directory / "others.pem").write_text(STRANGER.certificate_pem)
+    before = node.secured.context
+    node.alter(truststore_location=str(node.directory / "others.pem"))
+    assert node.secured.context is not before
+
+
+def _renamed(node: Node) -> None:
+    node.write("second", AUTHORITY.issue("other"))
+
+
+def _without_name(node: Node) -> None:
+    node.write("second", AUTHORITY.issue("broker", ["localhost"]))
+
+
+def _expired(node: Node) -> None:
+    node.write("second", AUTHORITY.issue("broker", days=-1))
+
+
+def _empty(node: Node) -> None:
+    (node.directory / "second").write_text("")
+
+
+def _missing(node: Node) -> None:
+    assert not (node.directory / "second").exists()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (_renamed, "Keystore DistinguishedName does not match: existing=CN=broker, new=CN=other"),
+        (_without_name, "Keystore SubjectAltNames do not match"),
+        (_expired, "expired on"),
+        (_empty, "Private key not provided"),
+        (_missing, "the file cannot be read"),
+    ],
+)
+def test_a_refused_change_leaves_all_as_it_was(prepare: Callable[[Node], None], reason: str, node: Node):
+    prepare(node)
+    with pytest.raises(ConfigError, match=reason):
+        node.alter(keystore_location=str(node.directory / "second"))
+    assert node.served() == FIRST.certificate_der
+    node.listeners.update(node.config)
+    assert node.served() == FIRST.certificate_der
+
+
+def test_names_may_change_where_the_keys_say_so(tmp_path: Path):
+    node = Node(tmp_path, **{f"{PREFIX}allow.dn.changes": "true", f"{PREFIX}allow.san.changes": "true"})
+    other = AUTHORITY.issue("other", ["localhost"])
+    node.write("second", other)
+    node.alter(keystore_location=str(node.directory / "second"))
+    assert node.served() == other.certificate_der
+
+
+def test_what_is_fixed_while_a_listener_is_open_is_refused(node: Node):
+    with pytest.raises(ConfigError, match="Configs cannot be updated dynamically for existing listener EXT"):
+        node.alter(client_auth="required")
+
+
+def test_what_turns_bad_after_it_was_taken_changes_nothing(node: Node, caplog: pytest.LogCaptureFixture):
+    (node.directory / "first").write_text("")
+    node.listeners.update(node.config)
+    assert node.served() == FIRST.certificate_der
+    assert "Listener EXT keeps its certificates" in caplog.text
+
+
+def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Path):
+    own = {"inter.broker.listener.name": "EXT"}
+    node = Node(tmp_path, **own)
+    node.write("second", STRANGER.issue("broker"))
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine created with those settings"):
+        node.alter(keystore_location=str(node.directory / "second"))
+    with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
+        Node(tmp_path, **own, **{f"{PREFIX}keystore.location": str(node.directory / "second")})
