@@ -111,6 +111,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(55, "describe_quorum", max_elements=FEW),
         _row(60, "describe_cluster", max_elements=FEW),
         _row(61, "describe_producers"),
+        _row(64, "unregister_broker", max_elements=FEW),
         _row(65, "describe_transactions"),
         _row(66, "list_transactions", max_elements=FEW),
         _row(68, "consumer_group_heartbeat", max_elements=CHANGED),
@@ -152,6 +153,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(60, "describe_controllers", max_elements=FEW),
         _row(62, "broker_registration", max_elements=FEW),
         _row(63, "broker_heartbeat"),
+        _row(64, "unregister_broker", max_elements=FEW),
         _row(67, "allocate_producer_ids", max_elements=FEW),
         _row(70, "controller_registration", max_elements=FEW),
         _row(73, "assign_replicas_to_dirs"),
@@ -162,7 +164,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 64))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

@@ -129,6 +129,12 @@ class Controller:
         expired = self.brokers.expired_brokers(now_ms)
         return Decision(expired, self.partitions.fence_records(expired[0]) if expired else [])
 
+    def decide_unregister_broker(self, broker_id: int) -> Decision[Any, None]:
+        """Forget a broker. Raises ApiError BROKER_ID_NOT_REGISTERED."""
+        if broker_id not in self.brokers.brokers:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        return Decision(None, self.partitions.unregister_records(broker_id))
+
     def decide_register_controller(
         self, request: ControllerRegistrationRequest
     ) -> Decision[Any, ControllerRegistrationResponse]:

@@ -13,6 +13,7 @@ from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_recor
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.elections import Election, PartitionChange
 from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
+from kafkapy.metadata.limits import check_operation_size
 from kafkapy.metadata.registrations import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from kafkapy.metadata.topics import Topic, TopicControl
 from kafkapy.protocol.error_code import ErrorCode
@@ -20,6 +21,7 @@ from kafkapy.protocol.messages import alter_partition_request, alter_partition_r
 from kafkapy.protocol.messages import assign_replicas_to_dirs_request as assign_request
 from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.types import Uuid
 
 NOBODY: Final = -1
@@ -64,6 +66,15 @@ class PartitionControl:
         return self._update_records(
             lambda partition: broker_id in partition.isr or broker_id in partition.elr, unclean=broker_id
         )
+
+    def unregister_records(self, broker_id: int) -> list[Any]:
+        """Take a broker out of the ISRs and forget it. Raises ApiError POLICY_VIOLATION if it is in too many."""
+        records: list[Any] = self._update_records(
+            lambda partition: broker_id in partition.isr or broker_id in partition.elr, removed=broker_id
+        )
+        check_operation_size(len(records) + 1)
+        broker = self._brokers.brokers[broker_id]
+        return [*records, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)]
 
     def directory_records(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> list[Any]:
         """Take note of a broker's lost and cordoned log directories, as its heartbeat tells them."""

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.nodes import ThreeNodes
-from harness.servers import ApacheKafka, Kafkapy
+from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy
 from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -213,3 +213,21 @@ def test_a_reassignment_to_unknown_brokers_is_refused(cluster: ThreeNodes, tool:
 
     assert refused.status == 1
     assert "Unknown broker id 9" in refused.text
+
+
+def test_a_broker_that_is_gone_is_unregistered_and_comes_back_by_a_start(cluster: ThreeNodes, tool: Tool) -> None:
+    listed = tool("kafka-cluster", "list-endpoints")
+    cluster.nodes[2].stop()
+    try:
+        refused = tool("kafka-cluster", "unregister", "--id", "9")
+        done = tool("kafka-cluster", "unregister", "--id", "3")
+        left = tool("kafka-cluster", "list-endpoints", "--include-fenced-brokers")
+    finally:
+        cluster.nodes[2].start()
+
+    assert [line.split()[0] for line in listed.text.splitlines()] == ["ID", "1", "2", "3"]
+    assert [line.split()[0] for line in left.text.splitlines()] == ["ID", "1", "2"]
+    assert done.text == "Broker 3 is no longer registered.\n"
+    assert "Broker ID 9 is not currently registered" in refused.text
+    eventually(lambda: len(tool("kafka-cluster", "list-endpoints").text.splitlines()) == 4)
+    assert tool("kafka-cluster", "cluster-id").text == f"Cluster ID: {CLUSTER_ID}\n"

@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from tests.support.asking import create_topic
 from tests.support.wire import WireClient
 
@@ -139,3 +140,11 @@ def test_an_unknown_election_is_refused(
     assert response.error_code == code
     messages = [part.error_message for each in response.replica_election_results for part in each.partition_result]
     assert messages == ["Unknown election type 7"] * len(partitions)
+
+
+@pytest.mark.parametrize("broker_id", [9, -1])
+def test_an_unknown_broker_is_not_unregistered(client: WireClient, broker_id: int) -> None:
+    response = client.call(UnregisterBrokerRequest(broker_id=broker_id), 0)
+
+    message = f"Broker ID {broker_id} is not currently registered"
+    assert (response.error_code, response.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)

@@ -386,3 +386,36 @@ def test_producer_ids_come_in_blocks_that_never_meet() -> None:
 
     assert (first.first_id, first.size, second.first_id) == (0, 1000, 1000)
     assert cluster.image.next_producer_id == 2000
+
+
+@pytest.mark.parametrize("features", [NO_ELR, {}])
+def test_unregistered_broker_leaves_the_isrs_and_is_forgotten(features: dict[str, int]) -> None:
+    cluster = Cluster(broker_count=2, features=features)
+    with_topic(cluster, [1, 2], [2, 1])
+
+    cluster.commit(cluster.controller.decide_unregister_broker(1))
+
+    assert 1 not in cluster.image.cluster.brokers
+    assert [(partition(cluster, index).leader, partition(cluster, index).isr) for index in (0, 1)] == [(2, (2,))] * 2
+    with pytest.raises(ApiError) as refusal:
+        cluster.heartbeat(1)
+    assert refusal.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_partition_of_an_unregistered_broker_alone_has_no_leader_until_it_registers_again() -> None:
+    cluster = Cluster(broker_count=1)
+    with_topic(cluster, [1])
+
+    cluster.commit(cluster.controller.decide_unregister_broker(1))
+    gone = partition(cluster)
+    cluster.start_broker(1, incarnation=2, previous_broker_epoch=cluster.epochs[1])
+
+    assert (gone.leader, gone.replicas) == (NO_LEADER, (1,))
+    assert partition(cluster).leader == 1
+
+
+def test_unknown_broker_is_not_unregistered() -> None:
+    with pytest.raises(ApiError) as refusal:
+        Cluster(broker_count=1).controller.decide_unregister_broker(2)
+
+    assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,0 +1,19 @@
+"""UnregisterBroker 0: forget a broker that does not come back (KIP-500).
+
+Needs ALTER on the cluster. The broker leaves every ISR; a broker that is unregistered while it runs has to be started
+again. BROKER_ID_NOT_REGISTERED if there is no such broker.
+"""
+
+from kafkapy.handlers.cluster_access import check_cluster
+from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkapy.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from kafkapy.security.authorizer import AclOperation
+
+
+async def handle(
+    services: Services, context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    check_cluster(services, context, AclOperation.ALTER)
+    await services.follower.change(lambda controller, _: controller.decide_unregister_broker(request.broker_id))
+    return UnregisterBrokerResponse(error_message=None)
