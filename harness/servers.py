@@ -63,6 +63,8 @@ class Server:
     """What Java's clients need."""
     launched_at: float = 0.0
     """By the monotonic clock."""
+    format_arguments: tuple[str, ...] = ()
+    """What to format the directory with, besides the file: --release-version 3.3-IV3, for example."""
 
     @property
     def bootstrap(self) -> str:
@@ -208,7 +210,7 @@ class ApacheKafka(Server):
         quorum = [] if "controller.quorum.voters" in self.properties else ["--standalone"]
         features = [part for name, level in self.features.items() for part in ("--feature", f"{name}={level}")]
         files = ["-t", CLUSTER_ID, "-c", str(self.properties_file)]
-        arguments = ["format", *files, *quorum, *features, "--ignore-formatted"]
+        arguments = ["format", *files, *quorum, *features, "--ignore-formatted", *self.format_arguments]
         subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def command(self) -> list[str]:
@@ -233,6 +235,7 @@ class Kafkapy(Server):
         settings = {**self.properties, "log.dirs": str(self.directory)}
         self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         arguments = ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--ignore-formatted"]
+        arguments += self.format_arguments
         result = subprocess.run([sys.executable, "-m", "kafkapy", *arguments], capture_output=True, text=True)
         if result.returncode:
             raise RuntimeError(f"{self.name} does not format its directory:\n{result.stdout}{result.stderr}")

@@ -109,6 +109,7 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(50, "describe_user_scram_credentials", max_elements=MEMBERS),
         _row(51, "alter_user_scram_credentials", max_elements=FEW),
         _row(55, "describe_quorum", max_elements=FEW),
+        _row(57, "update_features", max_elements=FEW),
         _row(60, "describe_cluster", max_elements=FEW),
         _row(61, "describe_producers"),
         _row(64, "unregister_broker", max_elements=FEW),
@@ -148,6 +149,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(54, "raft_requests", max_elements=FEW),
         _row(55, "describe_quorum", max_elements=FEW),
         _row(56, "alter_partition"),
+        _row(57, "update_features", max_elements=FEW),
         _row(58, "envelope", max_elements=FEW),
         _row(59, "raft_requests", max_elements=FEW),
         _row(60, "describe_controllers", max_elements=FEW),
@@ -164,7 +166,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 64))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 57, 64))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

@@ -154,6 +154,18 @@ class ConfigControl:
         resource = ConfigResource(RESOURCE_TOPIC, name)
         return self._incremental_records(resource, operations, is_new=True)
 
+    def elr_safety_records(self) -> list[ConfigRecord]:
+        """Return what has all brokers agree on min.insync.replicas, as eligible leader replicas need (KIP-966)."""
+        records = []
+        if MIN_INSYNC_REPLICAS not in self.of(CLUSTER_DEFAULT):
+            value = self.rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
+            records.append(_record(CLUSTER_DEFAULT, MIN_INSYNC_REPLICAS, value or "1"))
+        for resource, configs in self._configs.items():
+            is_broker = resource.resource_type == RESOURCE_BROKER and resource.name != ""
+            if is_broker and MIN_INSYNC_REPLICAS in configs:
+                records.append(_record(resource, MIN_INSYNC_REPLICAS, None))
+        return records
+
     def effective_topic_configs(self, topic_configs: Mapping[str, str]) -> "Sequence[EffectiveConfig]":
         """Return all configs that a topic with these overrides would have, as CreateTopics 5+ answers them."""
         return self.rules.effective_topic_configs(

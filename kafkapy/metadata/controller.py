@@ -16,6 +16,7 @@ from kafkapy.machine import Decision
 from kafkapy.metadata.acls import AclControl
 from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
+from kafkapy.metadata.feature_updates import FeatureUpdateControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.leader_elections import LeaderElectionControl
@@ -68,6 +69,9 @@ class Controller:
         self.partitions = PartitionControl(self.features, self.brokers, self.configs, self.topics)
         self.reassignments = ReassignmentControl(self.configs, self.topics, self.partitions)
         self.elections = LeaderElectionControl(self.brokers, self.topics, self.partitions)
+        self.feature_updates = FeatureUpdateControl(
+            self.features, self.brokers, self.configs, node_id=node_id, quorum_node_ids=quorum_node_ids
+        )
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
         self.scram = ScramControl(self.features)

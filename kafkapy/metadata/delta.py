@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
+    KRAFT_VERSION,
     METADATA_VERSION,
     RESOURCE_TOPIC,
     ClusterImage,
@@ -131,6 +132,9 @@ class MetadataDelta:
         return ConfigsImage(self.image.configs.by_resource.updated(changes))
 
     def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
+        """Note a level. One of kraft.version, which old controllers wrote by mistake, is ignored (KAFKA-18979)."""
+        if record.name == KRAFT_VERSION:
+            return
         if record.name == METADATA_VERSION:
             assert record.feature_level >= MIN_METADATA_VERSION, (
                 f"metadata.version level {record.feature_level} is older than 3.3-IV3, the oldest that can be read: "

@@ -102,11 +102,14 @@ class FeatureControl:
         self._levels = dict(image.features.levels)
 
     def replay(self, record: FeatureLevelRecord) -> None:
+        """Take over a level. One of kraft.version, which old controllers wrote by mistake, is ignored (KAFKA-18979)."""
         known = KNOWN_FEATURES.get(record.name, VersionRange(0, 0))
         assert known.min_version <= record.feature_level <= known.max_version, (
             f"feature {record.name} at level {record.feature_level}: this controller knows levels "
             f"{known.min_version} to {known.max_version}"
         )
+        if record.name == KRAFT_VERSION:
+            return
         if record.feature_level == 0:
             self._levels.pop(record.name, None)
         else:

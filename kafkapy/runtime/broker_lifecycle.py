@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.errors import ApiError
 from kafkapy.metadata.brokers import registration_features
-from kafkapy.metadata.features import MV_4_3_IV0
+from kafkapy.metadata.features import MV_3_7_IV2, MV_4_3_IV0
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.error_code import ErrorCode
@@ -23,6 +23,7 @@ from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProd
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from kafkapy.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from kafkapy.types import Uuid, uuid_to_string
 
 if TYPE_CHECKING:
@@ -112,17 +113,25 @@ class BrokerLifecycle:
         Waits as long as there is no active controller. Raises ApiError for what waiting does not cure (another
         cluster's id, a feature level that we do not know).
         """
-        response = await self._ask_until_answered(
-            lambda: self._controller.ask(
-                self._registration,
-                lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True),
-            )
-        )
+        response = await self._ask_until_answered(self._ask_to_register)
         self.broker_epoch = response.broker_epoch
         self.state = LifecycleState.REGISTERED
         self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
         log.info("Registered broker %d with epoch %d", self._config.node_id, self.broker_epoch)
         return self.broker_epoch
+
+    async def _ask_to_register(self) -> BrokerRegistrationResponse:
+        return await self._controller.ask(
+            self._registration,
+            lambda controller, now_ms: controller.decide_register_broker(self._registration, now_ms, is_local=True),
+        )
+
+    def _is_registration_outdated(self) -> bool:
+        """Whether metadata.version has risen to where registrations name log directories, and ours names none."""
+        image = self._controller.image
+        broker = image.cluster.brokers.get(self._config.node_id)
+        level = image.features.levels.get(METADATA_VERSION, 0)
+        return level >= MV_3_7_IV2 and broker is not None and not broker.directories
 
     async def unfence(self) -> None:
         """Ask to serve clients; returns once the image says so. To be called when the logs are loaded."""
@@ -210,6 +219,8 @@ class BrokerLifecycle:
                     await self._is_due.wait()
             self._is_due.clear()
             try:
+                if self._is_registration_outdated():
+                    await self._ask_to_register()
                 response = await self._heartbeat()
             except ApiError as error:
                 log.warning("The controller did not take a heartbeat: %s", error)

@@ -16,6 +16,8 @@ from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
+from kafkapy.metadata.features import MV_3_7_IV0
+from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.limits import ReactorLimits
@@ -30,6 +32,8 @@ from kafkapy.types import METADATA_PARTITION, Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.metadata.delta import MetadataDelta
+    from kafkapy.metadata.image import MetadataImage
     from kafkapy.raft.messages import Request, Response
     from kafkapy.runtime.controller_channel import ControllerChannel
     from kafkapy.runtime.peer import Peer
@@ -128,6 +132,16 @@ class QuorumNode:
         if self.controller.is_active:
             await self._register_controller()
         elif self._config.is_controller:
+            self._registration = self._loop.create_task(self._register_controller())
+        if self._config.is_controller:
+            self.controller.add_image_listener(self._on_image)
+
+    def _on_image(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
+        """Register this controller when metadata.version rises to where controllers do."""
+        is_known = self._config.node_id in image.cluster.controllers
+        level = delta.feature_changes.get(METADATA_VERSION, 0)
+        is_registering = self._registration is not None and not self._registration.done()
+        if level >= MV_3_7_IV0 and not is_known and not is_registering:
             self._registration = self._loop.create_task(self._register_controller())
 
     async def caught_up_to(self, offset: int) -> None:

@@ -17,6 +17,7 @@ from kafkapy.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsTopics,
 )
 from kafkapy.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.asking import create_topic
 from tests.support.wire import WireClient
 
@@ -148,3 +149,77 @@ def test_an_unknown_broker_is_not_unregistered(client: WireClient, broker_id: in
 
     message = f"Broker ID {broker_id} is not currently registered"
     assert (response.error_code, response.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+
+FAILED = "The update failed for all features since the following feature had an error: "
+TV, MV, GV, KV = "transaction.version", "metadata.version", "group.version", "kraft.version"
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+def updated(client: WireClient, name: str, level: int, kind: int, version: int = 2, **fields: Any) -> Any:
+    update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind if version > 0 else UPGRADE)
+    return client.call(UpdateFeaturesRequest(feature_updates=[update], **fields), version)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "reason"),
+    [
+        (TV, 3, UPGRADE, "Local controller 1 only supports versions 0-2"),
+        (MV, 31, UPGRADE, "Local controller 1 only supports versions 7-30"),
+        (MV, 6, SAFE, "Local controller 1 only supports versions 7-30"),
+        (GV, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+        ("foo.version", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        (TV, -1, UPGRADE, "A feature version cannot be less than 0."),
+        (TV, 1, 0, "The controller does not support the given upgrade type."),
+        (TV, 1, 9, "The controller does not support the given upgrade type."),
+        (
+            TV,
+            1,
+            UPGRADE,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe "
+            "or unsafe downgrade.",
+        ),
+        (KV, 0, SAFE, "Can't downgrade the version of this feature."),
+        (KV, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(client: WireClient, name: str, level: int, kind: int, reason: str) -> None:
+    response = updated(client, name, level, kind, validate_only=True)
+
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert response.error_message == f"{FAILED}Invalid update version {level} for feature {name}. {reason}"
+    assert response.results == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (SAFE, "Refusing to perform the requested downgrade because it might delete metadata information."),
+        (UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+)
+def test_metadata_version_does_not_lose_records(client: WireClient, kind: int, reason: str) -> None:
+    response = updated(client, MV, 29, kind)
+
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 29. {reason}"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_levels_go_down_and_up_again(client: WireClient, version: int) -> None:
+    lowered = updated(client, GV, 0, SAFE)
+    raised = updated(client, GV, 1, UPGRADE, version)
+
+    assert (lowered.error_code, lowered.error_message, lowered.results) == (0, None, [])
+    assert (raised.error_code, raised.error_message) == (0, None)
+    results = [(each.feature, each.error_code, each.error_message) for each in raised.results]
+    assert results == ([] if version == 2 else [(GV, 0, "NONE")])
+
+
+def test_a_dry_run_and_no_updates_change_nothing(client: WireClient) -> None:
+    dry = updated(client, GV, 0, SAFE, validate_only=True)
+    again = updated(client, KV, 1, UPGRADE)
+    none = client.call(UpdateFeaturesRequest(feature_updates=[]), 2)
+
+    assert [(each.error_code, each.error_message) for each in (dry, again, none)] == [(0, None)] * 3
+    assert updated(client, GV, 1, UPGRADE).error_code == 0
