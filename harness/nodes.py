@@ -36,12 +36,18 @@ class Nodes(Server):
         properties: Mapping[str, str] | None = None,
         *,
         heap: str = "",
+        more_listeners: Sequence[str] = (),
     ) -> None:
-        """`properties`: what each node has besides its roles, listeners and voters. `heap`: of each JVM, else 1 GiB."""
+        """`properties`: what each node has besides its roles, listeners and voters. `heap`: of each JVM, else 1 GiB.
+
+        `more_listeners`: names of listeners that each broker has beside PLAINTEXT, at free ports.
+        """
         ports = {plan.node_id: free_port() for plan in plans if plan.roles != BROKER}
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
         self.by_id: Mapping[int, Server] = {
-            plan.node_id: _node(plan, directory, ports.get(plan.node_id), voters, properties or {}, heap)
+            plan.node_id: _node(
+                plan, directory, ports.get(plan.node_id), voters, properties or {}, heap, more_listeners
+            )
             for plan in plans
         }
         self.brokers = [self.by_id[plan.node_id] for plan in plans if plan.roles != CONTROLLER]
@@ -92,20 +98,34 @@ class ThreeNodes(Nodes):
     """Three nodes, each broker and controller."""
 
     def __init__(
-        self, kinds: Kind | Sequence[Kind], directory: Path, properties: Mapping[str, str] | None = None
+        self,
+        kinds: Kind | Sequence[Kind],
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap: str = "",
+        more_listeners: Sequence[str] = (),
     ) -> None:
         """`kinds`: of all nodes, or of each."""
         kinds = [kinds] * 3 if isinstance(kinds, type) else list(kinds)
-        super().__init__([Plan(kind, number) for number, kind in enumerate(kinds, start=1)], directory, properties)
+        plans = [Plan(kind, number) for number, kind in enumerate(kinds, start=1)]
+        super().__init__(plans, directory, properties, heap=heap, more_listeners=more_listeners)
 
 
 def _node(
-    plan: Plan, directory: Path, controller_port: int | None, voters: str, more: Mapping[str, str], heap: str
+    plan: Plan,
+    directory: Path,
+    controller_port: int | None,
+    voters: str,
+    more: Mapping[str, str],
+    heap: str,
+    more_listeners: Sequence[str],
 ) -> Server:
     port = free_port()
     listeners = []
     if plan.roles != CONTROLLER:
         listeners.append(f"PLAINTEXT://127.0.0.1:{port}")
+        listeners += [f"{name}://127.0.0.1:{free_port()}" for name in more_listeners]
     if controller_port is not None:
         listeners.append(f"CONTROLLER://127.0.0.1:{controller_port}")
     properties = {

@@ -98,6 +98,7 @@ class TlsChannel:
         "_unfinished_bytes",
         "_writer",
         "local",
+        "on_failed",
         "peer",
     )
 
@@ -113,6 +114,9 @@ class TlsChannel:
         self._is_writer_set = False
         self._is_ended = False
         self._is_closed = False
+        self.on_failed: Callable[[ssl.SSLError], None] | None = None
+        """Told of an alert or of damaged records, which then are raised: with TLS 1.3 a client learns in this way only
+        that its certificate is refused."""
         self._unfinished_bytes = 0
         """How many bytes that were handed over are encrypted, but have not all left."""
         self._watch_output()
@@ -134,11 +138,9 @@ class TlsChannel:
                     break
                 fetched_bytes += count
             try:
-                data = self._session.tls.read(left)
+                data = self._read(left)
             except ssl.SSLWantReadError:  # part of a record, or one that is not for us
                 continue
-            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                data = b""
             self._is_ended = not data
             parts.append(data)
             left -= len(data)
@@ -156,15 +158,26 @@ class TlsChannel:
                     break
                 fetched_bytes += count
             try:
-                read: Any = self._session.tls.read(wanted - done, buffer[done:])  # an int, if there is a buffer
+                read = self._read(wanted - done, buffer[done:])
             except ssl.SSLWantReadError:
                 continue
-            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                read = 0
             self._is_ended = not read
             done += read
         self._after_receive()
         return done if done or self._is_ended else None
+
+    def _read(self, *arguments: Any) -> Any:
+        """Return what SSLObject.read does: bytes, or a count where there is a buffer; nothing at the end."""
+        try:
+            return self._session.tls.read(*arguments)
+        except ssl.SSLWantReadError:
+            raise
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            return b"" if len(arguments) == 1 else 0
+        except ssl.SSLError as error:
+            if self.on_failed is not None:
+                self.on_failed(error)
+            raise
 
     @property
     def _has_ciphertext(self) -> bool:

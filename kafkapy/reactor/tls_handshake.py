@@ -136,7 +136,7 @@ class Handshake:
         except ssl.SSLCertVerificationError as error:
             self.fail(f"the peer's certificate is refused: {error.verify_message}")
         except ssl.SSLError as error:
-            self.fail(_reason(error))
+            self.fail(reason_of(error))
         except (OSError, EOFError, ProtocolError) as error:
             self.fail(str(error))
         except Exception:
@@ -211,6 +211,6 @@ def _check_is_tls(data: bytes) -> None:
         raise ProtocolError(f"the client speaks {spoken} to a TLS port")
 
 
-def _reason(error: ssl.SSLError) -> str:
+def reason_of(error: ssl.SSLError) -> str:
     """Return OpenSSL's reason as words."""
     return error.reason.lower().replace("_", " ") if error.reason else str(error)

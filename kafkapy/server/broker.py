@@ -305,7 +305,7 @@ class BrokerServer:
             self._dynamic_config,
             image=lambda: self._controller.image,
             allocate_producer_ids=lambda: self._lifecycle.allocate_producer_ids(),
-            new_peer=self._quorum_node.new_peer,
+            new_peer=self._quorum_node.peers.new_broker_peer,
             clock=self._clock,
             random=self._random,
             wheel=self._wheel,

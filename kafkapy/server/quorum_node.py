@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy import __version__
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
@@ -28,6 +27,7 @@ from kafkapy.runtime.quorum import Quorum
 from kafkapy.security.authorizer import Authorizer
 from kafkapy.server import listeners
 from kafkapy.server.formatted import bootstrap_records
+from kafkapy.server.peers import Peers
 from kafkapy.types import METADATA_PARTITION, Uuid
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.raft.messages import Request, Response
     from kafkapy.runtime.controller_channel import ControllerChannel
-    from kafkapy.runtime.peer import Peer
     from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -81,8 +80,7 @@ class QuorumNode:
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._io_pool = io_pool
-        self._new_connector = new_connector
-        self._connector: seams.Connector | None = None
+        self.peers = Peers(dynamic_config, new_connector=new_connector, clock=clock, random=random, io_pool=io_pool)
         self._channels: list[ControllerChannel] = []
         self._registration: asyncio.Task[None] | None = None
         self._router = Router()
@@ -177,7 +175,7 @@ class QuorumNode:
         channel = ControllerChannel(
             leader=self._other_leader,
             listener_name=self._config.controller_listener_names[0],
-            new_peer=self.new_peer,
+            new_peer=self.peers.new_controller_peer,
         )
         self._channels.append(channel)
         return channel
@@ -259,34 +257,13 @@ class QuorumNode:
         leader_id = self.quorum.leader_id
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 
-    def new_peer(self, host: str, port: int) -> "Peer":
-        """Return a connection of its own to another node."""
-        from kafkapy.runtime.peer import Peer, PeerLimits
-
-        if self._connector is None:
-            self._connector = self._new_connector(self._loop, self._io_pool)
-        network = self._config.network
-        return Peer(
-            host,
-            port,
-            connector=self._connector,
-            clock=self._clock,
-            random=self._random,
-            client_id=str(self._config.node_id),
-            software_version=__version__,
-            limits=PeerLimits(
-                connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
-                max_response_bytes=network.socket_request_max_bytes,
-            ),
-        )
-
     def _new_transport(self) -> "NetworkRaftTransport":
         from kafkapy.raft.wire import WirePeer
         from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
         return NetworkRaftTransport(
             wire=WirePeer(self._cluster_id, self._config.controller_listener_names[0]),
-            new_peer=self.new_peer,
+            new_peer=self.peers.new_controller_peer,
             request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
             bootstrap_servers=self._bootstrap_servers(),
         )

@@ -69,7 +69,7 @@ class Replication:
             config=lambda: self._dynamic_config.current,
             node_id=self._node_id,
             broker_epoch=self._broker_epoch,
-            new_peer=self._quorum_node.new_peer,
+            new_peer=self._quorum_node.peers.new_broker_peer,
             flush=self._flush,
             clock=self._clock,
         )

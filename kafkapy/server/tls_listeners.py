@@ -21,7 +21,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
 from kafkapy.security.certificate import Certificate, subject_of
 from kafkapy.security.principal_mapping import MappingRuleError, PrincipalMapper
-from kafkapy.server.tls_contexts import check_trusts_itself, own_certificates, server_context
+from kafkapy.server.tls_contexts import check_trusts_itself, client_context, own_certificates, server_context
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 RELOADED: Final = frozenset(
@@ -102,6 +102,23 @@ class TlsListeners:
             message = f"Validation of dynamic config update of SSLFactory failed: {error}"
             raise ConfigRuleError(error.key, None, message) from error
         return served
+
+
+class ClientContexts:
+    """What connections to a listener of other nodes are made with: this node's keys of the listener of that name."""
+
+    def __init__(self, listener: str, config: Callable[[], BrokerConfig]) -> None:
+        self._listener = listener
+        self._config = config
+        self._made: tuple[TlsConfig, tuple[int, ...], ssl.SSLContext] | None = None
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context, made anew if keys or files have changed. Raises ConfigError."""
+        tls = listener_tls(self._config(), self._listener)
+        written_ns = _written_ns(tls)
+        if self._made is None or self._made[:2] != (tls, written_ns):
+            self._made = (tls, written_ns, client_context(tls))
+        return self._made[2]
 
 
 def _serve(config: BrokerConfig, name: str, tls: TlsConfig) -> _Served:

@@ -1,0 +1,71 @@
+"""seams.Connector whose channels are encrypted: a connection is there once its TLS handshake is done."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.errors import ConfigError
+from kafkapy.reactor.tls import TlsChannel
+from kafkapy.reactor.tls_handshake import Handshakes, reason_of
+from kafkapy.seams import Channel, Connector
+
+logger = logging.getLogger(__name__)
+
+TELL_AGAIN_S: Final = 60.0
+"""The same reason is told again after so long: a node tries once a second."""
+
+OnDone = Callable[[Channel | None, OSError | None], None]
+
+
+class TlsConnector:
+    """Encrypts what `inner` connects. The time that a handshake takes is bounded by who connects, and by timeout_ms."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        inner: Connector,
+        context: Callable[[], ssl.SSLContext],
+        timeout_ms: int,
+    ) -> None:
+        """`context` returns what a connection that begins now is made with. It may raise ConfigError."""
+        self._inner = inner
+        self._context = context
+        self._handshakes = Handshakes(loop, timeout_ms)
+        self._loop = loop
+        self._told: dict[tuple[str, int], tuple[str, float]] = {}
+        """Why the last handshake with an address failed, and when that was told."""
+
+    def connect(self, host: str, port: int, on_done: OnDone) -> Callable[[], None]:
+        cancel: list[Callable[[], None]] = []
+
+        def on_connected(channel: Channel | None, error: OSError | None) -> None:
+            if channel is None:
+                on_done(None, error)
+                return
+            try:
+                handshake = self._handshakes.connect(channel, self._context(), host, on_shaken)
+            except (ConfigError, OSError) as failed:
+                channel.close()
+                on_shaken(None, str(failed))
+                return
+            cancel[:] = [handshake.cancel]
+
+        def on_shaken(channel: TlsChannel | None, reason: str) -> None:
+            if channel is None:
+                self._tell(host, port, reason)
+                on_done(None, ConnectionError(reason))
+                return
+            channel.on_failed = lambda error: self._tell(host, port, reason_of(error))
+            on_done(channel, None)
+
+        cancel[:] = [self._inner.connect(host, port, on_connected)]
+        return lambda: cancel[0]()
+
+    def _tell(self, host: str, port: int, reason: str) -> None:
+        before, told_at = self._told.get((host, port), ("", 0.0))
+        now = self._loop.time()
+        if before != reason or now - told_at >= TELL_AGAIN_S:
+            self._told[host, port] = (reason, now)
+            logger.warning("Failed authentication with %s:%d (SSL handshake failed): %s", host, port, reason)

@@ -1,0 +1,79 @@
+"""Connections of a node to others: plain or encrypted, as the listener that they go to asks.
+
+Controllers are reached by the first of controller.listener.names, brokers by the listener between brokers.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkapy import __version__
+from kafkapy.config.dynamic import DynamicConfig
+
+if TYPE_CHECKING:
+    from kafkapy import seams
+    from kafkapy.runtime.peer import Peer
+
+
+class Peers:
+    """Makes them; what they need is imported when the first is made: a node alone makes none."""
+
+    def __init__(
+        self,
+        dynamic_config: DynamicConfig,
+        *,
+        new_connector: "Callable[[asyncio.AbstractEventLoop, seams.IoPool], seams.Connector]",
+        clock: "seams.Clock",
+        random: "seams.Random",
+        io_pool: "seams.IoPool",
+    ) -> None:
+        self._config = dynamic_config.static
+        self._dynamic_config = dynamic_config
+        self._new_connector = new_connector
+        self._clock = clock
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._io_pool = io_pool
+        self._connectors: dict[str, seams.Connector] = {}
+
+    def new_controller_peer(self, host: str, port: int) -> "Peer":
+        """Return a connection of its own to a controller."""
+        return self._new_peer(self._config.controller_listener_names[0].upper(), host, port)
+
+    def new_broker_peer(self, host: str, port: int) -> "Peer":
+        """Return a connection of its own to another broker."""
+        return self._new_peer(self._config.inter_broker_listener_name, host, port)
+
+    def _new_peer(self, listener: str, host: str, port: int) -> "Peer":
+        from kafkapy.runtime.peer import Peer, PeerLimits
+
+        network = self._config.network
+        return Peer(
+            host,
+            port,
+            connector=self._connector_to(listener),
+            clock=self._clock,
+            random=self._random,
+            client_id=str(self._config.node_id),
+            software_version=__version__,
+            limits=PeerLimits(
+                connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
+                max_response_bytes=network.socket_request_max_bytes,
+            ),
+        )
+
+    def _connector_to(self, listener: str) -> "seams.Connector":
+        if listener not in self._connectors:
+            self._connectors[listener] = self._made_connector(listener)
+        return self._connectors[listener]
+
+    def _made_connector(self, listener: str) -> "seams.Connector":
+        connector = self._new_connector(self._loop, self._io_pool)
+        if not self._config.listener_protocols[listener].uses_tls:
+            return connector
+        from kafkapy.reactor.tls_connector import TlsConnector
+        from kafkapy.server.tls_listeners import ClientContexts
+
+        contexts = ClientContexts(listener, lambda: self._dynamic_config.current)
+        timeout_ms = self._config.network.kafkapy_authentication_timeout_ms
+        return TlsConnector(self._loop, connector, contexts.current, timeout_ms)

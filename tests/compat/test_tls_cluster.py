@@ -1,0 +1,120 @@
+"""Three nodes that speak mutual TLS among each other: controllers' listener and the brokers' one, names by certificate.
+
+The authorizer knows the nodes by their certificate's name alone: a node without it could do nothing here.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy
+from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
+from tests.support.certificates import Authority
+from tests.support.eventually import eventually
+
+REFUSED = "Failed authentication with 127.0.0.1" if KIND is Kafkapy else "SSL handshake failed"
+
+
+def properties(directory: Path) -> dict[str, str]:
+    authority = Authority()
+    node = authority.issue("node", ["localhost", "127.0.0.1"]).write(directory, "node")
+    (directory / "ca.pem").write_text(authority.certificate_pem)
+    stranger = Authority("another CA").issue("node").write(directory, "stranger")
+    assert stranger.exists()
+    return {
+        **PROPERTIES,
+        "offsets.topic.replication.factor": "3",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "BROKERS",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(node),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:CN=node",
+        "allow.everyone.if.no.acl.found": "false",
+        "early.start.listeners": "CONTROLLER",
+    }
+
+
+def started(directory: Path, kinds: list[type[Kafkapy] | type[ApacheKafka]]) -> ThreeNodes:
+    settings = properties(directory)
+    settings["super.users"] += ";User:ANONYMOUS"
+    return ThreeNodes(kinds, directory, settings, heap="384m", more_listeners=["BROKERS"])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    with started(tmp_path_factory.mktemp("mtls"), [KIND] * 3) as running:
+        yield running
+
+
+def create(cluster: ThreeNodes, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, 6, 3)])[topic].result(TIMEOUT_S)
+    eventually(lambda: in_sync(cluster, topic) == [3] * 6)
+
+
+def in_sync(cluster: ThreeNodes, topic: str) -> list[int]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    return [len(partition.isrs) for partition in found.partitions.values()]
+
+
+def produce(cluster: ThreeNodes, topic: str, count: int) -> None:
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 30_000})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=number % 6, on_delivery=lambda e, _: failures.append(e))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert [failure for failure in failures if failure] == []
+
+
+def test_replicas_follow_and_a_killed_node_is_replaced_and_comes_back(cluster: ThreeNodes) -> None:
+    create(cluster, "orders")
+    produce(cluster, "orders", 600)
+    victim = cluster.by_id[2]
+    victim.stop(signal.SIGKILL)
+    eventually(lambda: in_sync(cluster, "orders") == [2] * 6)
+    produce(cluster, "orders", 600)
+    victim.start()
+    eventually(lambda: in_sync(cluster, "orders") == [3] * 6)
+
+
+def test_a_node_with_a_strangers_certificate_does_not_get_in(cluster: ThreeNodes) -> None:
+    """It is refused by the others; what they serve goes on without it."""
+    create(cluster, "guarded")
+    victim = cluster.by_id[3]
+    victim.stop()
+    known = victim.properties["ssl.keystore.location"]
+    trusted = victim.properties["ssl.truststore.location"]
+    both = Path(known).with_name("both.pem")
+    both.write_text(Path(trusted).read_text() + Path(known).with_name("stranger.pem").read_text())
+    victim.properties |= {
+        "ssl.keystore.location": str(Path(known).with_name("stranger.pem")),
+        "ssl.truststore.location": str(both),
+    }
+    victim.prepare()
+    victim.launch()
+    log = Path(f"{victim.directory}.log")
+    eventually(lambda: REFUSED in log.read_text(errors="replace"), 30)
+    produce(cluster, "guarded", 60)
+    assert set(in_sync(cluster, "guarded")) == {2}
+    victim.stop(signal.SIGKILL)
+
+
+@pytest.mark.skipif(not os.environ.get("KAFKAPY_SOAK_SEEDS"), reason="a JVM among ours: make soak runs it")
+def test_a_java_node_joins_ours(tmp_path: Path) -> None:
+    with started(tmp_path, [Kafkapy, Kafkapy, ApacheKafka]) as cluster:
+        create(cluster, "mixed")
+        produce(cluster, "mixed", 600)
+        cluster.by_id[1].stop(signal.SIGKILL)
+        eventually(lambda: in_sync(cluster, "mixed") == [2] * 6)
+        produce(cluster, "mixed", 600)
