@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from harness.servers import ApacheKafka, Kafkapy, Server, free_port
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, Server, free_port
 
 Kind: TypeAlias = type[Kafkapy] | type[ApacheKafka]
 
@@ -22,8 +22,6 @@ class Plan:
     kind: Kind
     node_id: int
     roles: str = COMBINED
-    features: tuple[tuple[str, int], ...] = ()
-    """Levels that an Apache Kafka node is formatted with, where they are not the release's own."""
 
 
 class Nodes(Server):
@@ -38,8 +36,9 @@ class Nodes(Server):
         heap: str = "",
         more_listeners: Sequence[str] = (),
     ) -> None:
-        """`properties`: what each node has besides its roles, listeners and voters. `heap`: of each JVM, else 1 GiB.
+        """`properties`: what each node has besides its roles, listeners and voters.
 
+        `heap`: of each JVM, which is then told to compile little; without, they are as Kafka's scripts start them.
         `more_listeners`: names of listeners that each broker has beside PLAINTEXT, at free ports.
         """
         ports = {plan.node_id: free_port() for plan in plans if plan.roles != BROKER}
@@ -142,6 +141,6 @@ def _node(
     server: Kafkapy | ApacheKafka = plan.kind(directory / f"{plan.kind.__name__}-{plan.node_id}", properties)
     if isinstance(server, ApacheKafka):
         server.heap = heap or server.heap
-        server.features = dict(plan.features)
+        server.jvm_options = QUICK_JVM if heap else server.jvm_options
     server.port = controller_port if plan.roles == CONTROLLER and controller_port is not None else port
     return server

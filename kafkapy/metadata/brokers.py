@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, FeatureControl
+from kafkapy.metadata.features import KNOWN_FEATURES, MV_3_7_IV0, WORKING_FEATURES, FeatureControl
 from kafkapy.metadata.image import METADATA_VERSION, MetadataImage
 from kafkapy.metadata.placement import UsableBroker
 from kafkapy.metadata.registrations import (
@@ -199,14 +199,19 @@ class BrokerControl:
                     )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Every finalized level must lie in what the broker supports; a feature it does not name, it has at 0 only."""
+        """Every finalized level must lie in what the broker supports; a feature it does not name, it has at 0 only.
+
+        Deviation: share.version and streams.version are not asked for. Our brokers do not serve them yet, and go on
+        with a directory in which Apache Kafka has finalized them.
+        """
         ranges = {
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
         }
         finalized = {**dict.fromkeys(ranges, 0), **self._features.levels}
         for name, level in finalized.items():
             low, high = ranges.get(name, (0, 0))
-            if not low <= level <= high:
+            is_served = name in WORKING_FEATURES or name not in KNOWN_FEATURES
+            if is_served and not low <= level <= high:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     f"Unable to register because the broker does not support finalized version {level} of {name}. "
@@ -349,7 +354,12 @@ class BrokerControl:
 
 
 def registration_features() -> Mapping[str, tuple[int, int]]:
-    """Return the feature ranges that our own nodes register with: all levels that they can replay."""
+    """Return the feature ranges that our brokers register with: the levels that they serve."""
+    return {name: (levels.min_version, levels.max_version) for name, levels in WORKING_FEATURES.items()}
+
+
+def controller_features() -> Mapping[str, tuple[int, int]]:
+    """Return the feature ranges that our controllers register with: all levels that they can replay."""
     return {name: (levels.min_version, levels.max_version) for name, levels in KNOWN_FEATURES.items()}
 
 

@@ -56,7 +56,7 @@ KNOWN_FEATURES: Final[Mapping[str, VersionRange]] = {
     name: VersionRange(MV_3_3_IV3 if name == METADATA_VERSION else 0, level)
     for name, level in MAX_FEATURE_LEVELS.items()
 }
-"""What may stand in the log, and what nodes register with."""
+"""What may stand in the log, and what controllers register with: all that can be replayed."""
 
 WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(MV_3_3_IV3, MV_4_3_IV0),
@@ -65,7 +65,7 @@ WORKING_FEATURES: Final[Mapping[str, VersionRange]] = {
     GROUP_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
 }
-"""What ApiVersions may show. Share and streams groups join as they come to work."""
+"""What ApiVersions may show and brokers register with. Share and streams groups join as they come to work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,12 @@ def shown_features(image: MetadataImage, kraft_version: int = 0) -> ShownFeature
         finalized={name: level for name, level in finalized.items() if level > 0},
         hidden={name: level for name, level in levels.items() if level > finalized.get(name, 0)},
     )
+
+
+def unserved_levels(levels: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return the finalized features that a broker does not serve at their levels: (level, the highest it serves)."""
+    highest = {name: WORKING_FEATURES[name].max_version if name in WORKING_FEATURES else 0 for name in levels}
+    return {name: (level, highest[name]) for name, level in levels.items() if level > highest[name]}
 
 
 class FeatureControl:

@@ -187,7 +187,7 @@ class BrokerServer:
         timeout_ms = self.config.quorum.initial_broker_registration_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._quorum_node.caught_up_to(await self._lifecycle.register())
+                await self._quorum_node.caught_up_to(await self._registered())
         except TimeoutError:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -195,6 +195,15 @@ class BrokerServer:
                 f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
             ) from None
         self._node.metadata_is_known()
+
+    async def _registered(self) -> int:
+        """Register; return the broker epoch. Raises ApiError; of a level that is not served it says how to lower it."""
+        try:
+            return await self._lifecycle.register()
+        except ApiError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            raise await self._quorum_node.explained_refusal(error) from error
 
     async def _start_replicas(self) -> None:
         """Load the logs, then lead and follow what the metadata says."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.endpoints import Endpoint as ConfigEndpoint
-from kafkapy.metadata.brokers import registration_features
+from kafkapy.metadata.brokers import controller_features
 from kafkapy.metadata.registrations import Endpoint
 from kafkapy.protocol.connection import NewLogin, no_login
 from kafkapy.protocol.messages.controller_registration_request import (
@@ -123,5 +123,5 @@ def controller_registration(
         controller_id=config.node_id,
         incarnation_id=incarnation_id,
         listeners=[Listener(each.name, each.host, each.port, protocols[each.name].code) for each in endpoints],
-        features=[Feature(name, *levels) for name, levels in registration_features().items()],
+        features=[Feature(name, *levels) for name, levels in controller_features().items()],
     )

@@ -5,6 +5,7 @@ the log as an observer. What talks to other nodes is imported when it is first n
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices
 from kafkapy.handlers.router import Router
-from kafkapy.metadata.features import MV_3_7_IV0
+from kafkapy.metadata.features import MV_3_7_IV0, unserved_levels
 from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap servers are known by the node ids -2, -3, ..., as in Apache Kafka."""
 RETRY_S: Final = 0.1
+EXPLANATION_S: Final = 5.0
 GOODBYE_S: Final = 1.0
 """How long a leader that stops waits to be heard."""
 
@@ -145,6 +147,29 @@ class QuorumNode:
     async def caught_up_to(self, offset: int) -> None:
         """Return once the image has the record at `offset` of the metadata log."""
         await self.quorum.wait_until(lambda: self.controller.committed_offset >= offset)
+
+    async def explained_refusal(self, error: ApiError) -> ApiError:
+        """Return why a controller refused the broker's features: its answer has a code only, but the metadata tells.
+
+        Returns `error` where the metadata does not tell within EXPLANATION_S.
+        """
+
+        def unserved() -> dict[str, tuple[int, int]]:
+            return unserved_levels(self.controller.image.features.levels)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXPLANATION_S):
+                await self.quorum.wait_until(lambda: bool(unserved()))
+        if not unserved():
+            return error
+        where = ",".join(f"{each.host}:{each.port}" for each in self.quorum.leader_endpoints) or "HOST:PORT"
+        found = ", ".join(
+            f"{name} at level {level} (this broker serves {highest} at most)"
+            for name, (level, highest) in unserved().items()
+        )
+        options = " ".join(f"--feature {name}={highest}" for name, (_, highest) in unserved().items())
+        lower = f"kafka-features.sh --bootstrap-controller {where} downgrade {options}"
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, f"The cluster has finalized {found}. To lower: {lower}")
 
     async def close_controller(self) -> None:
         """End what the controller does; writes that wait fail."""

@@ -294,7 +294,9 @@ def test_registration_record_carries_what_kafkas_does() -> None:
 
     assert isinstance(record, RegisterBrokerRecord)
     assert (record.broker_epoch, record.fenced, record.rack) == (cluster.epochs[1], True, "r1")
-    assert {feature.name for feature in record.features} >= {"metadata.version", "kraft.version", "share.version"}
+    names = {feature.name for feature in record.features}
+    assert names >= {"metadata.version", "kraft.version", "group.version", "transaction.version"}
+    assert "share.version" not in names, "brokers register with what they serve"
     assert record.log_dirs == registration_request(1).log_dirs
 
 
@@ -419,3 +421,19 @@ def test_unknown_broker_is_not_unregistered() -> None:
         Cluster(broker_count=1).controller.decide_unregister_broker(2)
 
     assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.parametrize(("name", "level", "is_taken"), [("share.version", 1, True), ("group.version", 1, False)])
+def test_levels_that_no_broker_of_ours_serves_do_not_keep_it_away_others_do(
+    name: str, level: int, is_taken: bool
+) -> None:
+    cluster = Cluster(features={name: level})
+    request = registration_request(1)
+    request.features = [feature for feature in request.features if feature.name != name]
+
+    if is_taken:
+        cluster.commit(cluster.controller.decide_register_broker(request, cluster.now_ms))
+        assert 1 in cluster.image.cluster.brokers
+        return
+    with pytest.raises(ApiError, match=rf"does not support finalized version {level} of {name}"):
+        cluster.controller.decide_register_broker(request, cluster.now_ms)

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.metadata.bootstrap import decide_activation, default_bootstrap_records
-from kafkapy.metadata.features import KNOWN_FEATURES, FeatureControl, record_version, shown_features
+from kafkapy.metadata.features import KNOWN_FEATURES, FeatureControl, record_version, shown_features, unserved_levels
 from kafkapy.metadata.image import FeaturesImage, MetadataImage
 from kafkapy.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkapy.protocol.messages.config_record import ConfigRecord
@@ -32,6 +32,11 @@ def test_levels_of_what_does_not_work_yet_are_kept_but_not_shown() -> None:
     }
     assert "share.version" not in shown.supported
     assert shown.hidden == {"share.version": 1, "streams.version": 1}
+
+
+def test_levels_that_brokers_do_not_serve_are_named_with_the_highest_that_they_do() -> None:
+    assert unserved_levels({**ALL_LEVELS, "kraft.version": 1}) == {"share.version": (1, 0), "streams.version": (1, 0)}
+    assert unserved_levels({"metadata.version": 31}) == {"metadata.version": (31, 30)}
 
 
 def test_every_level_of_4_3_1_replays_and_one_beyond_does_not() -> None:

@@ -1,0 +1,209 @@
+"""A broker of kafkapy and one of Apache Kafka in one cluster, under a controller of either.
+
+Each judges what the other asks and answers: registration, heartbeats, fetches of followers, ISR changes, forwarded
+requests, markers of transactions. The replicas of both are compared byte by byte at the end.
+"""
+
+import itertools
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+
+from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
+from harness.servers import ApacheKafka, Kafkapy, Server
+
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+PROPERTIES = {
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "auto.create.topics.enable": "false",
+}
+OURS, JAVAS = 1, 2
+START_S = 180
+TIMEOUT_S = 60
+PARTITIONS = 4
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both brokers as it is"
+)
+
+
+@pytest.fixture(scope="module", params=[ApacheKafka, Kafkapy], ids=["java-controller", "our-controller"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_tool: Callable[..., str]
+) -> Iterator[Nodes]:
+    """Apache Kafka's controller begins with levels that we do not serve; they are lowered as our broker says."""
+    plans = [Plan(request.param, 100, CONTROLLER), Plan(Kafkapy, OURS, BROKER), Plan(ApacheKafka, JAVAS, BROKER)]
+    nodes = Nodes(plans, tmp_path_factory.mktemp("mixed"), PROPERTIES, heap="256m")
+    nodes.prepare()
+    try:
+        if request.param is ApacheKafka:
+            nodes.by_id[100].start()
+            java_tool(FEATURES, *command_that_lowers(nodes))
+        for node in nodes.nodes:
+            if node.process is None:
+                node.launch()
+        for node in nodes.nodes:
+            node.wait_until_ready(START_S)
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+def command_that_lowers(nodes: Nodes) -> list[str]:
+    """Have our broker refused, return the arguments of the kafka-features.sh that it names."""
+    refusal = r"finalized .*share\.version at level 1 \(this broker serves 0 at most\)"
+    with pytest.raises(RuntimeError, match=refusal) as refused:
+        nodes.by_id[OURS].start()
+    (command,) = re.findall(r"kafka-features\.sh (.*)", str(refused.value))
+    return shlex.split(command)
+
+
+def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """Return what `check` returns once that is true; what it raises counts as not yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = check()
+        except KafkaException:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
+
+
+def admin(node: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": node.bootstrap})
+
+
+def in_sync(node: Server, topic: str, *, by: set[int], leaders: set[int] | None = None) -> bool:
+    """Whether a node tells that all partitions have that ISR, and are led by these (all of the ISR, if not given)."""
+    found = admin(node).list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions.values()
+    isrs = all(set(partition.isrs) == by for partition in found)
+    return bool(found) and isrs and {partition.leader for partition in found} == (leaders or by)
+
+
+def create(node: Server, topic: str) -> None:
+    """Create a topic once both brokers are unfenced."""
+    client = admin(node)
+    eventually(lambda: client.create_topics([NewTopic(topic, PARTITIONS, 2)])[topic].result(TIMEOUT_S) is None)
+
+
+def produce(bootstrap: str, topic: str, values: list[str], **settings: Any) -> None:
+    errors: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **settings})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None] * len(values)
+
+
+def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    values: list[str] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return sorted(values)
+
+
+def test_topics_made_through_either_are_replicated_and_served_by_both(cluster: Nodes) -> None:
+    for node, other in itertools.permutations(cluster.brokers):
+        topic = f"through-{node.name.split()[0]}"
+        create(node, topic)
+        eventually(lambda node=node, topic=topic: in_sync(node, topic, by={OURS, JAVAS}))
+        values = [f"{number:03}" for number in range(200)]
+        produce(node.bootstrap, topic, values)
+        for reader in (node, other):  # groups enough for coordinators on both
+            for number in range(2):
+                assert consume(reader.bootstrap, topic, f"{reader.port}-{number}", 200) == values
+
+
+def test_changes_of_the_metadata_asked_of_either_are_seen_by_both(cluster: Nodes) -> None:
+    create(cluster.brokers[0], "changed")
+    for number, (node, other) in enumerate(itertools.permutations(cluster.brokers)):
+        eventually(lambda node=node: in_sync(node, "changed", by={OURS, JAVAS}))
+        client, seen = admin(node), admin(other)
+        entry = ConfigEntry("retention.ms", str(1000 + number), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "changed", incremental_configs=[entry])
+        client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        count = PARTITIONS + 1 + number
+        client.create_partitions([NewPartitions("changed", count)])["changed"].result(TIMEOUT_S)
+        asked = ConfigResource(ConfigResource.Type.TOPIC, "changed")
+        eventually(
+            lambda seen=seen, asked=asked, number=number: (
+                seen.describe_configs([asked])[asked].result(TIMEOUT_S)["retention.ms"].value == str(1000 + number)
+            )
+        )
+        eventually(
+            lambda seen=seen, count=count: (
+                len(seen.list_topics("changed", timeout=TIMEOUT_S).topics["changed"].partitions) == count
+            )
+        )
+
+
+def test_a_transaction_spans_partitions_of_both(cluster: Nodes) -> None:
+    create(cluster.brokers[0], "atomic")
+    eventually(lambda: in_sync(cluster.brokers[0], "atomic", by={OURS, JAVAS}))
+    for number, node in enumerate(cluster.brokers):
+        settings = {"bootstrap.servers": node.bootstrap, "transactional.id": f"id-{number}"}
+        producer = Producer(settings)
+        producer.init_transactions(TIMEOUT_S)
+        for is_committed in (False, True):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce("atomic", f"{number}-{is_committed}-{partition}", partition=partition)
+            if is_committed:
+                producer.commit_transaction(TIMEOUT_S)
+            else:
+                producer.flush(TIMEOUT_S)
+                producer.abort_transaction(TIMEOUT_S)
+    committed = sorted(f"{number}-True-{partition}" for number in (0, 1) for partition in range(PARTITIONS))
+    for node in cluster.brokers:
+        assert consume(node.bootstrap, "atomic", f"atomic-{node.port}", len(committed)) == committed
+
+
+def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(cluster: Nodes) -> None:
+    ours, javas = cluster.by_id[OURS], cluster.by_id[JAVAS]
+    create(ours, "moved")
+    eventually(lambda: in_sync(ours, "moved", by={OURS, JAVAS}))
+    values: list[str] = []
+    for stopped, left, left_id in ((ours, javas, JAVAS), (javas, ours, OURS)):
+        stopped.stop()
+        eventually(lambda left=left, left_id=left_id: in_sync(left, "moved", by={left_id}, leaders={left_id}))
+        added = [f"{left_id}-{number:03}" for number in range(100)]
+        produce(left.bootstrap, "moved", added, **{"compression.type": "lz4"})
+        values += added
+        stopped.start()
+        eventually(lambda left=left, left_id=left_id: in_sync(left, "moved", by={OURS, JAVAS}, leaders={left_id}))
+    assert consume(cluster.bootstrap, "moved", "moved", len(values)) == sorted(values)
+    cluster.stop()
+    for topic in ("moved", "atomic"):
+        for partition in range(PARTITIONS):
+            logs = [_log(Path(node.directory), f"{topic}-{partition}") for node in (ours, javas)]
+            assert logs[0] == logs[1]
+            assert logs[0]
+
+
+def _log(directory: Path, partition: str) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((directory / partition).glob("*.log")))
