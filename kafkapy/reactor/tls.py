@@ -30,8 +30,14 @@ PLAINTEXT_BYTES: Final = 128 * 1024
 MOST_UNASKED_BYTES: Final = 64 * 1024
 """Output of OpenSSL's own that may wait for the peer. Tickets and answers to KeyUpdate have some hundred bytes each."""
 
-FOREIGN_RECORDS_BYTES: Final = 64 * 1024
-"""How much ciphertext one receive goes through beyond what its owner wants: records may be empty, or carry no data."""
+FED_BYTES: Final = 17 * 1024
+"""What OpenSSL is given at once: a whole record. It goes through all that it has until a record carries data, and 17
+KiB may be 630 records that only change keys: some milliseconds."""
+
+MOST_WASTED_BYTES: Final = 64 * 1024
+"""So much more ciphertext than data ends a connection: empty records and changes of keys cost us more than the peer. Of
+what clients send a quarter is data at least."""
+DATA_SHARE: Final = 4
 
 
 class TlsSession:
@@ -92,10 +98,12 @@ class TlsChannel:
         "_is_polling",
         "_is_writer_set",
         "_loop",
+        "_raw",
         "_reader",
         "_session",
         "_transport",
         "_unfinished_bytes",
+        "_wasted_bytes",
         "_writer",
         "local",
         "on_failed",
@@ -110,6 +118,9 @@ class TlsChannel:
         self.peer = session.transport.peer
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
+        self._raw = memoryview(b"")
+        """Ciphertext that OpenSSL has not been given yet."""
+        self._wasted_bytes = 0
         self._is_polling = False
         self._is_writer_set = False
         self._is_ended = False
@@ -131,17 +142,15 @@ class TlsChannel:
     def receive(self, max_bytes: int) -> bytes | None:
         parts: list[bytes] = []
         left = max_bytes
-        fetched_bytes = 0
+        may_waste = self._wasted_bytes + FED_BYTES
         while left and not self._is_ended:
-            if not self._has_ciphertext:
-                if fetched_bytes > max_bytes + FOREIGN_RECORDS_BYTES or not (count := self._fetch(left)):
-                    break
-                fetched_bytes += count
+            if not self._has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(left)):
+                break
             try:
                 data = self._read(left)
-            except ssl.SSLWantReadError:  # part of a record, or one that is not for us
+            except ssl.SSLWantReadError:  # part of a record, or one without data
                 continue
-            self._is_ended = not data
+            self._took(len(data))
             parts.append(data)
             left -= len(data)
         self._after_receive()
@@ -151,18 +160,17 @@ class TlsChannel:
 
     def receive_into(self, buffer: memoryview) -> int | None:
         wanted = len(buffer)
-        done = fetched_bytes = 0
+        done = 0
+        may_waste = self._wasted_bytes + FED_BYTES
         while done < wanted and not self._is_ended:
-            if not self._has_ciphertext:
-                if fetched_bytes > wanted + FOREIGN_RECORDS_BYTES or not (count := self._fetch(wanted - done)):
-                    break
-                fetched_bytes += count
+            if not self._has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
+                break
             try:
-                read = self._read(wanted - done, buffer[done:])
+                count = self._read(wanted - done, buffer[done:])
             except ssl.SSLWantReadError:
                 continue
-            self._is_ended = not read
-            done += read
+            self._took(count)
+            done += count
         self._after_receive()
         return done if done or self._is_ended else None
 
@@ -179,21 +187,32 @@ class TlsChannel:
                 self.on_failed(error)
             raise
 
+    def _took(self, count: int) -> None:
+        self._is_ended = not count
+        self._wasted_bytes = max(self._wasted_bytes - DATA_SHARE * count, 0)
+
     @property
     def _has_ciphertext(self) -> bool:
         return self._session.incoming.pending > 0 or self._session.tls.pending() > 0
 
-    def _fetch(self, wanted_bytes: int) -> int:
-        """Receive ciphertext from the channel below; return how much."""
-        data = self._transport.receive(min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
-        if data:
-            self._session.incoming.write(data)
-            return len(data)
-        if data is not None:  # no close_notify: as frames say how long they are, nothing can be cut off unseen
-            self._is_ended = True
-        return 0
+    def _feed(self, wanted_bytes: int) -> bool:
+        """Give OpenSSL what has been received, or receive it; return whether there was anything."""
+        raw = self._raw
+        if not raw:
+            received = self._transport.receive(min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
+            if not received:  # without close_notify: as frames say how long they are, nothing can be cut off unseen
+                self._is_ended = received is not None
+                return False
+            raw = memoryview(received)
+        fed = raw[:FED_BYTES]
+        self._raw = raw[FED_BYTES:]
+        self._session.incoming.write(fed)
+        self._wasted_bytes += len(fed)
+        return True
 
     def _after_receive(self) -> None:
+        if self._wasted_bytes > MOST_WASTED_BYTES:
+            raise ConnectionAbortedError("the peer sends TLS records without data")
         if self._session.outgoing.pending:
             self._send_unasked()
         if self._reader is not None and self._holds_input:
@@ -202,7 +221,7 @@ class TlsChannel:
     @property
     def _holds_input(self) -> bool:
         """Whether a receive gives something that the channel below does not call for."""
-        return self._has_ciphertext or self._is_ended
+        return bool(self._raw) or self._has_ciphertext or self._is_ended
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         self._reader = callback

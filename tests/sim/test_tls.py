@@ -393,3 +393,47 @@ def test_a_flood_amid_a_handshake_is_broken_off(
     caplog.set_level(logging.INFO)
     run(main)
     assert "Failed authentication" in caplog.text
+
+
+# ---- records without data
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_byte_in_a_record_is_enough_for_a_peer_that_sends_little(
+    seed: int, tls: ServerTls, context: ssl.SSLContext
+):
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client = await world.connect_tls(context)
+        for _ in range(50):
+            for byte in frame(b"echo ping"):
+                await client.send(bytes([byte]))
+            assert await client.receive_frame() == b"echo ping"
+
+    run(main, seed=seed)
+
+
+def test_a_peer_that_sends_records_of_nothing_is_closed(
+    tls: ServerTls, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+):
+    """Records of padding alone cannot be made here; those of one byte that begin a frame, and no more, can."""
+
+    async def main(loop: SimLoop) -> None:
+        world = World(loop, tls=tls)
+        client, canary = await world.connect_tls(context), await world.connect_tls(context)
+        flood = asyncio.create_task(_send_bytes_apart(client, frame(bytes(400_000)), 20_000))
+        slowest = max([await world.round_trip_ms(canary) for _ in range(50)])
+        assert slowest < 5
+        await client.wait_end()
+        with pytest.raises(BrokenPipeError):
+            await flood
+        assert world.reactor.connection_count == 1
+
+    caplog.set_level(logging.INFO)
+    run(main)
+    assert "the peer sends TLS records without data" in caplog.text
+
+
+async def _send_bytes_apart(client: SimClient, data: bytes, count: int) -> None:
+    for byte in data[:count]:
+        await client.send(bytes([byte]))

@@ -1,0 +1,183 @@
+"""What a peer can do to a TLS port without a certificate: it costs itself, and a canary on PLAINTEXT is served."""
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.servers import API_VERSIONS_FRAME, Kafkapy, free_port
+from tests.support.certificates import Authority
+from tests.support.eventually import eventually
+from tests.support.openssl_client import TLS1_2, OpenSslClient, is_available
+
+pytestmark = pytest.mark.ours
+TIMEOUT_MS = 2000
+PEERS = 200
+
+
+class Guarded:
+    """A broker with a PLAINTEXT and a TLS listener, and a canary that asks on the first all the time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port()
+        path = Authority().issue("broker").write(directory, "broker")
+        controller_port = free_port()
+        self.server = Kafkapy(directory / "data")
+        self.server.properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": ",".join(
+                f"{name}://127.0.0.1:{port}"
+                for name, port in (
+                    ("PLAINTEXT", self.server.port),
+                    ("SSL", self.port),
+                    ("CONTROLLER", controller_port),
+                )
+            ),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(path),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "kafkapy.authentication.timeout.ms": str(TIMEOUT_MS),
+        }
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    @property
+    def descriptor_count(self) -> int:
+        assert self.server.process is not None
+        return len(list(Path(f"/proc/{self.server.process.pid}/fd").iterdir()))
+
+    @contextlib.contextmanager
+    def watched(self, slowest_s: float = 2.0) -> Iterator[None]:
+        """Have a canary served while something goes on; at the end the broker holds no more than before."""
+        memory_mb, descriptors = self.server.memory_mb(), self.descriptor_count
+        is_over = threading.Event()
+        waits: list[float] = []
+        canary = threading.Thread(target=self._sing, args=(is_over, waits))
+        canary.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            canary.join()
+        assert len(waits) >= 3, "the canary was served"
+        assert max(waits) < slowest_s
+        eventually(lambda: self.descriptor_count <= descriptors + 3, 20)
+        assert self.server.memory_mb() < memory_mb + 30
+
+    def _sing(self, is_over: threading.Event, waits: list[float]) -> None:
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=20) as connection:
+            while not is_over.wait(0.02) or len(waits) < 3:
+                started = time.monotonic()
+                connection.sendall(API_VERSIONS_FRAME)
+                _receive_frame(connection)
+                waits.append(time.monotonic() - started)
+
+
+def _receive_frame(connection: socket.socket) -> None:
+    left = 4 + int.from_bytes(connection.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL), "big")
+    while left:
+        left -= len(connection.recv(left))
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    broker = Guarded(tmp_path_factory.mktemp("floods"))
+    with broker.server:
+        with broker.watched():  # what is loaded once is no leak
+            _shake(broker).close()
+        yield broker
+
+
+def _shake(guarded: Guarded) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(guarded.connect())
+
+
+def _hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def _silent(connection: socket.socket, _hello: bytes) -> None:
+    """Connect, and say nothing."""
+
+
+def _half(connection: socket.socket, hello: bytes) -> None:
+    connection.sendall(hello[:100])
+
+
+def _whole(connection: socket.socket, hello: bytes) -> None:
+    connection.sendall(hello)
+
+
+@pytest.mark.parametrize("begin", [_silent, _half, _whole])
+def test_handshakes_that_are_not_finished_end_in_time(
+    guarded: Guarded, begin: Callable[[socket.socket, bytes], None]
+) -> None:
+    hello = _hello()
+    with guarded.watched(), contextlib.ExitStack() as stack:
+        started = time.monotonic()
+        peers = [stack.enter_context(guarded.connect()) for _ in range(PEERS)]
+        for peer in peers:
+            begin(peer, hello)
+        for peer in peers:
+            with contextlib.suppress(ConnectionResetError):
+                while peer.recv(10_000):
+                    continue
+        assert time.monotonic() - started > TIMEOUT_MS / 1000 - 0.5
+
+
+def test_a_trickle_of_bytes_does_not_prolong_a_handshake(guarded: Guarded) -> None:
+    hello = _hello()
+    with guarded.watched(), guarded.connect() as peer:
+        started = time.monotonic()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            _trickle(peer, hello * 2)
+        assert time.monotonic() - started < TIMEOUT_MS / 1000 + 2
+
+
+def _trickle(peer: socket.socket, data: bytes) -> None:
+    for byte in data:
+        peer.sendall(bytes([byte]))
+        time.sleep(0.05)  # the pace is what is tested
+
+
+def test_handshakes_that_are_aborted_leave_nothing(guarded: Guarded) -> None:
+    with guarded.watched():
+        for _ in range(200):
+            _shake(guarded).close()
+            with guarded.connect() as peer:
+                peer.sendall(b"\x16\x03\x01\x00\x05hello")
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
+def test_a_flood_of_key_updates_ends_its_connection(guarded: Guarded) -> None:
+    with guarded.watched(), OpenSslClient(guarded.port) as peer:
+        assert peer.update_keys()
+        assert peer.ask(API_VERSIONS_FRAME)
+        sent = 0
+        while peer.update_keys() and sent < 200_000:
+            sent += 1
+        assert sent < 200_000
+        assert not peer.ask(API_VERSIONS_FRAME)
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no libssl to load")
+def test_renegotiation_is_refused(guarded: Guarded) -> None:
+    with guarded.watched(), OpenSslClient(guarded.port, TLS1_2) as peer:
+        assert peer.ask(API_VERSIONS_FRAME)
+        assert not peer.renegotiate()
