@@ -1,33 +1,57 @@
-"""Topics that come into being because somebody asked for them (auto.create.topics.enable; internal topics)."""
+"""Topics that come into being because somebody asked for them (auto.create.topics.enable; internal topics).
+
+Where another node is the active controller, a client's topics go to it in an Envelope with the client's principal;
+internal ones, which a coordinator needs, as the broker's own request. So do Apache Kafka's brokers.
+"""
 
 import logging
 from collections.abc import Sequence
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import Services
+from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.metadata.topics import INTERNAL_TOPICS
+from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreateTopicsResponse
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
+NUM_PARTITIONS = "num.partitions"
+REPLICATION_FACTOR = "default.replication.factor"
+CREATE_TOPICS = 19
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 log = logging.getLogger(__name__)
 
 
-def create_topics_soon(services: Services, names: Sequence[str]) -> None:
-    """Have the controller create the topics, without waiting for it; what fails is logged.
+def create_topics_soon(services: Services, context: RequestContext, names: Sequence[str]) -> None:
+    """Have the controller create the topics for a client, without waiting for it; what fails is logged.
 
-    One that another request is already creating fails with TOPIC_ALREADY_EXISTS, which is no news.
+    One that another broker is already creating fails with TOPIC_ALREADY_EXISTS, which is no news.
     """
     # Kafka's brokers create __share_group_state themselves; here nothing uses it yet.
-    wanted = [name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL]
-    if wanted:
-        request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
+    under_way = services.topics_in_creation
+    wanted = under_way.begin(name for name in names if name not in INTERNAL_TOPICS or name in _INTERNAL)
+    if not wanted:
+        return
+    request = CreateTopicsRequest(topics=[creatable_topic(services, name) for name in wanted])
+
+    def on_done(response: CreateTopicsResponse | BaseException) -> None:
+        under_way.end(wanted)
+        _log_failures(response)
+
+    if services.active_controller.is_local:
         services.active_controller.ask_soon(
-            request, lambda controller, _: controller.topics.decide_create(request), _log_failures
+            request, lambda controller, _: controller.topics.decide_create(request), on_done
         )
+        return
+    from kafkapy.handlers.forwarding import forward_once  # a node alone forwards nothing
+
+    header = RequestHeader(
+        CREATE_TOPICS, APIS[CREATE_TOPICS].max_stable_version, context.correlation_id, context.client_id
+    )
+    under_way.run(forward_once(services, RequestContext(header, context.connection), request), on_done)
 
 
 async def create_topic(services: Services, name: str) -> None:
@@ -43,12 +67,15 @@ async def create_topic(services: Services, name: str) -> None:
 
 
 def creatable_topic(services: Services, name: str) -> CreatableTopic:
-    """Return how a topic is created when only its name is known."""
+    """Return how a topic is created when only its name is known: what is set here counts, else the controller's."""
     if name == GROUP_METADATA_TOPIC:
         return _group_metadata_topic(services)
     if name == TRANSACTION_STATE_TOPIC:
         return _transaction_state_topic(services)
-    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+    given = services.config.originals
+    partitions = services.config.node.num_partitions if NUM_PARTITIONS in given else -1
+    factor = services.config.replication.default_replication_factor if REPLICATION_FACTOR in given else -1
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
 
 
 def _group_metadata_topic(services: Services) -> CreatableTopic:

@@ -8,6 +8,7 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_answers import EncodedAnswers
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
+from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.security.authorizer import Authorizer
@@ -159,6 +160,7 @@ class Services:
     transactions: "TransactionCoordinator"
     transaction_verification: "TransactionVerification"
     encoded_answers: EncodedAnswers = field(default_factory=EncodedAnswers)
+    topics_in_creation: TopicsInCreation = field(default_factory=TopicsInCreation)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
     turns: Turns = field(default_factory=Turns)
 

@@ -9,7 +9,7 @@ controller does not know the client's version. So do Apache Kafka's brokers.
 
 import asyncio
 import ipaddress
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import CloseConnection, RequestContext, Services
@@ -30,13 +30,7 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
 
     Raises CloseConnection.
     """
-    kind, _, name = context.principal.partition(":")
-    envelope = EnvelopeRequest(
-        request_data=bytes(frame),
-        request_principal=encode_principal(kind, name),
-        client_host_address=ipaddress.ip_address(context.client_host).packed,
-    )
-    response = await _ask(services, envelope)
+    response = await _ask(services, _envelope(context, frame))
     if response is None:
         return None
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -48,6 +42,31 @@ async def forward(services: Services, context: RequestContext, frame: memoryview
 
 async def forward_message(services: Services, context: RequestContext, request: Message) -> Message | None:
     """Return the controller's answer to what is left of a client's request, None as from `forward`."""
+    forwarded = await forward(services, context, _frame(context, request))
+    return _decoded(context, bytes(forwarded)) if forwarded is not None else None
+
+
+async def forward_once(services: Services, context: RequestContext, request: Message) -> Any:
+    """Return the controller's answer to a request on behalf of a client, whose own request is answered meanwhile.
+
+    `context`: of the request that is forwarded. Raises ApiError: NOT_CONTROLLER, or the envelope's own error.
+    """
+    response: Any = await services.active_controller.call(_envelope(context, _frame(context, request)))
+    if response.error_code:
+        raise ApiError(response.error_code)
+    return _decoded(context, response.response_data or b"")
+
+
+def _envelope(context: RequestContext, frame: memoryview) -> EnvelopeRequest:
+    kind, _, name = context.principal.partition(":")
+    return EnvelopeRequest(
+        request_data=bytes(frame),
+        request_principal=encode_principal(kind, name),
+        client_host_address=ipaddress.ip_address(context.client_host).packed,
+    )
+
+
+def _frame(context: RequestContext, request: Message) -> memoryview:
     out = Writer()
     write_request_header(
         out,
@@ -57,10 +76,10 @@ async def forward_message(services: Services, context: RequestContext, request: 
         client_id=context.client_id,
     )
     out += request.encode(context.api_version)
-    forwarded = await forward(services, context, memoryview(out))
-    if forwarded is None:
-        return None
-    answer = bytes(forwarded)
+    return memoryview(out)
+
+
+def _decoded(context: RequestContext, answer: bytes) -> Message:
     _, position = read_response_header(answer, context.api_key, context.api_version)
     return response_type(context.api_key).decode(answer[position:], context.api_version)
 

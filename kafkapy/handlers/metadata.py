@@ -185,7 +185,9 @@ def _topics(
     topics = [_topic(view, image.topics.by_name[name], context) for name in allowed if name in image.topics.by_name]
     missing = [name for name in allowed if name not in image.topics.by_name]
     refused = _not_creatable(services, context, request, missing) if missing else []
-    topics += _missing(services, request, [name for name in missing if name not in refused] if refused else missing)
+    topics += _missing(
+        services, context, request, [name for name in missing if name not in refused] if refused else missing
+    )
     if request.include_topic_authorized_operations and context.api_version >= 8:
         _add_authorized_operations(services, context, topics)
     return [
@@ -269,11 +271,15 @@ def _not_creatable(
     return dict.fromkeys(TopicAccess(services, context, AclOperation.CREATE).denied(missing))
 
 
-def _missing(services: Services, request: MetadataRequest, names: Sequence[str]) -> list[MetadataResponseTopic]:
+def _missing(
+    services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
+) -> list[MetadataResponseTopic]:
     """Answer topics that do not exist, after having the ones created that may be."""
     if names and _may_be_created(services, request):
         create_topics_soon(
-            services, [name for name in names if missing_topic_error(name) != ErrorCode.INVALID_TOPIC_EXCEPTION]
+            services,
+            context,
+            [name for name in names if missing_topic_error(name) != ErrorCode.INVALID_TOPIC_EXCEPTION],
         )
     return [_topic_error(name, missing_topic_error(name)) for name in names]
 

@@ -7,6 +7,7 @@ from typing import Any
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
 from kafkapy.handlers.encoded_answers import EncodedAnswer, EncodedAnswers
+from kafkapy.handlers.topics_in_creation import TopicsInCreation
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.metadata_response import MetadataResponse
 from kafkapy.runtime.turns import Turns
@@ -108,6 +109,7 @@ def services(cluster: Cluster, *, authorizer: Any = None, **properties: str) -> 
         active_controller=controller,
         follower=controller,
         encoded_answers=EncodedAnswers(),
+        topics_in_creation=TopicsInCreation(),
         **walking(),
     )
 
