@@ -64,8 +64,8 @@ class TlsAdmission:
         """Begin the handshake of a connection; `adopt` it when that is done."""
         tls = self.listeners[info.listener_name]
         entry = TlsEntry(self, info, self._loop.time())
-        self.entries.add(entry)
         entry.begin(self._handshakes.accept(channel, tls.context, partial(self._on_done, entry, tls, adopt)))
+        self.entries.add(entry)
 
     def forget(self, entry: TlsEntry) -> None:
         """The connection of `entry` has ended."""

@@ -3,6 +3,9 @@
 What a key asks for that OpenSSL, or CPython, cannot do stops the start if it is a matter of trust, and is a warning if
 it is one of preference. No secret reaches a disk: OpenSSL reads keys from files only, so that they are written to one
 in memory, or, where the system has none, to one for this user alone that is deleted at once.
+
+Deviation: a server that asks for a certificate names no authorities (CPython has no call for it), so that a client with
+several certificates has to know which to show.
 """
 
 import datetime

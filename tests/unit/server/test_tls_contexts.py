@@ -4,6 +4,7 @@ import logging
 import os
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,15 @@ def test_principals_are_named_by_the_rules():
     assert named(None) == "User:ANONYMOUS"
     with pytest.raises(ConfigError, match="Invalid rule"):
         principals(TlsConfig(ssl_principal_mapping_rules="RULE:("))
+
+
+def test_pem_is_served_without_cryptography(tmp_path: Path):
+    """Which takes 120 ms and 16 MB of a start."""
+    path = BROKER.write(tmp_path, "broker")
+    program = (
+        "import sys; from kafkapy.config.tls import TlsConfig; from kafkapy.server.tls_contexts import server_context\n"
+        f"server_context(TlsConfig(ssl_keystore_type='PEM', ssl_keystore_location={str(path)!r}))\n"
+        "print('cryptography' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
