@@ -5,7 +5,7 @@ does too; on their own and in pairs that share a transactional id. Meanwhile the
 for longer than a transaction may take; answers are lost, and transactions left open time out. The checker finds
 nothing wrong in the history, and every producer goes on.
 
-KAFKAPY_SOAK_SEEDS multiplies the seconds.
+KAFKAPY_SOAK_SEEDS multiplies the kills and stops.
 """
 
 import random
@@ -47,7 +47,9 @@ from tests.support.recording_producers import (
 from tests.support.transactions import TransactionalProducer
 from tests.support.wire import WireClient
 
-SECONDS = 12 * SOAK_FACTOR
+TROUBLES = 6 * SOAK_FACTOR
+COMMITTED_LEAST = 50 * SOAK_FACTOR
+TIMEOUT_S = 240 * SOAK_FACTOR
 SEED = 20
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
@@ -97,13 +99,15 @@ class Cast:
                 self.producers.append(WireProducer(self._bootstrap, transactional_id, is_v2=kind == "v2", **common))
 
 
-def trouble(broker: Server, seconds: float, chance: random.Random) -> None:
-    """Kill the broker, or stop it for longer than transactions may take, again and again."""
-    until_when = time.monotonic() + seconds
-    for is_kill in alternating(chance):
+def trouble(broker: Server, producers: list[RecordingProducer], chance: random.Random) -> None:
+    """Kill the broker, or stop it for longer than transactions may take, until everybody has done something."""
+    deadline = time.monotonic() + TIMEOUT_S
+    for count, is_kill in enumerate(alternating(chance)):
         time.sleep(chance.uniform(0.5, 2.5))
-        if time.monotonic() > until_when:
+        committed = [each.committed_count for each in producers]
+        if count >= TROUBLES and min(committed) > 0 and sum(committed) >= COMMITTED_LEAST:
             return
+        assert time.monotonic() < deadline, committed
         assert broker.process is not None
         assert broker.process.poll() is None, "the broker died of itself"
         if is_kill:
@@ -114,6 +118,8 @@ def trouble(broker: Server, seconds: float, chance: random.Random) -> None:
             broker.process.send_signal(signal.SIGSTOP)
             time.sleep(chance.choice((0.5, 1.5, 2.0)) * TRANSACTION_TIMEOUT_MS / 1000)
             broker.process.send_signal(signal.SIGCONT)
+        with WireClient(broker.bootstrap) as client:
+            goes_on(client, "pace")  # so that something is done between: Apache Kafka is fenced for 9 s after a kill
 
 
 def alternating(chance: random.Random) -> Iterator[bool]:
@@ -131,7 +137,7 @@ def record(broker: Server, recorder: Recorder, cast: Cast) -> None:
     with ThreadPoolExecutor(len(works)) as threads:
         futures = [threads.submit(work, is_over) for work in works]
         try:
-            trouble(broker, SECONDS, random.Random(SEED))
+            trouble(broker, cast.producers, random.Random(SEED))
         finally:
             over.append(True)
         for future in futures:
@@ -169,6 +175,4 @@ def test_a_troubled_brokers_history_has_no_anomaly(broker: Server, tmp_path: Pat
     outcomes = [event.outcome for event in history if isinstance(event, End)]
     counts = {outcome.value: outcomes.count(outcome) for outcome in Outcome}
     print(counts, {each.name: each.committed_count for each in cast.producers})
-    assert all(each.committed_count > 0 for each in cast.producers)
-    assert counts["committed"] > 50
-    assert counts["aborted"] > 10
+    assert counts["aborted"] > 0
