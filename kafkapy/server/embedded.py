@@ -6,6 +6,9 @@
     async with Broker() as broker:              # it runs on the loop of the caller
         ...
 
+    with Broker(tls=True, users={"alice": "secret"}) as broker:     # SASL_SSL, with a certificate made for it
+        Producer(broker.client_config("alice"))
+
 Without a data_dir it keeps its data in a temporary directory that goes with it; with one, topics and records are there
 again the next time.
 
@@ -22,7 +25,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.server.broker import BrokerServer
@@ -31,17 +34,27 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.offline.format import embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
 
+if TYPE_CHECKING:
+    from kafkapy.server.embedded_security import EmbeddedSecurity
+
 logger = logging.getLogger("kafkapy.server")
 
 
 class Broker:
     """One embedded node; a context manager, plain and async.
 
-    `properties` are Kafka's keys: {"num.partitions": 3}. A UserWarning names each that is unknown.
+    `properties` are Kafka's keys: {"num.partitions": 3}. A UserWarning names each that is unknown. `tls`: clients
+    connect by TLS. `users`: passwords by name; clients log in by SASL/PLAIN.
     """
 
     def __init__(
-        self, data_dir: str | Path | None = None, *, port: int = 0, properties: Mapping[str, object] | None = None
+        self,
+        data_dir: str | Path | None = None,
+        *,
+        port: int = 0,
+        properties: Mapping[str, object] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._given_data_dir = data_dir
@@ -49,6 +62,7 @@ class Broker:
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
+        self._security = _security(tls, users)
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: _LoopThread | None = None
@@ -57,6 +71,17 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """`host:port`, what a client is given to connect to."""
         return self._running.bootstrap_servers
+
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` ask for."""
+        if self._security is None:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        return self._security.client_config(self.bootstrap_servers, user)
+
+    @property
+    def ca_pem(self) -> str | None:
+        """The certificate that clients trust (PEM), None without `tls`."""
+        return None if self._security is None else self._security.ca_pem
 
     @property
     def cluster_id(self) -> str:
@@ -71,7 +96,10 @@ class Broker:
         self._check_not_running()
         disk, random, clock = SystemDisk(), SystemRandom(), SystemClock()
         try:
-            config, found = embedded_config(disk, self._prepare_directory(), self._port, self._properties)
+            properties = self._properties
+            if self._security is not None:
+                properties = self._security.properties(self._port) | properties
+            config, found = embedded_config(disk, self._prepare_directory(), self._port, properties)
             self._log_warnings((*warnings_of_installation(), *found))
             format_embedded(config, disk, random, clock)
             server = BrokerServer(config, disk=disk, clock=clock, random=random)
@@ -154,6 +182,14 @@ class Broker:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.cleanup()
+
+
+def _security(tls: bool, users: Mapping[str, str] | None) -> "EmbeddedSecurity | None":
+    if not tls and users is None:
+        return None
+    from kafkapy.server.embedded_security import EmbeddedSecurity  # its certificates take cryptography
+
+    return EmbeddedSecurity(tls=tls, users=users)
 
 
 async def _stop_when_failed(server: BrokerServer) -> None:

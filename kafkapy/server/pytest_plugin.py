@@ -1,4 +1,4 @@
-"""The pytest plugin that every install of kafkapy brings: the fixtures `kafka_broker` and `kafka_cluster`."""
+"""The pytest plugin of every install of kafkapy: fixtures `kafka_broker`, `secure_kafka_broker`, `kafka_cluster`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -19,6 +19,15 @@ def kafka_broker() -> "Iterator[Broker]":
     from kafkapy.server.embedded import Broker
 
     with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def secure_kafka_broker() -> "Iterator[Broker]":
+    """As `kafka_broker`, over TLS and with a login: `secure_kafka_broker.client_config("alice")`."""
+    from kafkapy.server.embedded import Broker
+
+    with Broker(tls=True, users={"alice": "alice-secret"}) as broker:
         yield broker
 
 

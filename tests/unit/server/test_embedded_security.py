@@ -1,0 +1,74 @@
+"""Broker(tls=True, users={...}): clients get in with what client_config says, and with nothing else."""
+
+import socket
+import ssl
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kafkapy import Broker
+
+PASSWORD = 's3cret=, ;"\\'
+
+
+def copy_a_record(config: dict[str, str]) -> bytes | None:
+    producer = Producer(config)
+    producer.produce("orders", b"one", partition=0)
+    assert producer.flush(20) == 0
+    consumer = Consumer({**config, "group.id": "g"})
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    return message.value()
+
+
+@pytest.mark.parametrize(
+    ("tls", "users", "protocol"),
+    [
+        (True, None, "SSL"),
+        (False, {"alice": PASSWORD}, "SASL_PLAINTEXT"),
+        (True, {"alice": PASSWORD, "bob_2-x": "b"}, "SASL_SSL"),
+    ],
+)
+def test_clients_get_in_with_what_client_config_says(tls: bool, users: dict[str, str] | None, protocol: str):
+    with Broker(tls=tls, users=users) as broker:
+        assert broker.client_config("alice" if users else None)["security.protocol"] == protocol
+        for user in users or [None]:
+            assert copy_a_record(broker.client_config(user)) == b"one"
+
+
+def test_others_do_not(caplog: pytest.LogCaptureFixture):
+    with Broker(tls=True, users={"alice": PASSWORD}) as broker, Broker(tls=True) as other:
+        config = broker.client_config("alice")
+        assert other.ca_pem is not None
+        for wrong in ({"sasl.password": "x"}, {"ssl.ca.pem": other.ca_pem}, {"security.protocol": "SASL_PLAINTEXT"}):
+            with pytest.raises(KafkaException):
+                AdminClient({**config, **wrong, "log_level": 0}).list_topics(timeout=1)
+        with pytest.raises(ValueError, match="there is no user 'bob', only alice"):
+            broker.client_config("bob")
+        with pytest.raises(ValueError, match="has no users"):
+            other.client_config("alice")
+
+
+def test_a_broker_without_either_is_as_before():
+    with Broker() as broker:
+        assert broker.client_config() == {"bootstrap.servers": broker.bootstrap_servers}
+        assert broker.ca_pem is None
+
+
+def test_a_name_that_jaas_cannot_carry_is_refused():
+    with pytest.raises(ValueError, match="letters, digits"):
+        Broker(users={"a b": "x"})
+
+
+def test_the_fixture_serves_tls_to_whoever_trusts_its_certificate(secure_kafka_broker: Broker):
+    host, _, port = secure_kafka_broker.bootstrap_servers.rpartition(":")
+    context = ssl.create_default_context(cadata=secure_kafka_broker.ca_pem)
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname=host) as secured,
+    ):
+        assert secured.version() == "TLSv1.3"
+    assert copy_a_record(secure_kafka_broker.client_config("alice")) == b"one"
