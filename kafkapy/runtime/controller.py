@@ -236,6 +236,7 @@ class ControllerRuntime:
 
     def _begin_term(self, leader_epoch: int) -> None:
         config = self._config
+        self._fences_checked_ms = self._clock.monotonic_ms()  # nobody was to be fenced by this node before
         controller = Controller(
             node_id=config.node_id,
             cluster_id=self._cluster_id,

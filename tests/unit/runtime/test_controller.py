@@ -581,3 +581,15 @@ def test_producer_id_blocks_do_not_overlap() -> None:
         await lifecycle.close()
 
     on_node(scenario)
+
+
+def test_a_controller_that_becomes_active_late_has_not_stood_still(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: Node) -> None:
+        node.controller.start()
+        await asyncio.sleep(60)
+        node.quorum.lead()
+        await asyncio.sleep(30)
+        await node.controller.close()
+
+    on_node(scenario)
+    assert not [record.message for record in caplog.records if "stood still" in record.message]
