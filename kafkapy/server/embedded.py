@@ -20,16 +20,16 @@ import asyncio
 import contextlib
 import logging
 import tempfile
-import threading
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from kafkapy.config.load import warnings_of_keys
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.distributions import warnings_of_installation
+from kafkapy.server.loop_thread import LoopThread
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.offline.format import embedded_config, format_embedded
 from kafkapy.storage.system_disk import SystemDisk
@@ -65,7 +65,7 @@ class Broker:
         self._security = _security(tls, users)
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -136,7 +136,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         self._check_not_running()
-        self._thread = _LoopThread()
+        self._thread = LoopThread()
         try:
             self._thread.call(self.start)
         except BaseException:
@@ -215,30 +215,6 @@ def _check_not_failed(server: BrokerServer) -> None:
     if server.failed is not None and server.failed.done():
         error = server.failed.result()
         raise RuntimeError(f"this broker could not go on: {error}") from error
-
-
-class _LoopThread:
-    """A thread with an event loop, to which coroutines are given from outside."""
-
-    def __init__(self) -> None:
-        self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="kafkapy-broker", daemon=True)
-        self._thread.start()
-
-    def call(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine function there and wait for its end."""
-        asyncio.run_coroutine_threadsafe(function(), self._loop).result()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
 
 
 def _text(value: object) -> str:

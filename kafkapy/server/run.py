@@ -13,9 +13,11 @@ from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.system_disk import SystemDisk
 
 if TYPE_CHECKING:
+    from kafkapy.seams import Connector, IoPool
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
 
+NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop, IoPool], Connector]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
 
 logger = logging.getLogger("kafkapy.server")
@@ -34,16 +36,18 @@ def run_node(
         return runner.run(_serve(new_node(config), on_ready))
 
 
-def new_node(config: BrokerConfig) -> NodeServer:
-    """Return a node of the configured roles, on the system's disk, clocks and entropy."""
+def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
+    """Return a node of the configured roles, on the system's disk, clocks and entropy; on its sockets, too, unless
+    `new_connector(loop, io_pool)` makes the connections to other nodes.
+    """
     disk, clock, random = SystemDisk(), SystemClock(), SystemRandom()
     if not config.is_broker:
         from kafkapy.server.controller import ControllerServer
 
-        return ControllerServer(config, disk=disk, clock=clock, random=random)
+        return ControllerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
     from kafkapy.server.broker import BrokerServer  # with all of a broker, which a controller does not need
 
-    return BrokerServer(config, disk=disk, clock=clock, random=random)
+    return BrokerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
 
 
 async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None]) -> int:

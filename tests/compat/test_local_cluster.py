@@ -2,7 +2,8 @@
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkapy import Cluster
 from kafkapy.__main__ import main
 from kafkapy.errors import ConfigError
+from kafkapy.server.cluster.plan import ClusterError
 
 PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
 SESSION = "broker.session.timeout.ms=2000"
@@ -103,3 +105,40 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
     finally:
         assert run("down", "--delete-data")[0] == 0
     assert not directory.exists()
+
+
+def test_nodes_of_one_process_are_cut_off_and_come_back(tmp_path: Path) -> None:
+    with Cluster(3, in_process=True, properties=PROPERTIES, data_dir=tmp_path) as cluster:
+        create(cluster, "cut")
+        assert produce(cluster, "cut") is None
+        alone = cluster.controller
+        others = [node_id for node_id in cluster.broker_ids if node_id != alone]
+        cluster.partition({alone}, others)
+        eventually(lambda: cluster.controller != alone)
+        reachable = ",".join(cluster.address_of(node_id) for node_id in others)
+        eventually(lambda: leader_told_by(reachable, "cut") in others)
+        cluster.heal()
+        eventually(lambda: not cluster.partitions().under_replicated)
+        assert produce(cluster, "cut") is None
+        with pytest.raises(ClusterError, match="cannot be killed"):
+            cluster.kill(alone)
+        cluster.stop(alone)
+        assert cluster.leader_of("cut") != alone
+        cluster.start(alone)
+    with Cluster(3, in_process=True, properties=PROPERTIES, data_dir=tmp_path) as cluster:
+        assert cluster.leader_of("cut") in cluster.broker_ids
+
+
+def eventually(check: Callable[[], Any]) -> Any:
+    """Return what `check` returns once that is true."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
+    return found
+
+
+def leader_told_by(bootstrap: str, topic: str) -> int:
+    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
+    leader: int = metadata.topics[topic].partitions[0].leader
+    return leader

@@ -9,16 +9,16 @@ data_dir the data lies in a temporary directory that goes with the cluster, and 
 """
 
 import contextlib
-import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from kafkapy.errors import KafkapyError
 from kafkapy.server.cluster import asking
+from kafkapy.server.cluster.in_process import InProcessCluster
 from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
 from kafkapy.server.cluster.plan import ClusterError
 from kafkapy.server.cluster.process import POLL_S
@@ -38,19 +38,25 @@ class Cluster:
         controller_count: int = 0,
         data_dir: str | Path | None = None,
         properties: Mapping[str, object] | None = None,
+        in_process: bool = False,
     ) -> None:
-        """Without controllers of their own, the first three brokers are controllers as well (one of fewer)."""
+        """Without controllers of their own, the first three brokers are controllers as well (one of fewer).
+
+        in_process: all nodes on one loop, in a thread; they cannot be killed or paused, but cut off from each other.
+        """
         self._broker_count = broker_count
         self._controller_count = controller_count
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
+        self._is_in_process = in_process
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._found: LocalCluster | None = None
+        self._found: LocalCluster | InProcessCluster | None = None
         self._paused: set[int] = set()
 
     def __enter__(self) -> Self:
         try:
-            self._found = self._open()
+            found = self._open()
+            self._found = InProcessCluster(found) if self._is_in_process else found
             self._found.up(START_TIMEOUT_S)
         except BaseException:
             self._close()
@@ -138,13 +144,24 @@ class Cluster:
 
     def pause(self, node_id: int) -> None:
         """Let a node stand still, its connections open (SIGSTOP)."""
-        self._cluster.processes[self._cluster.plan.node(node_id).node_id].send(signal.SIGSTOP)
+        self._cluster.pause(node_id)
         self._paused.add(node_id)
 
     def resume(self, node_id: int) -> None:
         """Let a paused node go on (SIGCONT)."""
-        self._cluster.processes[self._cluster.plan.node(node_id).node_id].send(signal.SIGCONT)
+        self._cluster.resume(node_id)
         self._paused.discard(node_id)
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """Let nodes reach those of their own group only, such as partition({1}, {2, 3}); clients reach all.
+
+        For nodes in one process (in_process=True).
+        """
+        self._cluster.partition(*groups)
+
+    def heal(self) -> None:
+        """Let all nodes reach each other again."""
+        self._cluster.heal()
 
     def add(self) -> int:
         """Add a broker and return its id once it is unfenced. It gets new partitions only."""
@@ -152,18 +169,17 @@ class Cluster:
 
     def log_of(self, node_id: int) -> str:
         """Return what a node has printed so far."""
-        return self._cluster.processes[self._cluster.plan.node(node_id).node_id].log_file.read_text(errors="replace")
+        return self._cluster.log_of(node_id)
 
     @property
-    def _cluster(self) -> LocalCluster:
+    def _cluster(self) -> "LocalCluster | InProcessCluster":
         if self._found is None:
             raise RuntimeError("this cluster is not running: use it as `with Cluster(3) as cluster:`")
         return self._found
 
     def _answers(self, node_id: int) -> bool:
         """Return whether a node is expected to answer: it runs, and is not paused."""
-        process = self._cluster.processes.get(node_id)
-        return process is not None and process.pid is not None and node_id not in self._paused
+        return node_id not in self._paused and self._cluster.is_running(node_id)
 
     def _until(self, find: Callable[[], T | None], complaint: str) -> T:
         """Return what `find` returns once that is not None; errors of a node that goes away count as not yet."""
@@ -201,7 +217,7 @@ class Cluster:
                 found.kill_all()
             elif found is not None:
                 for node_id in self._paused:
-                    found.processes[node_id].send(signal.SIGCONT)
+                    found.resume(node_id)
                 found.down()
 
 

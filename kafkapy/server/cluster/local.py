@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -142,13 +142,45 @@ class LocalCluster:
 
     def add(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
         """Add a broker, start it and return once it is unfenced. It gets new partitions only. Raises ClusterError."""
+        node = self.prepare_broker(port)
+        self.start(node.node_id, timeout_s)
+        return node
+
+    def prepare_broker(self, port: int = 0) -> NodePlan:
+        """Format the directory of one more broker, which is not started yet."""
         node = NodePlan(max(each.node_id for each in self.plan.brokers) + 1, BROKER, port or free_ports(1)[0])
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
         self._format(node, {})
         self.plan.save(self.data_dir)
-        self.start(node.node_id, timeout_s)
         return node
+
+    def is_running(self, node_id: int) -> bool:
+        process = self.processes.get(node_id)
+        return process is not None and process.pid is not None
+
+    def pause(self, node_id: int) -> None:
+        """Let a node stand still, its connections open. Raises ClusterError."""
+        self.plan.node(node_id)
+        self.processes[node_id].send(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on. Raises ClusterError."""
+        self.plan.node(node_id)
+        self.processes[node_id].send(signal.SIGCONT)
+
+    def log_of(self, node_id: int) -> str:
+        """Return what a node has printed so far. Raises ClusterError."""
+        self.plan.node(node_id)
+        return self.processes[node_id].log_file.read_text(errors="replace")
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """Raise ClusterError: connections of processes go past us."""
+        raise ClusterError("only nodes in one process can be cut off: Cluster(..., in_process=True)")
+
+    def heal(self) -> None:
+        """Raise ClusterError, as `partition`."""
+        self.partition()
 
     def remove(self, node_id: int) -> None:
         """Take a broker that holds no replicas out of the cluster, its directory too. Raises ClusterError."""

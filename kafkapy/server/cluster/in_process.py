@@ -1,0 +1,121 @@
+"""A cluster whose nodes run on one event loop of a thread: quick to start, on one core, and with a network to cut.
+
+What cannot be done to a part of a process is refused: to kill a node, to pause it.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Final, NoReturn
+
+from kafkapy.config.load import load
+from kafkapy.server.cluster.links import LinkedConnector, Links
+from kafkapy.server.cluster.local import START_TIMEOUT_S, LocalCluster
+from kafkapy.server.cluster.plan import ClusterError, ClusterPlan, NodePlan
+from kafkapy.server.loop_thread import LoopThread
+from kafkapy.server.run import NodeServer, new_node
+
+REFUSED: Final = "nodes of one process cannot be {}: stop them or cut them off, or leave in_process out"
+
+
+class InProcessCluster:
+    """Runs the nodes of a LocalCluster that has no processes; its methods are that class's."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._node_at: dict[int, int] = {}
+        self._links = Links(self._node_at)
+        self._servers: dict[int, NodeServer] = {}
+        self._thread = LoopThread()
+        for node in cluster.plan.nodes:
+            self._add_ports(node)
+
+    @property
+    def plan(self) -> ClusterPlan:
+        return self._cluster.plan
+
+    def is_running(self, node_id: int) -> bool:
+        server = self._servers.get(node_id)
+        return server is not None and server.failed is not None and not server.failed.done()
+
+    def up(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start all nodes at once: brokers wait for controllers, which wait for each other."""
+
+        async def start_all() -> None:
+            async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+                for node in self.plan.nodes:
+                    group.create_task(self._start(node))
+
+        try:
+            self._thread.call(start_all)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    def start(self, node_id: int, timeout_s: float = START_TIMEOUT_S) -> None:
+        node = self.plan.node(node_id)
+        if self.is_running(node_id):
+            raise ClusterError(f"node {node_id} runs already")
+
+        async def start() -> None:
+            async with asyncio.timeout(timeout_s):
+                await self._start(node)
+
+        self._thread.call(start)
+
+    def stop(self, node_id: int) -> None:
+        self.plan.node(node_id)
+        server = self._servers.pop(node_id, None)
+        if server is None:
+            raise ClusterError(f"node {node_id} does not run")
+        self._thread.call(server.stop)
+
+    def down(self) -> None:
+        """Stop all nodes, brokers before the controllers that are none, and end the thread."""
+        for nodes in (self.plan.brokers, self.plan.nodes):
+            servers = [server for node in nodes if (server := self._servers.pop(node.node_id, None)) is not None]
+
+            async def stop_all(servers: list[NodeServer] = servers) -> None:
+                await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
+
+            self._thread.call(stop_all)
+        self._thread.close()
+
+    kill_all = down
+
+    def add(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
+        node = self._cluster.prepare_broker(port)
+        self._add_ports(node)
+        self.start(node.node_id, timeout_s)
+        return node
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """Let nodes reach those of their own group only; clients reach all. Existing connections are cut."""
+        for group in groups:
+            for node_id in group:
+                self.plan.node(node_id)
+        self._thread.run_soon(lambda: self._links.partition(*groups))
+
+    def heal(self) -> None:
+        self._thread.run_soon(self._links.heal)
+
+    def kill(self, node_id: int) -> NoReturn:
+        raise ClusterError(REFUSED.format("killed"))
+
+    def pause(self, node_id: int) -> NoReturn:
+        raise ClusterError(REFUSED.format("paused"))
+
+    resume = pause
+
+    def log_of(self, node_id: int) -> NoReturn:
+        raise ClusterError("nodes of one process have no logs of their own: theirs are the process's")
+
+    def _add_ports(self, node: NodePlan) -> None:
+        self._node_at.update({port: node.node_id for port in (node.port, node.controller_port) if port})
+
+    async def _start(self, node: NodePlan) -> None:
+        log_dir = str(self._cluster.processes[node.node_id].log_dir)
+        config, _ = load(self.plan.properties_of(node, log_dir))
+        server = new_node(
+            config, new_connector=lambda loop, io_pool: LinkedConnector(loop, io_pool, self._links, node.node_id)
+        )
+        await server.start()
+        self._servers[node.node_id] = server
