@@ -29,6 +29,8 @@ def with_added(partitions: Sequence[TopicPartition], added: Iterable[TopicPartit
 def as_loaded(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Return the order of a set that was filled one by one, and then copied: a transaction read from the log."""
     filled = as_set(partitions)
+    if len(filled) < 2:
+        return filled
     return _iterated(filled, _buckets_of_copy(len(filled)))
 
 
@@ -48,11 +50,15 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
         if _is_overfull(len(groups), buckets):
             buckets *= 2
         groups.setdefault(topic, []).append(partition)
+    if len(groups) < 2:
+        return list(groups.items())
     return [(topic, groups[topic]) for topic in _sorted(reversed(groups), string_hash, buckets)]
 
 
 def _iterated(elements: Iterable[TopicPartition], buckets: int) -> tuple[TopicPartition, ...]:
     found = list(elements)
+    if len(found) < 2:
+        return tuple(found)
     while _is_overfull(len(found), buckets):
         buckets *= 2
     return tuple(_sorted(found, _partition_hash, buckets))
