@@ -49,8 +49,8 @@ def drop_from_page_cache(directory: Path, topic: str) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def read_with_java(server: Server, topic: str, records: int, size_bytes: int) -> Figures:
-    return consume(server, topic, records=records, size_bytes=size_bytes)
+def read_with_java(server: Server, topic: str, records: int, size_bytes: int, **settings: str) -> Figures:
+    return consume(server, topic, records=records, size_bytes=size_bytes, **settings)
 
 
 def read_with_librdkafka(server: Server, topic: str, records: int, size_bytes: int) -> Figures:

@@ -43,12 +43,14 @@ def produce(
     return {**figures, **pace, "p50_ms": float(p50_ms), "p99_ms": float(p99_ms)}
 
 
-def consume(server: Server, topic: str, *, records: int, size_bytes: int) -> Figures:
-    """ConsumerPerformance reads a topic from its beginning; the time in which it joins its group is left out."""
+def consume(server: Server, topic: str, *, records: int, size_bytes: int, **settings: str) -> Figures:
+    """ConsumerPerformance reads a topic from its beginning; the time in which it joins its group is left out.
+
+    `settings` are the consumer's keys with underscores.
+    """
     arguments = ["--topic", topic, "--num-records", str(records), "--timeout", "60000", "--hide-header"]
-    properties = [
-        part for key, value in server.java_settings.items() for part in ("--command-property", f"{key}={value}")
-    ]
+    config = {**server.java_settings, **{key.replace("_", "."): value for key, value in settings.items()}}
+    properties = [part for key, value in config.items() for part in ("--command-property", f"{key}={value}")]
     with Cost(server) as cost:
         said = _run(
             "org.apache.kafka.tools.ConsumerPerformance",

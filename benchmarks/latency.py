@@ -24,7 +24,7 @@ SECONDS = 20
 RECORD_BYTES = 100
 COUNTED = 0.75
 """The last part of the records, which counts; the first warms up."""
-_DUE_NS = struct.Struct(">q")
+DUE_NS = struct.Struct(">q")
 _TICK_SECONDS = 0.0005
 
 
@@ -54,13 +54,13 @@ def _produce(bootstrap: str, topic: str, count: int, rate: int) -> None:
     settings = {"linger.ms": 0, "acks": "all", "queue.buffering.max.messages": count, "log_level": 4}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     producer.list_topics(topic, timeout=30)
-    padding = b"x" * (RECORD_BYTES - _DUE_NS.size)
+    padding = b"x" * (RECORD_BYTES - DUE_NS.size)
     start_ns = time.monotonic_ns() + 100_000_000
     sent = 0
     while sent < count:
         due = min(count, (time.monotonic_ns() - start_ns) * rate // 1_000_000_000)
         for number in range(sent, due):
-            producer.produce(topic, _DUE_NS.pack(start_ns + number * 1_000_000_000 // rate) + padding, partition=0)
+            producer.produce(topic, DUE_NS.pack(start_ns + number * 1_000_000_000 // rate) + padding, partition=0)
         sent = max(sent, due)
         producer.poll(0)
         time.sleep(_TICK_SECONDS)
@@ -79,7 +79,7 @@ def _consume(bootstrap: str, topic: str, count: int) -> None:
         message = consumer.poll(10.0)
         assert message is not None, "the records do not come"
         assert message.error() is None, message.error()
-        waited_ns.append(time.monotonic_ns() - _DUE_NS.unpack_from(message.value() or b"")[0])
+        waited_ns.append(time.monotonic_ns() - DUE_NS.unpack_from(message.value() or b"")[0])
     consumer.close()
     print(json.dumps(_percentiles(waited_ns[-int(count * COUNTED) :])))
 

@@ -120,6 +120,9 @@ GOALS = (
     Goal("small requests: at most the CPU", ("requests",), "broker_cpu_us_per_request", ratio_at_least=1),
     Goal("producing: at most half the CPU for a GB", WRITING, "broker_cpu_s_per_gb", ratio_at_least=2),
     Goal("catching up: at most half the CPU for a GB", ("consume",), "broker_cpu_s_per_gb", ratio_at_least=2),
+    Goal("transactions: as many a second", ("transactions",), "transactions_per_s", ratio_at_least=1),
+    Goal("transactions: at most half the CPU", ("transactions",), "broker_cpu_us_per_transaction", ratio_at_least=2),
+    Goal("transactions: p99 of commit not above", ("transactions",), "commit_p99_ms", ratio_at_least=1),
     Goal("end to end: p99 not above", ("latency",), "p99_ms", ratio_at_least=1),
     Goal("ready in 0.3 s", ("rest",), "ready_s", ours_at_most=0.3),
     Goal("idle memory of 60 MB", ("rest",), "idle_memory_mb", ours_at_most=60),
@@ -195,13 +198,20 @@ def goals_in_short(results: Results) -> Iterator[tuple[str, ...]]:
 # ---- Markdown
 
 
-PACES = ("records_per_s", "requests_per_s", "mb_per_s")
-COSTS = ("broker_cpu_s_per_gb", "broker_cpu_us_per_request", "broker_cpu_s_per_million")
+PACES = ("records_per_s", "requests_per_s", "transactions_per_s", "made_ids_per_s", "mb_per_s")
+COSTS = (
+    "broker_cpu_s_per_gb",
+    "broker_cpu_us_per_request",
+    "broker_cpu_us_per_transaction",
+    "broker_cpu_us_per_id",
+    "broker_cpu_s_per_million",
+)
 OTHERS = {
     "rest": ("ready_s", "idle_memory_mb", "idle_cpu_percent"),
     "recovery": ("recovery_s", "peak_memory_mb"),
     "latency": ("p50_ms", "p99_ms"),
     "growth": ("growth",),
+    "transactions": ("commit_p50_ms", "commit_p99_ms", "overhead", "p99_ms", "ids_loaded_s", "memory_kb_per_id"),
     "groups": ("nine_in_ten_settled_s", "p99_ms", "broker_cpu_ms_per_1000", "broker_cpu_us_per_commit"),
     "compaction": ("idle_p99_ms", "cleaning_p99_ms"),
     "moves": ("idle_p99_ms", "moving_p99_ms"),

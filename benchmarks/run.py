@@ -29,7 +29,20 @@ from typing import Any
 from rich.console import Console
 
 import kafkapy
-from benchmarks import compaction, consume, features, groups, growth, latency, moves, produce, report, rest, spark
+from benchmarks import (
+    compaction,
+    consume,
+    features,
+    groups,
+    growth,
+    latency,
+    moves,
+    produce,
+    report,
+    rest,
+    spark,
+    transactions,
+)
 from benchmarks.chart import html, svg
 from benchmarks.clusters import new_pair
 from benchmarks.report import Results
@@ -39,7 +52,7 @@ from harness.servers import Server
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
-MODULES = (rest, produce, consume, latency, growth, features, groups, spark, compaction, moves)
+MODULES = (rest, produce, consume, latency, growth, features, transactions, groups, spark, compaction, moves)
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0
