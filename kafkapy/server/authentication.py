@@ -20,7 +20,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.metadata.scram_types import MECHANISMS, ScramMechanism
 from kafkapy.seams import Random
 from kafkapy.security.authentication import LoginSettings
-from kafkapy.security.jaas import JaasEntry, JaasError, check_module, parse_entry, parse_file
+from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_module, parse_entry, parse_file
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
 from kafkapy.security.scram import ScramCredential, ScramServer
@@ -29,12 +29,19 @@ if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
     from kafkapy.handlers.router import Router
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.seams import Clock
+    from kafkapy.seams import Clock, IoPool
+    from kafkapy.server.bearer_tokens import BearerTokens
 
 JAAS_KEY: Final = "sasl.jaas.config"
 JAAS_FILE_PROPERTY: Final = "java.security.auth.login.config"
 CONTEXT: Final = "KafkaServer"
-NAMED_CLASSES: Final = ("sasl.server.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+OAUTH_HANDLERS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "sasl.server.callback.handler.class": ((OAUTHBEARER, OAUTH_HANDLERS),),
+    "sasl.login.class": (),
+    "sasl.login.callback.handler.class": (),
+}
+"""Keys that name a class, with the mechanisms and names that are known."""
 NONCE_BITS: Final = 130
 """As many as in Apache Kafka."""
 
@@ -51,9 +58,10 @@ class Logins:
         *,
         image: "Callable[[], MetadataImage]",
         random: Random,
+        io_pool: "IoPool",
     ) -> None:
         self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
-        self._mechanisms = _Mechanisms(image, random)
+        self._mechanisms = _Mechanisms(image, random, io_pool)
         self._failure_delay_ms = {
             each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
             for each in self._endpoints
@@ -90,8 +98,10 @@ class Logins:
 class _Mechanisms:
     """Makes the server's side of logins."""
 
-    def __init__(self, image: "Callable[[], MetadataImage]", random: Random) -> None:
+    def __init__(self, image: "Callable[[], MetadataImage]", random: Random, io_pool: "IoPool") -> None:
         self._image = image
+        self._io_pool = io_pool
+        self._bearer_tokens: BearerTokens | None = None
         self._random = random
         self._secret = random.randrange(0, 1 << 256).to_bytes(32, "big")
 
@@ -111,13 +121,24 @@ class _Mechanisms:
 
     def _server(self, config: BrokerConfig, listener: str, mechanism: str) -> Callable[[], SaslServer]:
         _check_known(mechanism)
-        for key in NAMED_CLASSES:
-            if (named := config.listener_value(listener, key, mechanism=mechanism)) is not None:
+        for key, known in NAMED_CLASSES.items():
+            named = config.listener_value(listener, key, mechanism=mechanism)
+            if named is not None and (mechanism, named) not in known:
                 raise ConfigError(key, named, "no class of that name is known here: leave the key out")
         options = server_options(config, listener, mechanism)
+        if mechanism == OAUTHBEARER:
+            return self._bearer(config, listener)
         if mechanism == PLAIN:
             return partial(PlainServer, users_of(options))
         return partial(self._scram, MECHANISMS[mechanism])
+
+    def _bearer(self, config: BrokerConfig, listener: str) -> Callable[[], SaslServer]:
+        from kafkapy.security.oauthbearer import OAuthBearerServer  # most brokers never have one
+        from kafkapy.server.bearer_tokens import BearerTokens
+
+        if self._bearer_tokens is None:
+            self._bearer_tokens = BearerTokens(self._io_pool)
+        return partial(OAuthBearerServer, self._bearer_tokens.validator(config, listener), _log_refused)
 
     def _scram(self, mechanism: ScramMechanism) -> SaslServer:
         credentials = partial(self._credential, mechanism.code)
@@ -128,6 +149,10 @@ class _Mechanisms:
         if record is None:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+
+
+def _log_refused(reason: str) -> None:
+    logger.warning("Refused a bearer token: %s", reason)
 
 
 def new_nonce(random: Random) -> str:
@@ -149,13 +174,11 @@ def server_options(config: BrokerConfig, listener: str, mechanism: str) -> Mappi
 
 
 def _check_known(mechanism: str) -> None:
-    if mechanism == PLAIN or mechanism in MECHANISMS:
+    if mechanism in LOGIN_MODULES:
         return
-    key, known = "sasl.enabled.mechanisms", ", ".join((PLAIN, *MECHANISMS))
+    key, known = "sasl.enabled.mechanisms", ", ".join(LOGIN_MODULES)
     if mechanism == GSSAPI:
         message = f"GSSAPI, which Apache Kafka enables unless the key is set, is not built: choose among {known}"
-    elif mechanism == OAUTHBEARER:
-        message = f"OAUTHBEARER does not work in this version: choose among {known}"
     else:
         message = f"no such mechanism is known: choose among {known}"
     raise ConfigError(key, mechanism, message)

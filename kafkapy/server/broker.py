@@ -409,6 +409,7 @@ class BrokerServer:
             self.config.broker_listeners,
             image=lambda: self._controller.image,
             random=self._random,
+            io_pool=self._io_pool,
         )
         return Reactor(
             self._loop,

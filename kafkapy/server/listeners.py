@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkapy.config.dynamic import DynamicConfig
     from kafkapy.handlers.router import Router
     from kafkapy.metadata.image import MetadataImage
-    from kafkapy.seams import Clock, Random
+    from kafkapy.seams import Clock, IoPool, Random
     from kafkapy.server.authentication import Logins
     from kafkapy.server.tls_listeners import TlsListeners
 
@@ -76,13 +76,14 @@ def new_logins(
     *,
     image: "Callable[[], MetadataImage]",
     random: "Random",
+    io_pool: "IoPool",
 ) -> "Logins | None":
     """Return what the SASL listeners among `endpoints` ask of logins, None without such. Raises ConfigError."""
     if not any(each.security_protocol.uses_sasl for each in endpoints):
         return None
     from kafkapy.server.authentication import Logins  # most brokers never have one
 
-    return Logins(config, endpoints, image=image, random=random)
+    return Logins(config, endpoints, image=image, random=random, io_pool=io_pool)
 
 
 def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewLogin:

@@ -216,6 +216,7 @@ class QuorumNode:
             self._config.controller_listeners,
             image=lambda: self.controller.image,
             random=self._random,
+            io_pool=io_pool,
         )
         self._reactor = Reactor(
             self._loop,

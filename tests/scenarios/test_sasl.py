@@ -4,17 +4,21 @@ One broker with three listeners: PLAINTEXT, SASL_PLAINTEXT, and EXPIRING, whose 
 """
 
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
+from kafkapy import Broker
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
 from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.support.logins import exchange, log_in, log_in_raw, sasl_broker, sasl_client, shake_hands
+from tests.support.bearer_tokens import SigningKey, write_jwks
+from tests.support.logins import MODULES, exchange, log_in, log_in_raw, sasl_broker, sasl_client, shake_hands
 from tests.support.wire import ConnectionClosed, WireClient
 
 IN_JAVA_ORDER = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"]
@@ -303,3 +307,45 @@ def test_a_session_that_has_ended_takes_nothing_but_a_login(broker, stack) -> No
     assert_closed(first)
     assert log_in(second, sasl_client("PLAIN", "alice", "wonder")).error_code == 0
     assert is_served(second)
+
+
+# -- bearer tokens --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.ours
+def test_librdkafka_logs_in_with_a_token_and_is_refused_with_another(tmp_path) -> None:
+    key, listener = SigningKey("one"), "SASL_PLAINTEXT"
+    url = write_jwks(tmp_path / "keys.json", key)
+    properties = {
+        "listeners": f"{listener}://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+            f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "kafkapy.sasl.oauthbearer.allowed.urls": url,
+    }
+    now_ms = int(time.time() * 1000)
+    errors: list[KafkaError] = []
+    with Broker(properties=properties) as broker:
+        for signer in (key, SigningKey("one")):
+            token = signer.token(now_ms=now_ms)
+            client = Producer(
+                {
+                    "bootstrap.servers": broker.bootstrap_servers,
+                    "security.protocol": listener,
+                    "sasl.mechanism": "OAUTHBEARER",
+                    "oauth_cb": lambda _, token=token: (token, now_ms / 1000 + 60),
+                    "error_cb": errors.append,
+                    "log_level": 0,
+                }
+            )
+            if signer is key:
+                client.produce("topic", b"value")
+                assert client.flush(20) == 0
+            else:
+                while not errors:
+                    client.poll(1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION

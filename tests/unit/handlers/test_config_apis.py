@@ -209,6 +209,7 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
 
 
 OWN_KEYS = {"kafkapy.authentication.timeout.ms", "kafkapy.legacy.clients.enable", "kafkapy.metrics.port"}
+OWN_KEYS |= {"kafkapy.sasl.oauthbearer.allowed.urls"}
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,
     "incremental": incremental,

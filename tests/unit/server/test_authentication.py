@@ -10,6 +10,7 @@ from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.security.sasl import ToldSaslError
 from kafkapy.server.authentication import Logins, server_options
 from kafkapy.server.system_clock import SystemRandom
+from tests.support.bearer_tokens import ImmediatePool
 from tests.support.logins import MODULES, PLAIN_MODULE, SCRAM_MODULE
 
 KEY = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
@@ -23,7 +24,9 @@ def config_of(**overrides: str):
 
 
 def logins(config) -> Logins:
-    return Logins(config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom())
+    return Logins(
+        config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom(), io_pool=ImmediatePool()
+    )
 
 
 @pytest.mark.parametrize(

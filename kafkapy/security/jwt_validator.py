@@ -1,0 +1,152 @@
+"""Signed JSON web tokens: what Apache Kafka's BrokerJwtValidator accepts, by PyJWT. KIP-768, RFC 7519.
+
+The signature must be by a key of the set, by RS, PS, ES or EdDSA: never none, never HS. exp and iat must be there.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kafkapy.dataclass import dataclass
+from kafkapy.security.oauthbearer import Bearer, JwtError
+
+KEY_TYPES: Final = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    "EdDSA": "OKP",
+}
+"""By algorithm: the type of the keys that fit."""
+MAX_KEYS: Final = 100
+MAX_KEY_ID: Final = 1_000
+"""Characters of a key id that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key of a JWKS. `value` is PyJWT's."""
+
+    key_id: str | None
+    key_type: str
+    value: Any
+
+
+Keys = Callable[[str | None, int], Iterable[Key]]
+"""Return the keys that may have signed a token with that key id (None: any). The second: the wall clock."""
+
+
+def parse_jwks(text: bytes) -> list[Key]:
+    """Return the public keys of a JSON web key set; symmetric ones are left out. Raises JwtError."""
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
+    try:
+        entries = json.loads(text)["keys"]
+        found = [entry for entry in entries if entry["kty"] in KEY_TYPES.values() and entry.get("use", "sig") == "sig"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise JwtError(f"the JWKS cannot be read: {type(error).__name__}") from error
+    keys = []
+    for entry in found[:MAX_KEYS]:
+        try:
+            keys.append(Key(entry.get("kid"), entry["kty"], PyJWK(entry)))
+        except (PyJWTError, ValueError, TypeError, LookupError):
+            continue  # of an algorithm that is not known: no token of it can be accepted
+    return keys
+
+
+class JwtValidator:
+    """An oauthbearer.Validate."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        *,
+        issuer: str | None,
+        audiences: Iterable[str],
+        clock_skew_seconds: int,
+        scope_claim: str,
+        name_claim: str,
+    ) -> None:
+        self._keys = keys
+        self._issuer = issuer
+        self._audiences = frozenset(audiences)
+        self._skew_ms = clock_skew_seconds * 1000
+        self._scope_claim = scope_claim
+        self._name_claim = name_claim
+
+    def __call__(self, token: str, now_ms: int) -> Bearer:
+        claims = self._verified(token, now_ms)
+        expires_at_ms = _time_ms(claims, "exp")
+        _time_ms(claims, "iat")
+        if now_ms - self._skew_ms >= expires_at_ms:
+            raise JwtError("Could not validate the access token: it has expired")
+        if "nbf" in claims and now_ms + self._skew_ms < _time_ms(claims, "nbf"):
+            raise JwtError("Could not validate the access token: it is not valid yet (nbf)")
+        if self._issuer is not None and claims.get("iss") != self._issuer:
+            raise JwtError("Could not validate the access token: it is not of the expected issuer")
+        self._check_audience(claims.get("aud"))
+        _check_scopes(self._scope_claim, claims.get(self._scope_claim))
+        return Bearer(_name(self._name_claim, claims.get(self._name_claim)), expires_at_ms)
+
+    def _verified(self, token: str, now_ms: int) -> Mapping[str, Any]:
+        """Return the claims of a token whose signature is right."""
+        from jwt import PyJWS, get_unverified_header
+        from jwt.exceptions import PyJWTError
+
+        try:
+            header = get_unverified_header(token)
+            algorithm, key_id = header.get("alg"), header.get("kid")
+            key_type = KEY_TYPES.get(algorithm) if isinstance(algorithm, str) else None
+            if key_type is None or not isinstance(key_id, str | None) or len(key_id or "") > MAX_KEY_ID:
+                raise JwtError("Could not validate the access token: its algorithm or key id is not allowed")
+            for key in self._keys(key_id, now_ms):
+                if key.key_type == key_type and (claims := _claims(PyJWS(), token, key, str(algorithm))) is not None:
+                    return claims
+        except PyJWTError as error:
+            raise JwtError(f"Could not validate the access token: {type(error).__name__}") from error
+        raise JwtError("Could not validate the access token: no key of the JWKS has signed it")
+
+    def _check_audience(self, audience: object) -> None:
+        """Without expected audiences, a token must have none, as in jose4j."""
+        named = audience if isinstance(audience, list) else [] if audience is None else [audience]
+        if not self._audiences and not named:
+            return
+        if self._audiences.isdisjoint(each for each in named if isinstance(each, str)):
+            raise JwtError("Could not validate the access token: it is not for an expected audience")
+
+
+def _claims(reader: Any, token: str, key: Key, algorithm: str) -> Mapping[str, Any] | None:
+    """Return the claims if the key has signed them, None if not. Raises PyJWTError, JwtError."""
+    from jwt.exceptions import InvalidKeyError, InvalidSignatureError
+
+    try:
+        payload = reader.decode(token, key.value.key, algorithms=[algorithm])
+        claims = json.loads(payload)
+    except (InvalidSignatureError, InvalidKeyError):
+        return None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise JwtError("Could not validate the access token: it is no JSON object") from error
+    if not isinstance(claims, dict):
+        raise JwtError("Could not validate the access token: it is no JSON object")
+    return claims
+
+
+def _time_ms(claims: Mapping[str, Any], claim: str) -> int:
+    value = claims.get(claim)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
+        raise JwtError(f"Could not validate the access token: {claim} must be a time")
+    return int(value * 1000)
+
+
+def _check_scopes(claim: str, scopes: object) -> None:
+    named = scopes if isinstance(scopes, list) else [scopes] if isinstance(scopes, str) else []
+    stripped = [each.strip() if isinstance(each, str) else "" for each in named]
+    if "" in stripped:
+        raise JwtError(f"{claim} value must be non-empty")
+    if len(set(stripped)) != len(stripped):
+        raise JwtError(f"{claim} value must not contain duplicates")
+
+
+def _name(claim: str, name: object) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise JwtError(f"{claim} value must be a non-empty string")
+    return name.strip()

@@ -1,0 +1,84 @@
+"""SASL/OAUTHBEARER, the server's side: a bearer token instead of a password. RFC 7628, KIP-255, KIP-768.
+
+The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. A token that is refused is
+answered with a JSON challenge, not with an error; the client's 0x01 in return ends the login.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkapy.security.sasl import OAUTHBEARER, SaslError, ToldSaslError
+
+INVALID_TOKEN: Final = '{"status":"invalid_token"}'
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
+_CLIENT_FIRST = rf"n,(?:a=(?P<authorization_id>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01"
+_AUTH = r"(?P<scheme>\w+)[ ]+(?P<token>[-_.a-zA-Z0-9]+)"
+
+
+class JwtError(Exception):
+    """A token that is not accepted. The message is for the log and names no part of the token that is secret."""
+
+
+class Bearer(NamedTuple):
+    """Whose token it is, and until when."""
+
+    name: str
+    expires_at_ms: int
+
+
+Validate = Callable[[str, int], Bearer]
+"""Take a token and the wall clock. Raises JwtError."""
+
+
+class OAuthBearerServer:
+    """sasl.SaslServer for OAUTHBEARER."""
+
+    mechanism = OAUTHBEARER
+
+    def __init__(self, validate: Validate, on_refused: Callable[[str], None]) -> None:
+        """`on_refused` is told why a token is not accepted: the client is not."""
+        self._validate = validate
+        self._on_refused = on_refused
+        self._is_refused = False
+        self.is_complete = False
+        self.authorization_id = ""
+        self.expires_at_ms: int | None = None
+
+    def evaluate(self, response: bytes, now_ms: int) -> bytes:
+        if self._is_refused and response == b"\x01":
+            raise ToldSaslError(INVALID_TOKEN)
+        self._is_refused = False
+        authorization_id, token = _parse(response.decode("utf-8", "replace"))
+        try:
+            bearer = self._validate(token, now_ms)
+        except JwtError as error:
+            self._on_refused(str(error))
+            self._is_refused = True
+            return INVALID_TOKEN.encode()
+        if authorization_id not in ("", bearer.name):
+            raise ToldSaslError(
+                f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
+                f"from the token's principal name ({bearer.name})"
+            )
+        self.authorization_id, self.expires_at_ms = bearer
+        self.is_complete = True
+        return b""
+
+
+def _parse(text: str) -> tuple[str, str]:
+    """Return the authorization id ("" for none) and the token. Raises SaslError."""
+    found = re.fullmatch(_CLIENT_FIRST, text)
+    if found is None:
+        raise SaslError("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    if "auth" not in pairs:
+        raise SaslError("Invalid OAUTHBEARER client first message: 'auth' not specified")
+    auth = re.fullmatch(_AUTH, pairs["auth"])
+    if auth is None:
+        raise SaslError("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    if auth["scheme"].lower() != "bearer":
+        raise SaslError(f"Invalid scheme in OAUTHBEARER client first message: {auth['scheme']}")
+    authorization_id = found["authorization_id"] or ""
+    return authorization_id.replace("=2C", ",").replace("=3D", "="), auth["token"]

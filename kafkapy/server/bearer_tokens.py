@@ -1,0 +1,101 @@
+"""What the configuration says of OAUTHBEARER: sasl.oauthbearer.* of a listener -> a validator. Raises ConfigError."""
+
+import logging
+import os
+import shlex
+from typing import Final
+
+from kafkapy.config.broker import BrokerConfig
+from kafkapy.config.definitions import Value
+from kafkapy.errors import ConfigError
+from kafkapy.seams import IoPool
+from kafkapy.security.jwt_validator import JwtValidator
+from kafkapy.security.oauthbearer import JwtError
+from kafkapy.security.sasl import OAUTHBEARER
+from kafkapy.server.jwks import JwksSource
+
+PREFIX: Final = "sasl.oauthbearer."
+URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOWED_KEY: Final = "kafkapy.sasl.oauthbearer.allowed.urls"
+ALLOWED_PROPERTY: Final = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls="
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class BearerTokens:
+    """Makes the validators of listeners; those with the same JWKS share its keys."""
+
+    def __init__(self, io_pool: IoPool) -> None:
+        self._io_pool = io_pool
+        self._sources: dict[str, JwksSource] = {}
+
+    def validator(self, config: BrokerConfig, listener: str) -> JwtValidator:
+        """Return what checks the tokens of a listener; reads its keys. Raises ConfigError."""
+        _check_installed()
+
+        def value(name: str) -> Value:
+            return config.listener_value(listener, PREFIX + name, mechanism=OAUTHBEARER)
+
+        issuer, audiences = value("expected.issuer"), value("expected.audience")
+        assert issuer is None or isinstance(issuer, str)
+        assert isinstance(audiences, tuple)
+        for key, given in (("expected.issuer", issuer), ("expected.audience", audiences)):
+            if not given:
+                logger.warning("%s%s is not set: tokens for others may be accepted", PREFIX, key)
+        return JwtValidator(
+            self._source(config, listener),
+            issuer=issuer,
+            audiences=audiences,
+            clock_skew_seconds=int(str(value("clock.skew.seconds"))),
+            scope_claim=str(value("scope.claim.name")),
+            name_claim=str(value("sub.claim.name")),
+        )
+
+    def _source(self, config: BrokerConfig, listener: str) -> JwksSource:
+        url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
+        if not isinstance(url, str) or not url:
+            message = (
+                "OAUTHBEARER needs it: Apache Kafka takes unsigned tokens without it, which this broker never does"
+            )
+            raise ConfigError(URL_KEY, url, message)
+        _check_allowed(config, url)
+        if url not in self._sources:
+            self._sources[url] = self._read(config, listener, url)
+        return self._sources[url]
+
+    def _read(self, config: BrokerConfig, listener: str, url: str) -> JwksSource:
+        def milliseconds(name: str) -> int:
+            key = f"{PREFIX}jwks.endpoint.{name}.ms"
+            return int(str(config.listener_value(listener, key, mechanism=OAUTHBEARER)))
+
+        try:
+            return JwksSource(
+                url,
+                io_pool=self._io_pool,
+                refresh_ms=milliseconds("refresh"),
+                retry_backoff_ms=milliseconds("retry.backoff"),
+                retry_backoff_max_ms=milliseconds("retry.backoff.max"),
+            )
+        except (JwtError, OSError) as error:
+            raise ConfigError(URL_KEY, url, f"the keys cannot be read: {error}") from error
+
+
+def _check_allowed(config: BrokerConfig, url: str) -> None:
+    named = config.value(ALLOWED_KEY)
+    assert isinstance(named, tuple)
+    try:
+        options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+    except ValueError:
+        options = []
+    given = [each.removeprefix(ALLOWED_PROPERTY) for each in options if each.startswith(ALLOWED_PROPERTY)]
+    if url not in {*named, *(each.strip() for text in given for each in text.split(","))}:
+        message = f"the URL is not allowed: name it in {ALLOWED_KEY}, or by {ALLOWED_PROPERTY}... in KAFKA_OPTS"
+        raise ConfigError(URL_KEY, url, message)
+
+
+def _check_installed() -> None:
+    try:
+        import jwt  # noqa: F401
+    except ImportError as error:
+        message = "OAUTHBEARER needs PyJWT: pip install 'kafkapy-broker[oauth]'"
+        raise ConfigError("sasl.enabled.mechanisms", OAUTHBEARER, message) from error

@@ -1,0 +1,118 @@
+"""The keys that sign bearer tokens: a JSON web key set from an https or file URL, read again from time to time.
+
+The first reading is at the start, and stops it if it fails. Later ones are done by a worker when a login finds the keys
+older than sasl.oauthbearer.jwks.endpoint.refresh.ms, or without the one that a token names; a reading that fails keeps
+the keys, and the next waits for the back-off. No redirects, 1 MiB, 10 s. A URL must be allowed by name: by
+kafkapy.sasl.oauthbearer.allowed.urls, or -Dorg.apache.kafka.sasl.oauthbearer.allowed.urls in KAFKA_OPTS.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from kafkapy.seams import IoPool
+from kafkapy.security.jwt_validator import Key, parse_jwks
+from kafkapy.security.oauthbearer import JwtError
+
+MAX_BYTES: Final = 1 << 20
+TIMEOUT_S: Final = 10.0
+MISSING_KEY_IDS: Final = 16
+"""So many key ids are remembered as asked for, each for EXPEDITED_MS."""
+EXPEDITED_MS: Final = 60_000
+
+logger = logging.getLogger("kafkapy.server")
+
+
+class JwksSource:
+    """A jwt_validator.Keys."""
+
+    def __init__(
+        self, url: str, *, io_pool: IoPool, refresh_ms: int, retry_backoff_ms: int, retry_backoff_max_ms: int
+    ) -> None:
+        """Read the keys. Raises JwtError, OSError."""
+        self._url = url
+        self._io_pool = io_pool
+        self._refresh_ms = refresh_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._retry_backoff_max_ms = retry_backoff_max_ms
+        self._missing: OrderedDict[str, int] = OrderedDict()
+        self._failures = 0
+        self._read_at_ms: int | None = None
+        self._not_before_ms = 0
+        self._is_reading = False
+        self._keys = parse_jwks(read(url))
+
+    def __call__(self, key_id: str | None, now_ms: int) -> list[Key]:
+        if self._read_at_ms is None:
+            self._read_at_ms = now_ms
+        if now_ms - self._read_at_ms >= self._refresh_ms:
+            self._maybe_read(now_ms)
+        if key_id is None:
+            return self._keys
+        found = [key for key in self._keys if key.key_id == key_id]
+        if not found and self._is_first_miss(key_id, now_ms):
+            self._maybe_read(now_ms)
+        return found
+
+    def _is_first_miss(self, key_id: str, now_ms: int) -> bool:
+        missed_at_ms = self._missing.pop(key_id, None)
+        is_first = missed_at_ms is None or now_ms - missed_at_ms >= EXPEDITED_MS
+        self._missing[key_id] = now_ms if missed_at_ms is None or is_first else missed_at_ms
+        if len(self._missing) > MISSING_KEY_IDS:
+            self._missing.popitem(last=False)
+        return is_first
+
+    def _maybe_read(self, now_ms: int) -> None:
+        if self._is_reading or now_ms < self._not_before_ms:
+            return
+        self._is_reading = True
+
+        def done(data: bytes | None, error: BaseException | None) -> None:
+            self._is_reading = False
+            self._take(data, error, now_ms)
+
+        self._io_pool.submit(lambda: read(self._url), done)
+
+    def _take(self, data: bytes | None, error: BaseException | None, now_ms: int) -> None:
+        try:
+            if data is None:
+                raise JwtError(str(error))
+            self._keys = parse_jwks(data)
+        except JwtError as refusal:
+            self._failures += 1
+            backoff_ms = min(self._retry_backoff_ms << min(self._failures - 1, 20), self._retry_backoff_max_ms)
+            self._not_before_ms = now_ms + backoff_ms
+            logger.warning("The keys of %s stay as they are: %s", self._url, refusal)
+            return
+        self._failures, self._read_at_ms = 0, now_ms
+
+
+def read(url: str) -> bytes:
+    """Return what an https or file URL has. Raises JwtError, OSError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        with open(unquote(parts.path), "rb") as file:
+            return _bounded(file)
+    if parts.scheme != "https":
+        raise JwtError("only https and file URLs are read")
+    from http.client import HTTPException, HTTPSConnection
+
+    connection = HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}")
+        response = connection.getresponse()
+        if response.status != 200:
+            raise JwtError(f"the answer has the status {response.status}")
+        return _bounded(response)
+    except HTTPException as error:
+        raise JwtError(f"the answer cannot be read: {type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+def _bounded(source: Any) -> bytes:
+    data: bytes = source.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise JwtError(f"more than {MAX_BYTES} bytes")
+    return data

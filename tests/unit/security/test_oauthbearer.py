@@ -1,0 +1,153 @@
+"""OAUTHBEARER: which messages and tokens are accepted; each way in which a token is not."""
+
+import base64
+import json
+
+import jwt
+import pytest
+
+from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
+from kafkapy.security.oauthbearer import INVALID_TOKEN, JwtError, OAuthBearerServer
+from kafkapy.security.sasl import SaslError, ToldSaslError
+from tests.support.bearer_tokens import WALL_MS, SigningKey, bearer, jwks
+
+KEY = SigningKey("one")
+OTHER = SigningKey("two")
+EXPIRES_MS = WALL_MS + 60_000
+
+
+def validator(*keys: SigningKey, **settings) -> JwtValidator:
+    found = parse_jwks(jwks(*(keys or (KEY, OTHER))))
+    settings = {"issuer": "us", "audiences": ("kafka", "others"), "clock_skew_seconds": 30, **settings}
+    return JwtValidator(
+        lambda key_id, now_ms: [key for key in found if key_id in (None, key.key_id)],
+        scope_claim="scope",
+        name_claim="sub",
+        **settings,
+    )
+
+
+def server(refusals: list[str] | None = None, **settings) -> OAuthBearerServer:
+    return OAuthBearerServer(validator(**settings), (refusals if refusals is not None else []).append)
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "ES256", "EdDSA"])
+def test_a_signed_token_logs_its_subject_in(algorithm) -> None:
+    key = SigningKey("key", algorithm)
+    machine = OAuthBearerServer(validator(key), [].append)
+    assert machine.evaluate(bearer(key.token()), WALL_MS) == b""
+    assert machine.is_complete
+    assert (machine.authorization_id, machine.expires_at_ms) == ("alice", EXPIRES_MS)
+
+
+def test_a_token_without_key_id_is_tried_with_each_key() -> None:
+    nameless = SigningKey(None)
+    machine = OAuthBearerServer(validator(KEY, SigningKey("rsa", "RS256"), nameless), [].append)
+    machine.evaluate(bearer(nameless.token()), WALL_MS)
+    assert machine.is_complete
+
+
+def unsigned(**header: object) -> str:
+    claims = {"sub": "alice", "iss": "us", "aud": "kafka", "iat": WALL_MS // 1000, "exp": WALL_MS // 1000 + 60}
+    parts = ({"alg": "none", **header}, claims)
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+def signed_with_the_public_key() -> str:
+    """The old trick: HS256 with what everybody knows as its secret."""
+    secret = base64.urlsafe_b64encode(jwks(KEY)).decode()
+    return jwt.encode({"sub": "alice", "exp": WALL_MS // 1000 + 60}, secret, algorithm="HS256", headers={"kid": "one"})
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (KEY.token(exp=WALL_MS // 1000 - 30), "expired"),
+        (KEY.token(nbf=WALL_MS // 1000 + 31), "not valid yet"),
+        (KEY.token(iss="them"), "issuer"),
+        (KEY.token(without="iss"), "issuer"),
+        (KEY.token(aud="elsewhere"), "audience"),
+        (KEY.token(aud=["elsewhere", "nowhere"]), "audience"),
+        (KEY.token(without="aud"), "audience"),
+        (KEY.token(without="exp"), "exp must be a time"),
+        (KEY.token(without="iat"), "iat must be a time"),
+        (KEY.token(nbf=True), "nbf must be a time"),
+        (KEY.token(exp=10.0**30), "exp must be a time"),
+        (KEY.token(without="sub"), "sub value must be a non-empty string"),
+        (KEY.token(sub=" "), "sub value must be a non-empty string"),
+        (KEY.token(scope=["a", "a"]), "duplicates"),
+        (KEY.token(scope=["a", ""]), "non-empty"),
+        (KEY.token(key_id="two"), "no key of the JWKS has signed it"),
+        (KEY.token(key_id="three"), "no key of the JWKS has signed it"),
+        (KEY.token(key_id="k" * 1001), "algorithm or key id is not allowed"),
+        (SigningKey("one").token(), "no key of the JWKS has signed it"),
+        (SigningKey("one", "RS256").token(), "no key of the JWKS has signed it"),
+        (unsigned(), "algorithm or key id is not allowed"),
+        (unsigned(alg="ES256", kid="one"), "no key of the JWKS has signed it"),
+        (signed_with_the_public_key(), "algorithm or key id is not allowed"),
+        ("a.b.c", "Could not validate the access token"),
+        ("abc", "Could not validate the access token"),
+    ],
+)
+def test_a_token_that_is_not_right_is_challenged_then_refused(token, reason) -> None:
+    refusals: list[str] = []
+    machine = server(refusals)
+    assert machine.evaluate(bearer(token), WALL_MS) == INVALID_TOKEN.encode()
+    assert not machine.is_complete
+    (said,) = refusals
+    assert reason in said
+    with pytest.raises(ToldSaslError, match="invalid_token"):
+        machine.evaluate(b"\x01", WALL_MS)
+
+
+def test_clocks_may_differ_by_some_seconds() -> None:
+    for token in (KEY.token(exp=WALL_MS // 1000 - 29), KEY.token(nbf=WALL_MS // 1000 + 30)):
+        machine = server()
+        machine.evaluate(bearer(token), WALL_MS)
+        assert machine.is_complete
+
+
+def test_a_token_for_somebody_is_refused_where_nobody_is_expected() -> None:
+    check = validator(audiences=(), issuer=None)
+    with pytest.raises(JwtError, match="audience"):
+        check(KEY.token(), WALL_MS)
+    assert check(KEY.token(without="aud", iss="any"), WALL_MS).name == "alice"
+
+
+def test_the_authorization_id_must_be_the_subject() -> None:
+    machine = server()
+    machine.evaluate(bearer(KEY.token(), "alice"), WALL_MS)
+    assert machine.is_complete
+    with pytest.raises(ToldSaslError, match=r"authorization id \(bob\) that is different"):
+        server().evaluate(bearer(KEY.token(), "bob"), WALL_MS)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "client first message"),
+        (b"\x01", "client first message"),
+        (b"n,,\x01\x01", "'auth' not specified"),
+        (b"n,,\x01auth=Basic abc\x01\x01", "Invalid scheme"),
+        (b"n,,\x01auth=Bearer\x01\x01", "invalid 'auth' format"),
+        (b"n,,\x01auth=Bearer a b\x01\x01", "invalid 'auth' format"),
+        (b"y,,\x01auth=Bearer a\x01\x01", "client first message"),
+        (b"n,,\x01auth=Bearer a\x01", "client first message"),
+    ],
+)
+def test_messages_that_are_none_are_refused(message, reason) -> None:
+    with pytest.raises(SaslError, match=reason):
+        server().evaluate(message, WALL_MS)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [1]}', b'{"keys": [{}]}', b"\xff"]
+)
+def test_a_key_set_that_is_none_is_refused(text) -> None:
+    with pytest.raises(JwtError, match="the JWKS cannot be read"):
+        parse_jwks(text)
+
+
+def test_symmetric_and_broken_keys_are_left_out() -> None:
+    entries = [{"kty": "oct", "k": "AAAA", "kid": "a"}, {"kty": "RSA", "kid": "b"}, {**KEY.jwk, "use": "enc"}, KEY.jwk]
+    assert [key.key_id for key in parse_jwks(json.dumps({"keys": entries}).encode())] == ["one"]

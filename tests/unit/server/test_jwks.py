@@ -1,0 +1,107 @@
+"""The keys of bearer tokens: read at the start, again when they are old or one is missing, and kept if that fails."""
+
+import pytest
+
+from kafkapy.config.embedded import embedded_properties
+from kafkapy.config.load import load
+from kafkapy.errors import ConfigError
+from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.security.oauthbearer import JwtError
+from kafkapy.server.authentication import Logins
+from kafkapy.server.jwks import MAX_BYTES, JwksSource, read
+from kafkapy.server.system_clock import SystemRandom
+from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
+from tests.support.logins import MODULES
+
+ONE, TWO = SigningKey("one"), SigningKey("two")
+
+
+def source(url: str) -> JwksSource:
+    pool = ImmediatePool()
+    return JwksSource(url, io_pool=pool, refresh_ms=3_600_000, retry_backoff_ms=100, retry_backoff_max_ms=1000)
+
+
+def ids(keys) -> list[str | None]:
+    return [key.key_id for key in keys]
+
+
+def test_old_keys_are_read_again(tmp_path) -> None:
+    path = tmp_path / "keys.json"
+    keys = source(write_jwks(path, ONE))
+    assert ids(keys(None, WALL_MS)) == ["one"]
+    write_jwks(path, TWO)
+    assert ids(keys(None, WALL_MS + 3_599_999)) == ["one"]
+    assert ids(keys(None, WALL_MS + 3_600_000)) == ["two"]
+
+
+def test_a_key_that_is_missing_is_looked_for_once_a_minute(tmp_path) -> None:
+    path = tmp_path / "keys.json"
+    keys = source(write_jwks(path, ONE))
+    assert ids(keys("two", WALL_MS)) == []
+    write_jwks(path, ONE, TWO)
+    assert ids(keys("two", WALL_MS + 1)) == []
+    assert ids(keys("three", WALL_MS + 2)) == []
+    assert ids(keys("two", WALL_MS + 3)) == ["two"]
+
+
+def test_keys_stay_when_they_cannot_be_read(tmp_path) -> None:
+    path = tmp_path / "keys.json"
+    keys = source(write_jwks(path, ONE))
+    keys(None, WALL_MS)
+    path.write_text("no keys")
+    later_ms = WALL_MS + 4_000_000
+    assert ids(keys(None, later_ms)) == ["one"]
+    write_jwks(path, TWO)
+    assert ids(keys(None, later_ms + 99)) == ["one"]
+    keys(None, later_ms + 100)
+    assert ids(keys(None, later_ms + 100)) == ["two"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/keys", "ftp://x/y", "keys.json", ""])
+def test_only_https_and_files_are_read(url) -> None:
+    with pytest.raises(JwtError, match="only https and file"):
+        read(url)
+
+
+def test_a_large_file_is_not_read(tmp_path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(b" " * (MAX_BYTES + 1))
+    with pytest.raises(JwtError, match="more than"):
+        read(path.as_uri())
+
+
+def logins(url: str, **keys: str) -> Logins:
+    properties = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+            f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
+        ),
+        **({"sasl.oauthbearer.jwks.endpoint.url": url} if url else {}),
+        "sasl.oauthbearer.expected.audience": "kafka",
+        **keys,
+    }
+    config, _ = load(embedded_properties("/nowhere", overrides=properties))
+    return Logins(
+        config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom(), io_pool=ImmediatePool()
+    )
+
+
+def test_a_listener_takes_tokens_that_an_allowed_key_set_has_signed(tmp_path, monkeypatch) -> None:
+    url = write_jwks(tmp_path / "keys.json", ONE)
+    for made in (logins(url, **{"kafkapy.sasl.oauthbearer.allowed.urls": f"https://a,{url}"}),):
+        server = made.settings("SASL_PLAINTEXT").servers["OAUTHBEARER"]()
+        assert server.evaluate(bearer(ONE.token()), WALL_MS) == b""
+    monkeypatch.setenv("KAFKA_OPTS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}")
+    logins(url)
+
+
+def test_without_an_allowed_key_set_the_start_fails(tmp_path) -> None:
+    url = write_jwks(tmp_path / "keys.json", ONE)
+    with pytest.raises(ConfigError, match="the URL is not allowed"):
+        logins(url)
+    with pytest.raises(ConfigError, match="takes unsigned tokens without it, which this broker never does"):
+        logins("")
+    missing = (tmp_path / "none.json").as_uri()
+    with pytest.raises(ConfigError, match="the keys cannot be read"):
+        logins(missing, **{"kafkapy.sasl.oauthbearer.allowed.urls": missing})
