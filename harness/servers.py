@@ -64,6 +64,8 @@ class Server:
     """What librdkafka needs to connect, besides the address."""
     java_settings: dict[str, str] = field(default_factory=dict)
     """What Java's clients need."""
+    speaks_tls: bool = False
+    """Whether the port asks for TLS: then a plain request is answered by closing."""
     launched_at: float = 0.0
     """By the monotonic clock."""
     format_arguments: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class Server:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s) as connection:
                 connection.sendall(API_VERSIONS_FRAME)
-                return bool(connection.recv(4))
+                return bool(connection.recv(4)) or self.speaks_tls
         except OSError:
             return False
 
