@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from kafkapy.cli import command_config
 from kafkapy.cli.failure import INTERRUPTED, fail
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def client_properties(server: str, settings: list[str] | None, **defaults: objec
         "log_level": 2,
         "socket.timeout.ms": int(TIMEOUT_S * 1000),
         **{key.replace("_", "."): value for key, value in defaults.items()},
+        **command_config.current().librdkafka(),
     }
     return {**properties, **parse_settings(settings)}
 

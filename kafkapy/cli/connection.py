@@ -1,14 +1,19 @@
-"""A connection of our own, for what no other client can ask: one request at a time over a PLAINTEXT listener."""
+"""A connection of our own, for what no other client can ask: one request at a time.
+
+TLS and the login are those of --command-config.
+"""
 
 import socket
 from types import TracebackType
 from typing import Any, Self
 
+from kafkapy.cli import command_config
 from kafkapy.cli.client import TIMEOUT_S
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import response_type
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.primitives import Writer
+from kafkapy.security.sasl import SaslClient
 
 CLIENT_ID = "kafkapy-cli"
 
@@ -17,8 +22,19 @@ class Connection:
     """A context manager. Methods raise OSError, and ProtocolError for what is no answer."""
 
     def __init__(self, host: str, port: int) -> None:
+        config = command_config.current()
         self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self._correlation_id = 0
+        try:
+            context = config.context()
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            login = config.login()
+            if login is not None:
+                self._log_in(login)
+        except BaseException:
+            self._socket.close()
+            raise
 
     @classmethod
     def to_any(cls, servers: str) -> Self:
@@ -53,6 +69,26 @@ class Connection:
         if answered != self._correlation_id:
             raise ProtocolError(f"an answer to request {answered}, not {self._correlation_id}")
         return response_type(request.API_KEY).decode(frame[position:], version)
+
+    def _log_in(self, login: SaslClient) -> None:
+        """Raises ConnectionError for a refusal, ProtocolError."""
+        from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+        from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+        from kafkapy.security.sasl import SaslError
+
+        handshake = self.call(SaslHandshakeRequest(mechanism=login.mechanism), 1)
+        if handshake.error_code:
+            known = ", ".join(handshake.mechanisms) or "none"
+            raise ConnectionError(f"the broker does not know {login.mechanism}, but {known}")
+        token = login.evaluate(b"")
+        try:
+            while not login.is_complete:
+                answer = self.call(SaslAuthenticateRequest(auth_bytes=token), 2)
+                if answer.error_code:
+                    raise ConnectionError(answer.error_message or "the login failed")
+                token = login.evaluate(bytes(answer.auth_bytes))
+        except SaslError as error:
+            raise ConnectionError(f"the broker's part of the login is wrong: {error}") from error
 
     def _take(self, size: int) -> bytes:
         data = bytearray()

@@ -11,6 +11,7 @@ import typer
 from kafkapy import __version__
 from kafkapy.cli import cluster, configs, consume, groups, produce, topics, transactions
 from kafkapy.cli.client import MissingClientError
+from kafkapy.cli.command_config import CommandConfigError, take_option
 from kafkapy.cli.failure import INTERRUPTED, fail
 
 OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -19,6 +20,7 @@ OWN_PARSER = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 app = typer.Typer(
     name="kafkapy",
     help="A Kafka-compatible broker in pure Python, and tools for it.",
+    epilog="Commands that connect to a broker take --command-config FILE: a client.properties, as Java's tools do.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,6 +31,8 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(cluster.app, name="cluster")
+CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security")
+"""Commands with the option --command-config FILE."""
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 
@@ -54,12 +58,13 @@ def _(
 def main(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status (2 where it was not understood)."""
     try:
-        status = app(args=list(arguments), prog_name="kafkapy", standalone_mode=False)
+        given = take_option(arguments) if arguments[:1] and arguments[0] in CONNECTING else list(arguments)
+        status = app(args=given, prog_name="kafkapy", standalone_mode=False)
     except CLICK_ERROR as error:
         return _explain(error)
     except typer.Abort:  # click's word for Ctrl-C
         return INTERRUPTED
-    except MissingClientError as error:
+    except (MissingClientError, CommandConfigError) as error:
         return fail(str(error))
     return status if isinstance(status, int) else 0
 

@@ -1,0 +1,151 @@
+"""`--command-config FILE`: how a command reaches a broker that asks for TLS and a login, in Java's client.properties.
+
+The same file serves Java's tools and every command of kafkapy. Commands over confluent-kafka get librdkafka's names for
+what it says; those with a connection of our own get its TLS context and the machine of its login.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.config.properties import parse_properties
+from kafkapy.errors import KafkapyError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from kafkapy.security.sasl import SaslClient
+
+OPTION: Final = "--command-config"
+PASSED_ON: Final = ("security.protocol", "sasl.mechanism", "client.id", "ssl.key.password")
+"""Keys that librdkafka knows by the same name."""
+PEM_KEYS: Final = {
+    "ssl.truststore.location": ("ssl.ca.location",),
+    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+}
+INLINE_KEYS: Final = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+
+
+class CommandConfigError(KafkapyError):
+    """A file that cannot be read, or says what cannot be done here."""
+
+
+class CommandConfig:
+    """What one client.properties says of security. Values are secrets: nothing prints them."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = {key: value.strip() for key, value in properties.items()}
+        self.protocol = self._properties.get("security.protocol", "PLAINTEXT").upper()
+        if self.protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise CommandConfigError(f"security.protocol: {self.protocol} is none")
+
+    @classmethod
+    def of_file(cls, path: str) -> "CommandConfig":
+        """Raises CommandConfigError."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls(parse_properties(file.read()))
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+    def librdkafka(self) -> dict[str, str]:
+        """Return it in librdkafka's names."""
+        found: dict[str, str] = {key: self._properties[key] for key in PASSED_ON if key in self._properties}
+        for key, names in PEM_KEYS.items():
+            if key in self._properties:
+                self._check_pem(key)
+                found |= dict.fromkeys(names, self._properties[key])
+        found |= {name: self._properties[key] for key, name in INLINE_KEYS.items() if key in self._properties}
+        algorithm = self._properties.get("ssl.endpoint.identification.algorithm")
+        if algorithm is not None:
+            found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+        if self.protocol.startswith("SASL_"):
+            found["sasl.username"], found["sasl.password"] = self._name_and_password()
+        return found
+
+    def context(self) -> "SSLContext | None":
+        """Return what secures a connection; None where nothing does. Raises CommandConfigError, OSError."""
+        if not self.protocol.endswith("SSL"):
+            return None
+        import ssl
+
+        for key in PEM_KEYS:
+            self._check_pem(key)
+        trusted = self._properties.get("ssl.truststore.location")
+        context = ssl.create_default_context(cafile=trusted, cadata=self._properties.get("ssl.truststore.certificates"))
+        if self._properties.get("ssl.endpoint.identification.algorithm") == "":
+            context.check_hostname = False
+        if (own := self._properties.get("ssl.keystore.location")) is not None:
+            context.load_cert_chain(own, password=self._properties.get("ssl.key.password"))
+        return context
+
+    def login(self) -> "SaslClient | None":
+        """Return the machine of a login; None where there is none. Raises CommandConfigError."""
+        if not self.protocol.startswith("SASL_"):
+            return None
+        from kafkapy.metadata.scram_types import MECHANISMS
+        from kafkapy.security.plain import PlainClient
+        from kafkapy.security.scram import ScramClient
+
+        mechanism = self._properties.get("sasl.mechanism", "GSSAPI")
+        name, password = self._name_and_password()
+        if mechanism == "PLAIN":
+            return PlainClient(name, password)
+        if mechanism in MECHANISMS:
+            return ScramClient(MECHANISMS[mechanism], name, password, nonce=secrets.token_hex(16))
+        raise CommandConfigError(f"sasl.mechanism: {mechanism} is not known to this command")
+
+    def _name_and_password(self) -> tuple[str, str]:
+        from kafkapy.security.jaas import JaasError, parse_entry
+
+        try:
+            options = parse_entry(self._properties.get("sasl.jaas.config", "")).options
+            return options["username"], options["password"]
+        except JaasError as error:
+            raise CommandConfigError(f"sasl.jaas.config: {error}") from error
+        except KeyError as error:
+            raise CommandConfigError("sasl.jaas.config: it names no username or no password") from error
+
+    def _check_pem(self, key: str) -> None:
+        kind = self._properties.get(key.replace("location", "type"), "JKS")
+        if key in self._properties and kind.upper() != "PEM":
+            raise CommandConfigError(
+                f"{key}: only PEM files are read here, not {kind} ({key.replace('location', 'type')})"
+            )
+
+
+NOTHING: Final = CommandConfig({})
+_current = [NOTHING]
+
+
+def use(config: CommandConfig) -> None:
+    """Let this process's commands connect so."""
+    _current[0] = config
+
+
+def current() -> CommandConfig:
+    return _current[0]
+
+
+def take_option(arguments: Sequence[str]) -> list[str]:
+    """Use the file that --command-config names; return the arguments without it.
+
+    The commands' own parsers do not know the option: it is every command's. Raises CommandConfigError.
+    """
+    left: list[str] = []
+    path: str | None = None
+    given = iter(arguments)
+    for argument in given:
+        name, equals, value = argument.partition("=")
+        if name != OPTION:
+            left.append(argument)
+            continue
+        path = value if equals else next(given, None)
+        if not path:
+            raise CommandConfigError(f"{OPTION} needs a file")
+    use(NOTHING if path is None else CommandConfig.of_file(path))
+    return left
