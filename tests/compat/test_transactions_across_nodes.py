@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -21,7 +21,8 @@ from tests.compat.test_transactions_killed import PARTITIONS, SOURCES, Copiers, 
 from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS
 
-KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+KINDS = {"apache": [ApacheKafka] * 3, "mixed": [Kafkapy, ApacheKafka, Kafkapy]}
+KIND = KINDS.get(os.environ.get("KAFKAPY_COMPAT_SERVER", ""), [Kafkapy] * 3)
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
@@ -34,8 +35,11 @@ PROPERTIES = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-RECORDS = 3000
+ROUNDS = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
+RECORDS = 3000 * ROUNDS
 """Of each source topic."""
+PAUSE_S = 6
+"""Longer than broker.session.timeout.ms."""
 TIMEOUT_S = 120
 ANSWER_S = 3
 STATE_TOPIC = "__transaction_state"
@@ -185,25 +189,43 @@ def wait_for_replicas(cluster: ThreeNodes) -> None:
     eventually(lambda: all(in_sync(client, topic) == {3} for topic in (STATE_TOPIC, "__consumer_offsets")))
 
 
+def disturb(cluster: ThreeNodes, reader: ReaderAlong) -> Iterator[Callable[[], bool]]:
+    """Kill each node in turn, in a soak pause each in the next round; yield what has to come true before it goes on."""
+    share = len(SOURCES) * RECORDS // (ROUNDS * len(cluster.nodes) + 1)
+    goal = 1
+    for number in range(ROUNDS):
+        for node in cluster.nodes:
+            yield lambda goal=goal: reader.count >= goal
+            goal += share
+            if number % 2:
+                yield from pause(node)
+            else:
+                node.stop(signal.SIGKILL)
+                yield lambda goal=goal: reader.count >= goal
+                node.start()
+            wait_for_replicas(cluster)
+
+
+def pause(node: Server) -> Iterator[Callable[[], bool]]:
+    """Let a node stand still until others have taken over, and it does not know."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGSTOP)
+    until_s = time.monotonic() + PAUSE_S
+    yield lambda: time.monotonic() >= until_s
+    node.process.send_signal(signal.SIGCONT)
+
+
 def read_through_kills(cluster: ThreeNodes, copiers: Copiers, reader: ReaderAlong) -> None:
-    """Read until all is copied; a quarter of it between one kill and the next, while the killed node is away."""
-    total = len(SOURCES) * RECORDS
-    killed: Server | None = None
-    left = list(cluster.nodes)
-    deadline = time.monotonic() + TIMEOUT_S
-    while reader.count < total:
+    """Read until all is copied and each node was killed."""
+    disturbances = disturb(cluster, reader)
+    may_go_on: Callable[[], bool] | None = next(disturbances)
+    deadline = time.monotonic() + ROUNDS * TIMEOUT_S
+    while may_go_on is not None or reader.count < len(SOURCES) * RECORDS:
         assert time.monotonic() < deadline, f"{reader.count} records were copied"
         reader.poll()
         copiers.tend()
-        if left and reader.count >= total * (len(cluster.nodes) - len(left)) // 4 + 1:
-            if killed is not None:
-                killed.start()
-                wait_for_replicas(cluster)
-            killed = left.pop(0)
-            killed.stop(signal.SIGKILL)
-    assert not left
-    assert killed is not None
-    killed.start()
+        if may_go_on is not None and may_go_on():
+            may_go_on = next(disturbances, None)
     reader.poll()
 
 

@@ -203,8 +203,7 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_later(brokers: L
     other = await producer_at(brokers, "other")
     await producer.send()
     await other.send()
-    brokers.unreachable.add("host2")
-    brokers.network.reset_connections(lambda a, b: True)
+    brokers.cut_off(LEADER)
     assert await asyncio.gather(producer.end(), other.end(commit=False)) == [ErrorCode.NONE] * 2
     await asyncio.sleep(20)
     assert (producer.state(), other.state()) == ("PrepareCommit", "PrepareAbort")
@@ -234,8 +233,7 @@ async def test_a_new_leader_gets_the_marker_at_once(brokers: LinkedBrokers) -> N
 async def test_a_topic_that_is_deleted_meanwhile_needs_no_marker(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    brokers.unreachable.add("host2")
-    brokers.network.reset_connections(lambda a, b: True)
+    brokers.cut_off(LEADER)
     assert await producer.end() == ErrorCode.NONE
     await asyncio.sleep(3)
     brokers.commit(RemoveTopicRecord(topic_id=topic_id("orders")))
@@ -285,8 +283,7 @@ async def test_offsets_become_visible_at_the_groups_broker(brokers: LinkedBroker
 async def test_the_next_coordinator_writes_the_markers_that_are_missing(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    brokers.unreachable.add("host2")
-    brokers.network.reset_connections(lambda a, b: True)
+    brokers.cut_off(LEADER)
     await producer.end()
     coordinator = brokers.nodes[COORDINATOR]
     await coordinator.transactions.close()
@@ -317,15 +314,9 @@ def replicated(test: Callable[[LinkedBrokers], Awaitable[None]]) -> Callable[[],
     return run_test
 
 
-def cut_off(brokers: LinkedBrokers, broker_id: int) -> None:
-    """Let nobody reach a broker, nor it hear from them."""
-    brokers.unreachable.add(f"host{broker_id}")
-    brokers.network.reset_connections(lambda a, b: f"host{broker_id}" in (a, b))
-
-
 async def taken_over(brokers: LinkedBrokers, producer: SimProducer) -> None:
     """Let broker 3 coordinate instead of 1, which does not know it; the client has found it."""
-    cut_off(brokers, COORDINATOR)
+    brokers.cut_off(COORDINATOR)
     brokers.behind.add(COORDINATOR)
     brokers.fence(COORDINATOR)
     brokers.lead(TRANSACTION_STATE_TOPIC, OTHER)
@@ -354,7 +345,7 @@ async def test_what_the_replicas_do_not_have_is_not_answered_by_a_coordinator_th
 ) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    cut_off(brokers, COORDINATOR)
+    brokers.cut_off(COORDINATOR)
     ending = asyncio.ensure_future(producer.end())
     await asyncio.sleep(0.1)
     await taken_over(brokers, producer)
@@ -384,7 +375,7 @@ async def test_a_transaction_goes_on_with_another_coordinator(brokers: LinkedBro
 async def test_another_coordinator_writes_the_markers_of_what_was_decided(brokers: LinkedBrokers) -> None:
     producer = await producer_at(brokers)
     await producer.send()
-    cut_off(brokers, LEADER)
+    brokers.cut_off(LEADER)
     assert await producer.end() == ErrorCode.NONE
     await taken_over(brokers, producer)
     assert producer.state() == "PrepareCommit"

@@ -59,7 +59,7 @@ class LinkedBroker(TransactionHosting):
         self._services = self.services(AllowAll())
         self._router = Router(self._services)
         self.reactor = Reactor(brokers.loop, ReactorLimits(), route=self._route, io_pool=SimIoPool(brokers.loop))
-        self.reactor.add_listener(LISTENER, "PLAINTEXT", brokers.network.listen(f"host{node_id}", PORT))
+        self.reactor.add_listener(LISTENER, "PLAINTEXT", brokers.network.listen(self.host, PORT))
         self.reactor.start()
         self.fetchers = ReplicaFetchers(
             self.manager,
@@ -93,13 +93,20 @@ class LinkedBroker(TransactionHosting):
         return Peer(
             host,
             port,
-            connector=SimConnector(brokers.network, f"host{self.node_id}", brokers.is_reachable),
+            connector=SimConnector(brokers.network, self.host, self._reaches),
             clock=SimClock(brokers.loop),
             random=SeededRandom(self.node_id),
             client_id=str(self.node_id),
             software_version="0",
             limits=PeerLimits(connection_setup_timeout_ms=1000),
         )
+
+    @property
+    def host(self) -> str:
+        return f"host{self.node_id}"
+
+    def _reaches(self, address: tuple[str, int]) -> bool:
+        return not self._brokers.unreachable & {self.host, address[0]}
 
     def _new_sink(self) -> MarkerSink:
         return self.links.marker_sink(LocalMarkers(self.manager, self.groups, self.clock))
@@ -148,8 +155,11 @@ class LinkedBrokers:
         self._seen = {node_id: MetadataImage() for node_id in self.nodes}
         self.catch_up()
 
-    def is_reachable(self, address: tuple[str, int]) -> bool:
-        return address[0] not in self.unreachable
+    def cut_off(self, broker_id: int) -> None:
+        """Let a broker reach nobody, and nobody it, until it is no more `unreachable`."""
+        host = self.nodes[broker_id].host
+        self.unreachable.add(host)
+        self.network.reset_connections(lambda a, b: host in (a, b))
 
     def catch_up(self) -> None:
         """Let all brokers follow the metadata that are not behind."""
