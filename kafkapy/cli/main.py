@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kafkapy import __version__
-from kafkapy.cli import cluster, configs, consume, groups, produce, topics, transactions
+from kafkapy.cli import cluster, configs, consume, groups, produce, security, topics, transactions
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.command_config import CommandConfigError, take_option
 from kafkapy.cli.failure import INTERRUPTED, fail
@@ -31,6 +31,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(security.app, name="security")
 CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security")
 """Commands with the option --command-config FILE."""
 app.command("produce")(produce.produce)

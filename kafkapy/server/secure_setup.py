@@ -1,0 +1,139 @@
+"""`kafkapy security init`: a directory with all that a secured node and its first user need.
+
+ca.pem              what clients trust
+broker.pem          the node's key and certificate; for its user alone
+server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user
+client.properties   for Java's tools and clients; has the password, for its user alone
+data/               formatted, with the user's credentials
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafkapy.config.load import load
+from kafkapy.dataclass import dataclass
+from kafkapy.errors import KafkapyError
+from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, credential_record, salted_password
+from kafkapy.server.dev_security import LOCAL_NAMES, DevAuthority
+from kafkapy.server.embedded_security import USER_NAME
+from kafkapy.server.system_clock import SystemClock, SystemRandom
+from kafkapy.storage.offline.format import FormatRequest, format_directories
+from kafkapy.storage.system_disk import SystemDisk
+from kafkapy.types import uuid_to_string
+
+MECHANISM: Final = "SCRAM-SHA-512"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PASSWORD_BYTES: Final = 18
+SALT_BYTES: Final = 16
+
+
+class SetupError(KafkapyError):
+    """A directory cannot be set up; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What was set up."""
+
+    directory: Path
+    bootstrap_servers: str
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Setup({self.directory})"
+
+
+def set_up(directory: Path, *, user: str, host: str, port: int) -> Setup:
+    """Make the directory, which must not be there or be empty. Raises SetupError, FormatError, OSError."""
+    if USER_NAME.fullmatch(user) is None:
+        raise SetupError(f"a user's name may have letters, digits, _ and -, not {user!r}")
+    directory = directory.absolute()
+    if directory.exists() and any(directory.iterdir()):
+        raise SetupError(f"{directory} is not empty: nothing was changed")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    setup = Setup(
+        directory=directory,
+        bootstrap_servers=f"{host}:{port}",
+        user=user,
+        password=secrets.token_urlsafe(PASSWORD_BYTES),
+    )
+    _write_certificates(directory, host)
+    properties = _server_properties(setup, host, port)
+    _write_private(directory / "server.properties", _text(properties))
+    _write_private(directory / "client.properties", _text(_client_properties(setup)))
+    _format(properties, setup)
+    return setup
+
+
+def _write_certificates(directory: Path, host: str) -> None:
+    authority = DevAuthority()
+    names = (host, *(name for name in LOCAL_NAMES if name != host))
+    issued = authority.issue(host, names)
+    (directory / "ca.pem").write_text(authority.certificate_pem)
+    _write_private(directory / "broker.pem", issued.key_pem + issued.certificate_pem)
+
+
+def _server_properties(setup: Setup, host: str, port: int) -> dict[str, str]:
+    controller = f"127.0.0.1:{port + 1}"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": controller,
+        "listeners": f"SASL_SSL://{host}:{port},CONTROLLER://{controller}",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SASL_SSL",
+        "log.dirs": str(setup.directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(setup.directory / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(setup.directory / "ca.pem"),
+        "sasl.enabled.mechanisms": MECHANISM,
+        "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:{setup.user}",
+    }
+
+
+def _client_properties(setup: Setup) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": f'{SCRAM_MODULE} required username="{setup.user}" password="{setup.password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(setup.directory / "ca.pem"),
+    }
+
+
+def _text(properties: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in properties.items()).replace("\\", "\\\\")
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _format(properties: Mapping[str, str], setup: Setup) -> None:
+    config, _ = load(properties)
+    mechanism, random = MECHANISMS[MECHANISM], SystemRandom()
+    salt = secrets.token_bytes(SALT_BYTES)
+    salted = salted_password(mechanism, setup.password, salt, MIN_ITERATIONS)
+    record = credential_record(setup.user, mechanism, salt=salt, salted=salted, iterations=MIN_ITERATIONS)
+    request = FormatRequest(
+        config=config,
+        cluster_id=uuid_to_string(random.uuid()),
+        is_standalone=True,
+        scram_records=[record],
+    )
+    format_directories(request, SystemDisk(), random, SystemClock(), lambda _: None)
