@@ -37,6 +37,10 @@ class ReplicaKey(NamedTuple):
     node_id: int
     directory_id: Uuid
 
+    def __str__(self) -> str:
+        """Return the key as Apache Kafka prints it."""
+        return f"ReplicaKey(id={self.node_id}, directoryId={uuid_to_string(self.directory_id)})"
+
 
 METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 

@@ -1,4 +1,6 @@
-"""What the controllers' listener serves for the metadata quorum: one handler, as the quorum's core answers all of it.
+"""What is served for the metadata quorum: one handler, as the quorum's core answers all of it.
+
+The controllers' listener serves all of these; brokers pass AddRaftVoter and RemoveRaftVoter on to the leader.
 
 Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1, Fetch 12-18 of `__cluster_metadata`, FetchSnapshot 0-1, AddRaftVoter
 0-1, RemoveRaftVoter 0, UpdateRaftVoter 0. What each version changed is told in kafkapy.raft.wire. Another cluster's
@@ -7,9 +9,10 @@ CLUSTER_ACTION; who adds or removes a voter needs ALTER.
 """
 
 import asyncio
+from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import ControllerServices, RequestContext
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.messages import Response
@@ -24,12 +27,14 @@ from kafkapy.raft.wire import (
 )
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 
+VOTER_CHANGES: Final = (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)
 
-async def handle(services: ControllerServices, context: RequestContext, request: Message) -> Message:
+
+async def handle(services: Services | ControllerServices, context: RequestContext, request: Message) -> Message:
     operation = _operation(context.api_key)
     if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wire = WirePeer(services.cluster_id, context.listener_name)
+    wire = WirePeer(services.cluster_id, _listener_name(services, context))
     try:
         asked = message_to_request(request, context.api_version, wire)
     except PeerError as error:
@@ -44,5 +49,12 @@ async def handle(services: ControllerServices, context: RequestContext, request:
     return response_to_message(await answered, request, context.api_version, wire)
 
 
+def _listener_name(services: Services | ControllerServices, context: RequestContext) -> str:
+    """Return by which listener the other side is reached: voters to add by the one that controllers use."""
+    if context.api_key in VOTER_CHANGES:
+        return services.config.controller_listener_names[0]
+    return context.listener_name
+
+
 def _operation(api_key: int) -> AclOperation:
-    return AclOperation.ALTER if api_key in (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER) else AclOperation.CLUSTER_ACTION
+    return AclOperation.ALTER if api_key in VOTER_CHANGES else AclOperation.CLUSTER_ACTION

@@ -119,6 +119,8 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(69, "consumer_group_describe"),
         _row(74, "list_config_resources", max_elements=FEW),
         _row(75, "describe_topic_partitions"),
+        _row(80, "raft_requests", max_elements=FEW),
+        _row(81, "raft_requests", max_elements=FEW),
     )
 }
 """By API key, ascending: the order in which ApiVersions lists them."""
@@ -166,7 +168,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 57, 64))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 57, 64, 80, 81))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

@@ -89,6 +89,11 @@ class Controller:
         self.acls.load(image)
         self.scram.load(image)
 
+    def skip_to(self, next_offset: int) -> None:
+        """Note where the log ends: the quorum's control records (a change of its voters) lie in it, too."""
+        assert next_offset >= self.next_offset, f"the log ends at {next_offset}, before {self.next_offset}"
+        self.next_offset = next_offset
+
     # -- decisions beyond the parts' own --------------------------------------------------------------------------
 
     def decide_register_broker(

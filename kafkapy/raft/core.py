@@ -241,7 +241,8 @@ class RaftCore(VoteHandling, Membership):
         """One request at a time to the leader; while it does not answer, ask another who leads."""
         if role.is_installing:
             return
-        if self.is_voter and self._maybe_send_update_voter(role, now_ms):
+        has_sent = self._maybe_send_update_voter(role, now_ms) if self.is_voter else self._maybe_join(role, now_ms)
+        if has_sent:
             return
         connection = self.connections.get(role.leader_id)
         if connection is not None and now_ms < connection.backoff_until_ms:
@@ -271,7 +272,7 @@ class RaftCore(VoteHandling, Membership):
                 return role.election_deadline_ms
             case Follower():
                 if not self.is_voter:
-                    return FOREVER_MS
+                    return role.update_voter_deadline_ms if self.config.joins_by_itself else FOREVER_MS
                 return min(role.fetch_deadline_ms, role.update_voter_deadline_ms)
             case Leader():
                 return self._leader_deadline_ms(role)

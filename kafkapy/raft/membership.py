@@ -4,6 +4,8 @@ A change is a Voters record. It holds from when it is appended, so that the next
 may start only once it is committed: two sets in force at a time always share a member of any two majorities.
 """
 
+from typing import Final
+
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.messages import (
     DUPLICATE_VOTER,
@@ -17,45 +19,60 @@ from kafkapy.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    VoterChangeResponse,
     Voters,
 )
 from kafkapy.raft.replication import Replication
 from kafkapy.raft.roles import FOREVER_MS, Follower, Leader, PendingVoterChange
-from kafkapy.raft.voters import VoterSet
+from kafkapy.raft.voters import Voter, VoterSet
+
+PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous voter change request"
 
 
 class Membership(Replication):
     """The part of the core that changes who votes."""
 
-    def _on_add_voter_request(self, reply_to: object, request: AddVoterRequest, now_ms: int) -> None:
-        error, message = self._voter_change_error(now_ms)
-        role, voters = self.role, self.voters.current
+    def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
+        """Return what a request to add a voter is answered before that voter is asked for its versions; None: go on."""
+        error, message = self._voter_change_error("adding", now_ms)
+        voters = self.voters.current
         if error == NONE and request.voter.node_id in voters.ids:
-            error, message = DUPLICATE_VOTER, f"voter {request.voter.key} is already one of {voters}"
-        if error == NONE and not self._supports_kraft_version(
-            request.voter.min_kraft_version, request.voter.max_kraft_version
-        ):
-            error, message = (
-                INVALID_REQUEST,
-                f"{request.voter.key} does not support kraft.version {self.voters.kraft_version}",
-            )
-        if error == NONE:
-            assert isinstance(role, Leader)
-            if not role.progress.is_caught_up(request.voter.key, now_ms):
-                error, message = REQUEST_TIMED_OUT, f"{request.voter.key} is not caught up"
-        if error != NONE:
-            self._emit(Reply(reply_to, self._voter_change_response(error, message)))
+            error = DUPLICATE_VOTER
+            message = f"The voter id for {request.voter.key} is already part of the set of voters {_text(voters)}."
+        return None if error == NONE else self._voter_change_response(error, message)
+
+    def _on_add_voter_request(self, reply_to: object, request: AddVoterRequest, now_ms: int) -> None:
+        refusal = self.add_voter_refusal(request, now_ms) or self._candidate_refusal(request.voter, now_ms)
+        if refusal is not None:
+            self._emit(Reply(reply_to, refusal))
             return
         waits = reply_to if request.acknowledges_when_committed else None
-        self._append_voters(voters.with_voter(request.voter), waits, request.timeout_ms, now_ms)
+        self._append_voters(self.voters.current.with_voter(request.voter), waits, request.timeout_ms, now_ms)
         if waits is None:
             self._emit(Reply(reply_to, self._voter_change_response(NONE)))
 
+    def _candidate_refusal(self, voter: Voter, now_ms: int) -> VoterChangeResponse | None:
+        """Return why a node that was asked for its versions cannot vote yet."""
+        role = self.role
+        assert isinstance(role, Leader)
+        key, lowest, highest = voter.key, voter.min_kraft_version, voter.max_kraft_version
+        if not lowest <= self.voters.kraft_version <= highest:
+            message = (
+                f"Aborted add voter operation for {key} since the kraft.version range (min: {lowest}, max: {highest} "
+                f"doesn't support the finalized version {self.voters.kraft_version}"
+            )
+            return self._voter_change_response(INVALID_REQUEST, message)
+        if not role.progress.is_caught_up(key, now_ms):
+            message = f"Aborted add voter operation for {key} since it is lagging behind"
+            return self._voter_change_response(REQUEST_TIMED_OUT, message)
+        return None
+
     def _on_remove_voter_request(self, reply_to: object, request: RemoveVoterRequest, now_ms: int) -> None:
-        error, message = self._voter_change_error(now_ms)
+        error, message = self._voter_change_error("removing", now_ms)
         voters = self.voters.current
         if error == NONE and (not voters.contains(request.voter) or len(voters) == 1):
-            error, message = VOTER_NOT_FOUND, f"cannot remove {request.voter} from {voters}"
+            error = VOTER_NOT_FOUND
+            message = f"Cannot remove voter {request.voter} from the set of voters {_text(voters)}"
         if error != NONE:
             self._emit(Reply(reply_to, self._voter_change_response(error, message)))
             return
@@ -63,7 +80,7 @@ class Membership(Replication):
 
     def _on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
         """A voter tells its endpoints and versions; answered once committed."""
-        error, message = self._voter_change_error(now_ms)
+        error, message = self._voter_change_error("updating", now_ms)
         voters = self.voters.current
         if request.leader_epoch < self.leader_epoch:
             error, message = FENCED_LEADER_EPOCH, None
@@ -74,23 +91,27 @@ class Membership(Replication):
             return
         self._append_voters(voters.with_voter(request.voter), reply_to, self.config.request_timeout_ms, now_ms)
 
-    def _voter_change_error(self, now_ms: int) -> tuple[int, str | None]:
-        """Say what forbids any change just now."""
+    def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:
+        """Say what forbids any change just now. `change`: adding, removing or updating."""
         role = self.role
         if not isinstance(role, Leader):
             return NOT_LEADER_OR_FOLLOWER, None
         if role.pending_voter_change is not None or role.is_resigning:
-            return REQUEST_TIMED_OUT, "another voter change is under way"
+            return REQUEST_TIMED_OUT, PENDING_CHANGE
         if role.progress.high_watermark < 0:
-            return REQUEST_TIMED_OUT, "the leader has not committed a record of its epoch yet"
+            return (
+                REQUEST_TIMED_OUT,
+                "Request timed out waiting for leader to establish HWM and fence previous voter changes",
+            )
         if self.voters.kraft_version == 0:
-            return UNSUPPORTED_VERSION, "kraft.version 0 has static voters"
+            return UNSUPPORTED_VERSION, f"Cluster doesn't support {change} voter because the kraft.version feature is 0"
         if self.voters.current_offset >= role.progress.high_watermark:
-            return REQUEST_TIMED_OUT, "the latest voter change is not committed yet"
+            return (
+                REQUEST_TIMED_OUT,
+                "Request timed out waiting for voters to commit the latest voter change at "
+                f"Optional[{self.voters.current_offset}] with HWM {role.progress.high_watermark}",
+            )
         return NONE, None
-
-    def _supports_kraft_version(self, lowest: int, highest: int) -> bool:
-        return lowest <= self.voters.kraft_version <= highest
 
     def _append_voters(self, voters: VoterSet, reply_to: object | None, timeout_ms: int, now_ms: int) -> None:
         """Put the new set in force. Whoever is new in it gets a whole check-quorum time-out to fetch."""
@@ -124,8 +145,36 @@ class Membership(Replication):
         """Tell the leader when the voter set knows us by other endpoints or versions than we have."""
         if now_ms < role.update_voter_deadline_ms:
             return False
-        role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
         if self.voters.kraft_version == 0 or not self.voters.current.needs_update(self.config.local):
+            role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
             return False
-        request = UpdateVoterRequest(voter=self.config.local, leader_epoch=role.leader_epoch)
-        return self._maybe_send(role.leader_id, request, now_ms)
+        return self._send_voter_change(
+            role, UpdateVoterRequest(voter=self.config.local, leader_epoch=role.leader_epoch), now_ms
+        )
+
+    def _maybe_join(self, role: Follower, now_ms: int) -> bool:
+        """Ask to become a voter (controller.quorum.auto.join.enable); first to remove this node's former directory."""
+        if not self.config.joins_by_itself or now_ms < role.update_voter_deadline_ms:
+            return False
+        if self.voters.kraft_version == 0:
+            role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
+            return False
+        former = self.voters.current.get(self.local.node_id)
+        timeout_ms = self.config.request_timeout_ms
+        if former is not None:
+            return self._send_voter_change(role, RemoveVoterRequest(voter=former.key, timeout_ms=timeout_ms), now_ms)
+        added = AddVoterRequest(voter=self.config.local, timeout_ms=timeout_ms, acknowledges_when_committed=False)
+        return self._send_voter_change(role, added, now_ms)
+
+    def _send_voter_change(
+        self, role: Follower, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest, now_ms: int
+    ) -> bool:
+        """Send once the leader has answered what was sent before; the next attempt is a fetch time-out later."""
+        if not self._maybe_send(role.leader_id, request, now_ms):
+            return False
+        role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
+        return True
+
+
+def _text(voters: VoterSet) -> str:
+    return f"[{', '.join(str(voter.key) for voter in voters)}]"

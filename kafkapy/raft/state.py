@@ -54,6 +54,8 @@ class RaftConfig:
 
     local: Voter
     can_become_voter: bool = True
+    joins_by_itself: bool = False
+    """Whether an observer that may vote asks to become a voter (controller.quorum.auto.join.enable)."""
     bootstrap_ids: tuple[int, ...] = ()
     """Whom to ask for the leader while nobody is known: voters' node ids or negative ids of bootstrap servers."""
     election_timeout_ms: int = 1000

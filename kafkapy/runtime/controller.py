@@ -126,6 +126,7 @@ class ControllerRuntime:
         if timeout_ms is not None and timeout_ms <= 0:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active()
+        controller.skip_to(self._quorum.log_end_offset)
         decision = decide(controller, self._clock.monotonic_ms())
         self._append(controller, decision)
         await self._committed(controller.next_offset - 1, timeout_ms)

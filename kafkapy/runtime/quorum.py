@@ -49,13 +49,21 @@ from kafkapy.raft.events import (
     Started,
     TimePassed,
 )
-from kafkapy.raft.messages import LogBatch, Request, Response
+from kafkapy.raft.messages import (
+    AddVoterRequest,
+    LogBatch,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    UpdateVoterRequest,
+)
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
 from kafkapy.record.builder import build_batch
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
+from kafkapy.runtime.voter_candidates import VoterCandidates
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
 from kafkapy.storage.log.flush import Flush
 from kafkapy.storage.metadata.metadata_log import MAX_BATCH_BYTES, CommittedBatch, MetadataLog
@@ -137,6 +145,12 @@ class Quorum:
         self._flush_ended = asyncio.Event()
         self._download = SnapshotDownload(disk, directory)
         self._snapshot_job: SnapshotJob | None = None
+        self._candidates = VoterCandidates(
+            lambda: self._core,
+            transport,
+            now_ms=clock.monotonic_ms,
+            step=lambda request, reply: self._step(RequestReceived(reply, request)),
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
@@ -277,6 +291,7 @@ class Quorum:
         raft_config = RaftConfig(
             local=self._local,
             can_become_voter=self._can_become_voter,
+            joins_by_itself=self._can_become_voter and config.controller_quorum_auto_join_enable,
             bootstrap_ids=tuple(sorted(others)),
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
             election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
@@ -341,7 +356,10 @@ class Quorum:
 
     def receive(self, request: Request, reply: Callable[[Response], None]) -> None:
         """Take a peer's request; `reply` is called once, now or later, on the loop's thread."""
-        self._step(RequestReceived(reply, request))
+        if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
+            self._candidates.receive(request, reply)
+        else:
+            self._step(RequestReceived(reply, request))
 
     # ---- stepping
 

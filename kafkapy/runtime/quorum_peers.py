@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kafkapy.errors import StorageError
 from kafkapy.machine import Event
@@ -11,7 +11,7 @@ from kafkapy.raft.control_records import to_log_batch
 from kafkapy.raft.effects import ReplyWithRecords, ReplyWithSnapshot, WriteSnapshotPart
 from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
 from kafkapy.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
-from kafkapy.raft.voters import Endpoint
+from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.record.batch import batches
 from kafkapy.seams import Disk
 from kafkapy.storage.metadata.metadata_log import MetadataLog
@@ -20,6 +20,10 @@ from kafkapy.storage.metadata.snapshot import PartFile
 logger = logging.getLogger(__name__)
 
 POSITION_OUT_OF_RANGE: Final = 99
+
+
+KraftVersions: TypeAlias = tuple[int, int] | str
+"""Lowest and highest level, or the name of the error that came in their place."""
 
 
 class RaftTransport(Protocol):
@@ -36,6 +40,10 @@ class RaftTransport(Protocol):
 
         A negative node_id is a bootstrap server; the transport knows where it is, as `endpoints` is empty then.
         """
+        ...
+
+    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+        """Ask a node that is to vote for the levels of kraft.version that it supports (ApiVersions)."""
         ...
 
 

@@ -10,17 +10,26 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api import API_VERSIONS
 from kafkapy.protocol.client_connection import ClientRequest, newest_version
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.messages import UNSUPPORTED_VERSION, Request, Response, VoteRequest, VoteResponse
-from kafkapy.raft.voters import Endpoint
+from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.raft.wire import API_KEYS, PeerError, WirePeer, lowest_version, message_to_response, request_to_message
 from kafkapy.record.errors import RecordsError
 from kafkapy.runtime.peer import Peer
+from kafkapy.runtime.quorum_peers import KraftVersions
 
 logger = logging.getLogger(__name__)
 
 SETTLE_POLL_S = 0.01
+SOFTWARE_NAME = "kafkapy"
+KRAFT_VERSION = "kraft.version"
+ZERO_MINIMUM_SINCE = 4
+"""The first version of ApiVersions that tells of features whose minimum is 0."""
 RESPONSE_SLACK_MS = 500
 """The core counts its own time-out; the connection waits this much longer, so that the core decides."""
 
@@ -35,12 +44,14 @@ class NetworkRaftTransport:
         new_peer: Callable[[str, int], Peer],
         request_timeout_ms: int,
         bootstrap_servers: Mapping[int, tuple[str, int]],
+        software_version: str = "0",
     ) -> None:
         """`bootstrap_servers`: host and port by the (negative) id under which the core knows each."""
         self._wire = wire
         self._new_peer = new_peer
         self._timeout_ms = request_timeout_ms + RESPONSE_SLACK_MS
         self._bootstrap_servers = bootstrap_servers
+        self._software_version = software_version
         self._peers: dict[int, Peer] = {}
         self._unanswered_count = 0
 
@@ -72,6 +83,27 @@ class NetworkRaftTransport:
                 timeout_ms=self._timeout_ms,
                 min_version=lowest_version(request),
                 max_version=newest_version(api_key),
+            )
+        )
+
+    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+        address = self._address_of(voter.node_id, voter.endpoints)
+        assert address is not None, "a voter's endpoints name the controllers' listener"
+        peer = self._new_peer(*address)
+
+        def end(versions: KraftVersions) -> None:
+            peer.close()
+            on_versions(versions)
+
+        peer.send(
+            ClientRequest(
+                api_key=API_VERSIONS,
+                build=lambda _: ApiVersionsRequest(SOFTWARE_NAME, self._software_version),
+                on_response=lambda message, _: end(_kraft_versions(message)),
+                on_failure=lambda _: end(ErrorCode.BROKER_NOT_AVAILABLE.name),
+                timeout_ms=self._timeout_ms,
+                min_version=ZERO_MINIMUM_SINCE,
+                max_version=newest_version(API_VERSIONS),
             )
         )
 
@@ -122,6 +154,16 @@ class NetworkRaftTransport:
             logger.warning("Node %d answered %s with what cannot be read: %s", node_id, type(request).__name__, error)
             response = None
         on_response(response)
+
+
+def _kraft_versions(message: Message) -> KraftVersions:
+    assert isinstance(message, ApiVersionsResponse)
+    if message.error_code:
+        return ErrorCode(message.error_code).name
+    for feature in message.supported_features:
+        if feature.name == KRAFT_VERSION:
+            return feature.min_version, feature.max_version
+    return 0, 0
 
 
 def _failure(request: Request, is_unsupported: bool) -> Response | None:

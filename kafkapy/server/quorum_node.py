@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kafkapy import __version__
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.dynamic import DynamicConfig
 from kafkapy.config.rules import DynamicConfigRules
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.raft.messages import Request, Response
+    from kafkapy.raft.voters import Voter
     from kafkapy.runtime.controller_channel import ControllerChannel
+    from kafkapy.runtime.quorum_peers import KraftVersions
     from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
 FIRST_BOOTSTRAP_ID: Final = -2
@@ -292,6 +295,7 @@ class QuorumNode:
             new_peer=self.peers.new_controller_peer,
             request_timeout_ms=self._config.quorum.controller_quorum_request_timeout_ms,
             bootstrap_servers=self._bootstrap_servers(),
+            software_version=__version__,
         )
 
 
@@ -312,6 +316,11 @@ class _Transport:
         if self._made is None:
             self._made = self._new_transport()
         self._made.send(node_id, endpoints, request, on_response)
+
+    def ask_kraft_versions(self, voter: "Voter", on_versions: "Callable[[KraftVersions], None]") -> None:
+        if self._made is None:
+            self._made = self._new_transport()
+        self._made.ask_kraft_versions(voter, on_versions)
 
     async def settle(self) -> None:
         if self._made is not None:

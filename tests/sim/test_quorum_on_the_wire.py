@@ -124,3 +124,25 @@ async def test_a_voter_is_removed_and_another_added(cluster: WiredCluster) -> No
     await cluster.all_have([b"a", b"b"])
     expected = VoterSet([voter_of(node_id) for node_id in cluster.nodes])
     assert all(node.quorum.voters == expected for node in cluster.nodes.values())
+
+
+@wired(1, 2, 3, config=QuorumConfig(controller_quorum_auto_join_enable=True))
+async def test_nodes_join_by_themselves_and_replace_their_former_directory(cluster: WiredCluster) -> None:
+    leader = await cluster.leader()
+    await append(leader, b"a")
+    cluster.disks[4] = SimDisk()
+    cluster.nodes[4] = newcomer = WiredNode(cluster, 4, cluster.disks[4])
+    await newcomer.start()
+    await leader.wait_until(lambda: leader.voters.contains(voter_of(4).key))
+
+    former = next(node_id for node_id in cluster.nodes if node_id not in (4, leader.node_id))
+    await cluster.stop(former)
+    cluster.disks[former] = SimDisk()
+    cluster.nodes[former] = again = WiredNode(cluster, former, cluster.disks[former], directory_id=b"n" * 16)
+    await again.start()
+    replaced = ReplicaKey(former, b"n" * 16)
+    await leader.wait_until(lambda: leader.voters.contains(replaced))
+
+    await append(leader, b"b")
+    await cluster.all_have([b"a", b"b"])
+    assert leader.voters.ids == (1, 2, 3, 4)

@@ -53,7 +53,9 @@ class NoMetadata:
 class WiredNode:
     """One controller: its disk, its quorum, and the reactor that serves the others."""
 
-    def __init__(self, cluster: "WiredCluster", node_id: int, disk: SimDisk) -> None:
+    def __init__(
+        self, cluster: "WiredCluster", node_id: int, disk: SimDisk, *, directory_id: bytes | None = None
+    ) -> None:
         self.node_id = node_id
         self.disk = disk
         self.listener = ValueList()
@@ -84,6 +86,7 @@ class WiredNode:
             local_endpoints=voter_of(node_id).endpoints,
             bootstrap_ids=tuple(cluster.bootstrap_servers),
             transport=self.transport,
+            directory_id=directory_id or bytes([node_id]) * 16,
         )
         router = Router(
             ControllerServices(

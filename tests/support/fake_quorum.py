@@ -57,6 +57,13 @@ class FakeQuorum:
         asyncio.get_running_loop().call_later(self.commit_delay_ms / 1000, self._commit_if_leading, batch)
         return batch.last_offset
 
+    def append_control(self) -> None:
+        """Append a control record, as a change of the voters is."""
+        offset = self.log_end_offset
+        self.log_end_offset += 1
+        batch = CommittedBatch(offset, offset, self.leader_epoch, 1, is_control=True)
+        asyncio.get_running_loop().call_later(self.commit_delay_ms / 1000, self._commit_if_leading, batch)
+
     def commit_foreign(self, records: list[bytes]) -> None:
         """Commit a batch that another leader wrote."""
         base_offset = self.high_watermark

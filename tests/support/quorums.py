@@ -7,6 +7,7 @@ from kafkapy.config.quorum import QuorumConfig
 from kafkapy.raft.messages import Request, Response
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
+from kafkapy.runtime.quorum_peers import KraftVersions
 from kafkapy.storage.metadata.snapshot import SnapshotWriter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 from tests.simulator.disk import SimDisk
@@ -82,6 +83,10 @@ class FakeTransport:
 
         self._loop.call_later(self._delay_s, arrive)
 
+    def ask_kraft_versions(self, voter: Voter, on_versions: Callable[[KraftVersions], None]) -> None:
+        is_there = voter.node_id in self._quorums and not {voter.node_id, self._source_id} & self.cut_off
+        self._loop.call_later(self._delay_s, on_versions, (0, 1) if is_there else "BROKER_NOT_AVAILABLE")
+
 
 def local_voter(node_id: int, port: int = 9093) -> Voter:
     return Voter(ReplicaKey(node_id, bytes([node_id]) * 16), (Endpoint("CONTROLLER", "localhost", port),))
@@ -98,11 +103,11 @@ def new_quorum(
         "static_voters": VoterSet(),
         "on_fatal": fatal.append,
         "io_pool": SimIoPool(loop),
+        "directory_id": bytes([node_id]) * 16,
         "local_endpoints": local_voter(node_id, options.pop("port", 9093)).endpoints,
     } | options
     quorum = Quorum(
         node_id=node_id,
-        directory_id=bytes([node_id]) * 16,
         cluster_id="c",
         disk=disk,
         clock=SimClock(loop),

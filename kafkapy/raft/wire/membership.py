@@ -17,24 +17,30 @@ from kafkapy.raft import messages
 from kafkapy.raft.messages import INVALID_REQUEST
 from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.raft.wire.peer import Part, PeerError, WirePeer
-from kafkapy.types import ReplicaKey
+from kafkapy.types import ZERO_UUID, ReplicaKey
 
 ACK_WHEN_COMMITTED_SINCE: Final = 1
 REMOVE_TIMEOUT_MS: Final = 30_000
 """RemoveRaftVoter carries no time-out; Apache Kafka takes its own request time-out."""
 
 
-def _voter_key(node_id: int, directory_id: bytes) -> ReplicaKey:
-    if node_id < 0:
-        raise PeerError(INVALID_REQUEST)
+def _voter_key(node_id: int, directory_id: bytes, request: str) -> ReplicaKey:
+    """Return whom a request is about. `request`: its name, for the refusal of a voter without id or directory."""
+    if node_id < 0 or directory_id == ZERO_UUID:
+        raise PeerError(INVALID_REQUEST, f"{request} voter request didn't include a valid voter")
     return ReplicaKey(node_id, directory_id)
 
 
-def _endpoints(listeners: Sequence[Any], peer: WirePeer) -> tuple[Endpoint, ...]:
+def _endpoints(listeners: Sequence[Any], peer: WirePeer, request: str) -> tuple[Endpoint, ...]:
     """Return where a voter listens; it must do so by the name that controllers use."""
     endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
     if not any(endpoint.name == peer.listener_name for endpoint in endpoints):
-        raise PeerError(INVALID_REQUEST)
+        told = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in endpoints)
+        raise PeerError(
+            INVALID_REQUEST,
+            f"{request} voter request didn't include the endpoint (Endpoints(endpoints={{{told}}})) for the default "
+            f"listener ListenerName({peer.listener_name})",
+        )
     return endpoints
 
 
@@ -53,7 +59,10 @@ class _AddRaftVoter:
     def from_request(self, message: AddRaftVoterRequest, version: int, peer: WirePeer) -> messages.AddVoterRequest:
         peer.check_cluster_id(message.cluster_id)
         return messages.AddVoterRequest(
-            voter=Voter(_voter_key(message.voter_id, message.voter_directory_id), _endpoints(message.listeners, peer)),
+            voter=Voter(
+                _voter_key(message.voter_id, message.voter_directory_id, "Add"),
+                _endpoints(message.listeners, peer, "Add"),
+            ),
             timeout_ms=message.timeout_ms,
             acknowledges_when_committed=message.ack_when_committed or version < ACK_WHEN_COMMITTED_SINCE,
         )
@@ -67,7 +76,7 @@ class _AddRaftVoter:
         )
 
     def refusal(self, error: PeerError) -> AddRaftVoterResponse:
-        return AddRaftVoterResponse(error_code=error.code, error_message=None)
+        return AddRaftVoterResponse(error_code=error.code, error_message=error.message)
 
 
 class _RemoveRaftVoter:
@@ -83,7 +92,7 @@ class _RemoveRaftVoter:
     ) -> messages.RemoveVoterRequest:
         peer.check_cluster_id(message.cluster_id)
         return messages.RemoveVoterRequest(
-            voter=_voter_key(message.voter_id, message.voter_directory_id), timeout_ms=REMOVE_TIMEOUT_MS
+            voter=_voter_key(message.voter_id, message.voter_directory_id, "Remove"), timeout_ms=REMOVE_TIMEOUT_MS
         )
 
     def to_response(self, response: messages.Response, _version: int, _peer: WirePeer) -> RemoveRaftVoterResponse:
@@ -95,7 +104,7 @@ class _RemoveRaftVoter:
         )
 
     def refusal(self, error: PeerError) -> RemoveRaftVoterResponse:
-        return RemoveRaftVoterResponse(error_code=error.code, error_message=None)
+        return RemoveRaftVoterResponse(error_code=error.code, error_message=error.message)
 
 
 class _UpdateRaftVoter:
@@ -119,8 +128,8 @@ class _UpdateRaftVoter:
         feature = message.kraft_version_feature
         return messages.UpdateVoterRequest(
             voter=Voter(
-                _voter_key(message.voter_id, message.voter_directory_id),
-                _endpoints(message.listeners, peer),
+                _voter_key(message.voter_id, message.voter_directory_id, "Update"),
+                _endpoints(message.listeners, peer, "Update"),
                 feature.min_supported_version,
                 feature.max_supported_version,
             ),

@@ -15,11 +15,12 @@ UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 
 
 class PeerError(KafkapyError):
-    """A request or a response that is refused as a whole; `code` is Apache Kafka's."""
+    """A request or a response that is refused as a whole; `message` is for the asker."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"error {code}")
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(f"error {code}: {message}")
         self.code = code
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class WirePeer:
     def check_cluster_id(self, cluster_id: str | None) -> None:
         """Raise PeerError unless the request may be meant for this cluster."""
         if cluster_id is not None and cluster_id != self.cluster_id:
-            raise PeerError(INCONSISTENT_CLUSTER_ID)
+            message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{self.cluster_id}"'
+            raise PeerError(INCONSISTENT_CLUSTER_ID, message)
 
     def endpoints_of(self, leader_id: int, nodes: Sequence[Any]) -> tuple[Endpoint, ...]:
         """Return where a response says that the leader listens."""

@@ -190,6 +190,23 @@ def test_a_write_without_time_is_not_decided() -> None:
     on_node(scenario)
 
 
+def test_control_records_of_the_quorum_may_lie_between_decisions() -> None:
+    async def scenario(node: Node) -> None:
+        lifecycle = await node.started()
+        await node.create("before")
+
+        node.quorum.append_control()
+        created = await node.create("after")
+
+        assert created.error_code == 0
+        assert node.controller.committed_offset == node.quorum.log_end_offset - 1
+        assert sorted(node.controller.image.topics.by_name) == ["after", "before"]
+        await lifecycle.close()
+        assert node.failures == []
+
+    on_node(scenario)
+
+
 def test_tables_run_ahead_of_the_image() -> None:
     async def scenario(node: Node) -> None:
         await node.started()

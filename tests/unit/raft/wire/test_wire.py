@@ -32,6 +32,8 @@ epochs = st.integers(0, 2**31 - 1)
 offsets = st.integers(0, 2**62)
 uuids = st.binary(min_size=16, max_size=16)
 keys = st.builds(ReplicaKey, node_ids, uuids)
+known_keys = st.builds(ReplicaKey, node_ids, uuids.filter(any))
+"""Of voters to add, remove or update, whose directories are known."""
 endpoints = st.builds(lambda port: (Endpoint("CONTROLLER", "localhost", port),), st.integers(0, 65535))
 snapshot_ids = st.builds(OffsetAndEpoch, offsets, epochs)
 
@@ -74,11 +76,11 @@ REQUESTS = st.one_of(
     ),
     st.builds(
         messages.AddVoterRequest,
-        voter=st.builds(Voter, keys, endpoints),
+        voter=st.builds(Voter, known_keys, endpoints),
         timeout_ms=st.integers(0, 2**31 - 1),
         acknowledges_when_committed=st.booleans(),
     ),
-    st.builds(messages.UpdateVoterRequest, voter=st.builds(Voter, keys, endpoints), leader_epoch=epochs),
+    st.builds(messages.UpdateVoterRequest, voter=st.builds(Voter, known_keys, endpoints), leader_epoch=epochs),
 )
 
 
@@ -222,8 +224,22 @@ def test_a_request_about_another_topic_is_refused_as_a_whole(request_: Any) -> N
 
 
 def test_a_voter_without_an_address_for_controllers_is_refused() -> None:
-    voter = Voter(ReplicaKey(1, ZERO_UUID), (Endpoint("PLAINTEXT", "localhost", 9092),))
+    voter = Voter(ReplicaKey(1, b"d" * 16), (Endpoint("PLAINTEXT", "localhost", 9092),))
     message = request_to_message(messages.AddVoterRequest(voter=voter, timeout_ms=1), 1, PEER)
     with pytest.raises(PeerError) as refused:
         message_to_request(message, 1, PEER)
     assert refused.value.code == 42
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        messages.AddVoterRequest(voter=Voter(ReplicaKey(1, ZERO_UUID), HERE), timeout_ms=1),
+        messages.RemoveVoterRequest(voter=ReplicaKey(1, ZERO_UUID), timeout_ms=1),
+        messages.UpdateVoterRequest(voter=Voter(ReplicaKey(1, ZERO_UUID), HERE), leader_epoch=3),
+    ],
+)
+def test_a_voter_without_a_directory_is_refused(request_: Any) -> None:
+    message = request_to_message(request_, 0, PEER)
+    with pytest.raises(PeerError, match="voter request didn't include a valid voter"):
+        message_to_request(message, 0, PEER)

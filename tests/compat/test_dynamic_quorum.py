@@ -1,0 +1,189 @@
+"""A quorum of one grows to three and back by kafka-metadata-quorum, and a node joins by itself (KIP-853)."""
+
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.servers import ApacheKafka, Kafkapy, Server, free_port
+from tests.support.java_tools import JavaTools
+from tools.kafka import JAVA_LIBS
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def tools() -> Iterator[JavaTools]:
+    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
+    with JavaTools() as running:
+        yield running
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[Server]]:
+    """Three nodes, each broker and controller, of which the first forms a quorum; the first one runs."""
+    ports = [free_port() for _ in range(3)]
+    made = [node(tmp_path, node_id, ports) for node_id in (1, 2, 3)]
+    try:
+        for each in made:
+            each.prepare()
+        made[0].start()
+        yield made
+    finally:
+        for each in made:
+            each.stop()
+
+
+def node(directory: Path, node_id: int, controller_ports: list[int]) -> Server:
+    server = KIND(directory / f"node-{node_id}")
+    server.properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "listeners": f"PLAINTEXT://127.0.0.1:{server.port},CONTROLLER://127.0.0.1:{controller_ports[node_id - 1]}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in controller_ports),
+        "offsets.topic.replication.factor": "1",
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    if KIND is ApacheKafka:
+        server.properties["controller.quorum.voters"] = ""
+    server.format_arguments = ("--standalone",) if node_id == 1 else ("--no-initial-controllers",)
+    return server
+
+
+def eventually(check: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = check()
+        except KafkaException:
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.2)
+
+
+class QuorumTool:
+    """kafka-metadata-quorum through one broker."""
+
+    def __init__(self, tools: JavaTools, bootstrap: str) -> None:
+        self._tools = tools
+        self.bootstrap = bootstrap
+
+    def run(self, *arguments: str, config: Path | None = None) -> str:
+        with_config = [] if config is None else ["--command-config", str(config)]
+        return self._tools.run(
+            "kafka-metadata-quorum", "--bootstrap-server", self.bootstrap, *with_config, *arguments
+        ).text
+
+    def replicas(self) -> dict[int, tuple[str, str]]:
+        """Return the directory id and the status (Leader, Follower, Observer) of each replica."""
+        text = self.run("describe", "--replication")
+        rows = re.findall(r"^(\d+)\s+(\S{22})\s+\d+\s+\d+\s+-?\d+\s+-?\d+\s+(\w+)", text, re.MULTILINE)
+        found: dict[int, tuple[str, str]] = {}
+        for node_id, directory, status in rows:  # voters first; a former directory is an observer for a while
+            found.setdefault(int(node_id), (directory, status))
+        return found
+
+    def voters(self) -> list[int]:
+        return sorted(node_id for node_id, (_, status) in self.replicas().items() if status != "Observer")
+
+    def add(self, server: Any) -> str:
+        return self.run("add-controller", config=server.properties_file)
+
+    def remove(self, node_id: int) -> str:
+        directory, _ = self.replicas()[node_id]
+        return self.run("remove-controller", "--controller-id", str(node_id), "--controller-directory-id", directory)
+
+
+def values(bootstrap: str) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    asked = TopicPartition("kept", 0, 0)
+    count = consumer.get_watermark_offsets(asked, timeout=TIMEOUT_S)[1]
+    consumer.assign([asked])
+    found = [consumer.poll(TIMEOUT_S).value() for _ in range(count)]
+    consumer.close()
+    return found
+
+
+def produce(bootstrap: str) -> list[bytes]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("kept", 1, replica_assignment=[[1]])])["kept"].result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    expected = [f"{number}".encode() for number in range(200)]
+    for value in expected:
+        producer.produce("kept", value, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    return expected
+
+
+def test_a_quorum_of_one_grows_to_three_and_back(nodes: list[Server], tools: JavaTools) -> None:
+    first, second, third = nodes
+    quorum = QuorumTool(tools, first.bootstrap)
+    expected = produce(first.bootstrap)
+    for each in (second, third):
+        each.start()
+    eventually(lambda: sorted(quorum.replicas()) == [1, 2, 3])
+    assert quorum.voters() == [1]
+
+    for each in (second, third):
+        added = eventually(lambda each=each: re.search("Added controller .*|DuplicateVoter.*", quorum.add(each)))
+        assert added
+    assert eventually(lambda: quorum.voters() == [1, 2, 3])
+    assert "DuplicateVoterException" in quorum.add(third)
+
+    first.stop(signal.SIGKILL)
+    quorum.bootstrap = f"{second.bootstrap},{third.bootstrap}"
+    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
+    eventually(lambda: admin.create_topics([NewTopic("after", 1, 1)])["after"].result(5) is None or True)
+    first.start()
+    eventually(lambda: quorum.replicas()[1][1] == "Follower")
+
+    for node_id in (2, 3):
+        assert eventually(
+            lambda node_id=node_id: re.search("Removed +KRaft controller|VoterNotFound", quorum.remove(node_id))
+        )
+    quorum.bootstrap = first.bootstrap
+    eventually(lambda: quorum.voters() == [1])
+    for each in (second, third):
+        each.stop()
+    assert values(first.bootstrap) == expected
+    first.stop()
+    first.start()
+    assert values(first.bootstrap) == expected
+    assert quorum.voters() == [1]
+
+
+def test_a_node_joins_by_itself_and_removes_its_former_directory(nodes: list[Server], tools: JavaTools) -> None:
+    first, second, _ = nodes
+    quorum = QuorumTool(tools, first.bootstrap)
+    joining: Any = second
+    joining.properties["controller.quorum.auto.join.enable"] = "true"
+    second.prepare()
+    second.start()
+    eventually(lambda: quorum.voters() == [1, 2])
+    before = quorum.replicas()[2][0]
+
+    third: Any = nodes[2]
+    third.properties["controller.quorum.auto.join.enable"] = "true"
+    third.prepare()
+    third.start()
+    eventually(lambda: quorum.voters() == [1, 2, 3])
+    second.stop()
+    shutil.rmtree(second.directory)
+    second.prepare()
+    second.start()
+
+    eventually(lambda: quorum.voters() == [1, 2, 3] and quorum.replicas()[2][0] != before)
