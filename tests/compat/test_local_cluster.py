@@ -17,7 +17,7 @@ from kafkapy.errors import ConfigError
 from kafkapy.server.cluster.plan import ClusterError
 
 PROPERTIES = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}
-SESSION = "broker.session.timeout.ms=2000"
+SETTINGS = [part for key, value in PROPERTIES.items() for part in ("--set", f"{key}={value}")]
 BAD = {"num.io.threads": 0}
 TIMEOUT_S = 30
 
@@ -74,7 +74,6 @@ def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
 def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "cluster"
 
@@ -83,7 +82,7 @@ def test_commands_make_look_at_grow_and_end_a_cluster(tmp_path: Path, capfd: pyt
         told = capfd.readouterr()
         return status, told.out.strip(), told.err.strip()
 
-    status, bootstrap, _ = run("up", "-n", "1", "--controllers", "1", "--port", "0", "--set", SESSION)
+    status, bootstrap, _ = run("up", "-n", "1", "--controllers", "1", "--port", "0", *SETTINGS)
     try:
         assert status == 0
         assert bootstrap.startswith("127.0.0.1:")

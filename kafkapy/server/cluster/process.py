@@ -7,7 +7,6 @@ where the system tells one (/proc).
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -29,7 +28,6 @@ class NodeProcess:
         self.properties_file = data_dir / f"node-{plan.node_id}.properties"
         self.log_file = data_dir / f"node-{plan.node_id}.log"
         self._pid_file = data_dir / f"node-{plan.node_id}.pid"
-        self._child: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -41,8 +39,7 @@ class NodeProcess:
         if len(text) != 2:
             return None
         pid = int(text[0])
-        if self._child is not None and self._child.pid == pid and self._child.poll() is not None:
-            return None
+        _reap(pid)
         return pid if _start_time(pid) == text[1] else None
 
     def launch(self) -> None:
@@ -50,11 +47,13 @@ class NodeProcess:
         if self.pid is not None:
             raise ClusterError(f"node {self.plan.node_id} runs already")
         command = [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
-        with open(self.log_file, "ab") as log:
-            self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        self._pid_file.write_text(f"{self._child.pid} {_start_time(self._child.pid)}\n")
+        streams = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(self.log_file), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=streams, setsid=True)
+        self._pid_file.write_text(f"{pid} {_start_time(pid)}\n")
 
     def send(self, with_signal: signal.Signals) -> None:
         """Send a signal. Raises ClusterError, if the node does not run."""
@@ -89,6 +88,12 @@ class NodeProcess:
             return self.log_file.read_text(errors="replace").splitlines()[-count:]
         except FileNotFoundError:
             return []
+
+
+def _reap(pid: int) -> None:
+    """Let a process that has ended go, if it is a child of this one."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def _start_time(pid: int) -> str:
