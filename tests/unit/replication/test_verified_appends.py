@@ -4,6 +4,7 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.record.control import EndTxnMarker, build_end_txn_marker
 from kafkapy.record.validate import AppendOrigin
@@ -11,7 +12,7 @@ from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.storage.producers.entry import VerificationGuard
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
+from tests.support.hosting import NOW_MS, Hosting, batch, on_loop, topic_id
 
 PRODUCER_ID = 7
 HEAVY_BYTES = 5 << 20
@@ -100,6 +101,19 @@ async def test_a_marker_between_asking_and_appending_ends_the_verification(loop:
     hosting.manager.append_records([append], required_acks=1)
     assert append.response.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert append.response.base_offset == -1
+
+
+@on_loop
+async def test_a_new_leader_between_asking_and_appending_takes_nothing(loop: SimLoop) -> None:
+    hosting = Hosting(loop)
+    partition = hosting.create_topic()
+    guard = verified(hosting, partition)
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
+    append = new_append(partition, guard=guard)
+    hosting.manager.append_records([append], required_acks=1)
+    assert (append.response.error_code, append.response.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert partition.log is not None
+    assert partition.log.log_end_offset == 0
 
 
 @on_loop
