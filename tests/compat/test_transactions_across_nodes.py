@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.nodes import ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server, java
-from tests.compat.test_transactions_killed import PARTITIONS, SOURCES, Copiers, ReaderAlong
+from tests.compat.conftest import QUICK_JVM
+from tests.support.copying import PARTITIONS, SOURCES, Copiers, ReaderAlong, fill_sources
 from tests.support.eventually import eventually
 from tools.kafka import JAVA_LIBS
 
@@ -61,11 +63,9 @@ def in_sync(client: AdminClient, topic: str) -> set[int]:
     return {len(partition.isrs) if partition.leader >= 0 else 0 for partition in found}
 
 
-def create(client: AdminClient, *topics: str, partition_count: int = PARTITIONS) -> None:
-    created = client.create_topics([NewTopic(topic, partition_count, 3) for topic in topics])
-    for topic, future in created.items():
-        future.result(TIMEOUT_S)
-        eventually(lambda topic=topic: in_sync(client, topic) == {3})
+def create(client: AdminClient, topic: str, partition_count: int) -> None:
+    client.create_topics([NewTopic(topic, partition_count, 3)])[topic].result(TIMEOUT_S)
+    eventually(lambda: in_sync(client, topic) == {3})
 
 
 def leaders(client: AdminClient, topic: str) -> dict[int, int]:
@@ -114,7 +114,7 @@ def read(cluster: ThreeNodes, topic: str, count: int, partitions: int = 1) -> li
 
 def test_a_transaction_spans_partitions_of_all_nodes(cluster: ThreeNodes) -> None:
     client = admin(cluster)
-    create(client, "spanned", partition_count=6)
+    create(client, "spanned", 6)
     assert set(leaders(client, "spanned").values()) == {1, 2, 3}
     for number, transactional_id in enumerate(["a", "b", "c"]):  # hashes 97, 98, 99: a partition of the state each
         producer = transactional(cluster, transactional_id)
@@ -132,7 +132,7 @@ def test_a_transaction_spans_partitions_of_all_nodes(cluster: ThreeNodes) -> Non
 
 def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> None:
     client = admin(cluster)
-    create(client, "timed-out", partition_count=3)
+    create(client, "timed-out", 3)
     producer = transactional(cluster, "a", transaction_timeout_ms=6000)
     producer.begin_transaction()
     for partition in range(3):
@@ -151,32 +151,23 @@ def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> N
     eventually(lambda: in_sync(client, "timed-out") == {3} == in_sync(client, STATE_TOPIC))
 
 
-def write_sources(cluster: ThreeNodes) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
-    for topic in SOURCES:
-        for number in range(RECORDS):
-            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
-
-
 def copier_commands(cluster: ThreeNodes) -> list[list[str]]:
     """Two copiers by librdkafka, which adds partitions itself, for one topic; Java's, at version 2, for the other."""
     by_librdkafka = [sys.executable, "-m", "tests.support.copier", cluster.bootstrap, "copiers", "classic"]
     by_java = java("org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", cluster.bootstrap,
                    "--transactional-id", "c", "--input-topic", SOURCES[1], "--output-topic", f"{SOURCES[1]}-copy",
                    "--input-partition", "-1", "--consumer-group", "java", "--max-messages", "-1",
-                   "--transaction-size", "250", "--enable-random-aborts", "--group-mode")  # fmt: skip
-    return [[*by_librdkafka, slot, SOURCES[0]] for slot in ("a", "b")] + [by_java]
+                   "--transaction-size", "250", "--enable-random-aborts", "--group-mode",
+                   heap="128m", options=QUICK_JVM.split())  # fmt: skip
+    return [[*by_librdkafka, slot, "250", SOURCES[0]] for slot in ("a", "b")] + [by_java]
 
 
-def test_copies_are_exact_whichever_node_is_killed(cluster: ThreeNodes) -> None:
+def test_copies_are_exact_whichever_node_is_killed(cluster: ThreeNodes, tmp_path: Path) -> None:
     if not JAVA_LIBS.is_dir():
         pytest.skip("Apache Kafka's jars are missing: run `make tools`")
-    client = admin(cluster)
-    create(client, *SOURCES, *(f"{topic}-copy" for topic in SOURCES))
-    write_sources(cluster)
+    fill_sources(cluster.bootstrap, RECORDS, replication_factor=3)
     with (
-        closing(Copiers(copier_commands(cluster))) as copiers,
+        closing(Copiers(copier_commands(cluster), tmp_path)) as copiers,
         closing(ReaderAlong(cluster.bootstrap)) as reader,
     ):
         read_through_kills(cluster, copiers, reader)
@@ -221,7 +212,7 @@ def read_through_kills(cluster: ThreeNodes, copiers: Copiers, reader: ReaderAlon
     may_go_on: Callable[[], bool] | None = next(disturbances)
     deadline = time.monotonic() + ROUNDS * TIMEOUT_S
     while may_go_on is not None or reader.count < len(SOURCES) * RECORDS:
-        assert time.monotonic() < deadline, f"{reader.count} records were copied"
+        assert time.monotonic() < deadline, f"copied: {reader.counts()}; the copiers said:\n{copiers.said()}"
         reader.poll()
         copiers.tend()
         if may_go_on is not None and may_go_on():

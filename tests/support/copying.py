@@ -57,11 +57,11 @@ LOAD = FULL if IS_SOAKED else SHORT
 only_soaked = pytest.mark.skipif(not IS_SOAKED, reason="runs with make soak (KAFKAPY_SOAK_SEEDS), for time")
 
 
-def fill_sources(bootstrap: str, records: int) -> None:
+def fill_sources(bootstrap: str, records: int, *, replication_factor: int = 1) -> None:
     """Make sources and copies, and number the sources' records."""
     topics = [*SOURCES, *(f"{topic}-copy" for topic in SOURCES)]
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS, replication_factor) for topic in topics]).values():
         created.result(30)
     producer = Producer({"bootstrap.servers": bootstrap})
     for topic in SOURCES:
