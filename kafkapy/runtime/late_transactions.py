@@ -34,12 +34,17 @@ class LateTransactions:
         config: Callable[[], TransactionConfig],
         *,
         is_expected: Callable[[int, TopicPartition], bool],
+        is_known_here: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        """`is_expected(producer_id, partition)`: whether a coordinator will end the transaction there."""
+        """`is_expected(producer_id, partition)`: whether a coordinator here will end the transaction there.
+
+        `is_known_here`: whether all transactions are coordinated here, so that nobody else will.
+        """
         self._partitions = partitions
         self._config = config
         self._is_expected = is_expected
+        self._is_known_here = is_known_here
         self._clock = clock
         self._found: dict[TopicPartition, LateTransaction] = {}
         self._task: asyncio.Task[None] | None = None
@@ -58,11 +63,11 @@ class LateTransactions:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def look(self) -> None:
-        """Look at every partition; log those that hang since the last look."""
+        """Look at every partition that is led here; log those that hang since the last look."""
         max_timeout_ms = self._config().transaction_max_timeout_ms
         found: dict[TopicPartition, LateTransaction] = {}
         for count, partition in enumerate(list(self._partitions), 1):
-            if partition.log is not None:
+            if partition.log is not None and partition.is_leader:
                 late = partition.log.producer_state.late_transaction(self._clock.wall_ms(), max_timeout_ms)
                 if late is not None:
                     found[partition.topic_partition] = late
@@ -74,16 +79,20 @@ class LateTransactions:
                 self._tell(topic_partition, late)
 
     def _tell(self, topic_partition: TopicPartition, late: "LateTransaction") -> None:
+        topic, partition = topic_partition
+        if self._is_known_here():
+            advice = f"To abort it: kafkapy transactions abort {topic} {partition} --start-offset {late.first_offset}"
+        else:
+            command = f"kafkapy transactions find-hanging --topic {topic} --partition {partition}"
+            advice = f"Whether a coordinator on another broker will end it: {command}"
         logger.warning(
             "A transaction hangs in %s: producer %d, open from offset %d on, silent for %d min. "
-            "read_committed consumers wait there. To abort it: kafkapy transactions abort %s %d --start-offset %d",
+            "read_committed consumers wait there. %s",
             topic_partition,
             late.producer_id,
             late.first_offset,
             (self._clock.wall_ms() - late.last_timestamp_ms) // 60_000,
-            topic_partition.topic,
-            topic_partition.partition,
-            late.first_offset,
+            advice,
         )
 
     async def _look_regularly(self) -> None:

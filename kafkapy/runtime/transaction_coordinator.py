@@ -90,6 +90,11 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
             not host.is_active or host.shard.takes_part(producer_id, topic_partition) for host in self._hosts.values()
         )
 
+    def is_only_coordinator(self) -> bool:
+        """Whether no other broker coordinates transactions."""
+        topic = self._replica_manager.partitions.newest_image.topics.by_name.get(self.topic)
+        return topic is None or all(each.leader == self._replica_manager.node_id for each in topic.partitions.values())
+
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> "Iterator[None]":
         """As Coordinator says; markers that wait for a leader are tried again."""
         yield from super().apply_delta(delta, image)

@@ -130,5 +130,6 @@ class Coordinators:
             self._replica_manager.partitions,
             lambda: self._dynamic_config.current.transaction,
             is_expected=self.transactions.takes_part,
+            is_known_here=self.transactions.is_only_coordinator,
             clock=self._clock,
         )

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.runtime.late_transactions import LateTransactions
+from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop, run
-from tests.support.hosting import NOW_MS
+from tests.support.hosting import NOW_MS, topic_id
 from tests.support.transaction_hosting import SimProducer, TransactionHosting
 
 MAX_TIMEOUT_MS = 900_000
@@ -18,13 +20,14 @@ LATE_AFTER_MS = MAX_TIMEOUT_MS + 300_000
 def hosting_with_watch(
     loop: SimLoop, is_expected: Callable[[int, TopicPartition], bool] | None = None
 ) -> tuple[TransactionHosting, LateTransactions]:
-    hosting = TransactionHosting(loop)
+    hosting = TransactionHosting(loop, broker_count=2)
     hosting.create_state_topic()
-    hosting.create_topic("orders")
+    hosting.create_topic("orders", replicas=[1, 2], isr=[1])
     late = LateTransactions(
         hosting.manager.partitions,
         lambda: hosting.config.transaction,
         is_expected=is_expected or hosting.transactions.takes_part,
+        is_known_here=hosting.transactions.is_only_coordinator,
         clock=hosting.clock,
     )
     return hosting, late
@@ -66,6 +69,39 @@ def test_a_transaction_that_its_coordinator_will_end_is_only_counted(caplog: pyt
         await sleep_until(hosting, NOW_MS + LATE_AFTER_MS + 1)
         await late.look()
         assert late.partition_count == 1
+
+    run(main)
+    assert not [message for message in caplog.messages if "hangs" in message]
+
+
+async def hang(hosting: TransactionHosting) -> None:
+    producer = SimProducer(hosting)
+    await producer.init()
+    await producer.send()
+    await sleep_until(hosting, NOW_MS + LATE_AFTER_MS + 1)
+
+
+def test_what_another_broker_may_coordinate_is_not_to_be_aborted_unseen(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting, late = hosting_with_watch(loop)
+        await hang(hosting)
+        hosting.commit(
+            PartitionChangeRecord(partition_id=0, topic_id=topic_id(TRANSACTION_STATE_TOPIC), leader=2, isr=[2])
+        )
+        await late.look()
+
+    run(main)
+    (message,) = [each for each in caplog.messages if "hangs" in each]
+    assert message.endswith("kafkapy transactions find-hanging --topic orders --partition 0")
+
+
+def test_a_follower_counts_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: SimLoop) -> None:
+        hosting, late = hosting_with_watch(loop, is_expected=lambda producer_id, partition: False)
+        await hang(hosting)
+        hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=2, isr=[2]))
+        await late.look()
+        assert late.partition_count == 0
 
     run(main)
     assert not [message for message in caplog.messages if "hangs" in message]
