@@ -36,6 +36,7 @@ def test_the_coordinators_batches_count_from_0(client: WireClient, group: str) -
         for partition in range(OFFSETS_PARTITIONS)
         if list_offset(client, OFFSETS_TOPIC, LATEST, partition=partition).offset > 0
         for batch in batches_in(fetch(client, OFFSETS_TOPIC, partition=partition))
+        if not batch.is_transactional
     ]
 
     assert set(written) == {(0, -1, -1)}

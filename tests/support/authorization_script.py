@@ -343,6 +343,7 @@ def _cluster() -> Iterator[Step]:
         "operation": 1,
         "permission_type": 1,
     }
+    yield from _several_brokers()
     yield Step("DescribeUserScramCredentials", 0, "of one", {"users": [{"name": "u"}]})
     upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
     yield Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
@@ -350,6 +351,25 @@ def _cluster() -> Iterator[Step]:
     yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
     refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
     yield Step("CreateAcls", 3, "one that cannot be", {"creations": refused})
+
+
+def _several_brokers() -> Iterator[Step]:
+    """Yield what changes nothing where there is one broker."""
+    partitions = [{"partition_index": 7, "replicas": None}]
+    cancelled = [{"name": "orders", "partitions": partitions}]
+    yield Step("AlterPartitionReassignments", 1, "nothing to cancel", {"topics": cancelled})
+    listed = [{"name": "orders", "partition_indexes": [0]}]
+    yield Step("ListPartitionReassignments", 0, "of one topic", {"topics": listed})
+    yield Step("ListPartitionReassignments", 0, "all", {"topics": None})
+    elected = [{"topic": "orders", "partitions": [0]}]
+    yield Step("ElectLeaders", 2, "preferred", {"election_type": 0, "topic_partitions": elected})
+    yield Step("UnregisterBroker", 0, "one that is not there", {"broker_id": 99})
+    stranger = {"cluster_id": "another", "voter_id": 99, "voter_directory_id": bytes(15) + b"d"}
+    listeners = [{"name": "CONTROLLER", "host": "localhost", "port": 1}]
+    yield Step("AddRaftVoter", 1, "of another cluster", {**stranger, "timeout_ms": 1_000, "listeners": listeners})
+    yield Step("RemoveRaftVoter", 0, "of another cluster", stranger)
+    update = [{"feature": "no.feature", "max_version_level": 1, "upgrade_type": 1}]
+    yield Step("UpdateFeatures", 2, "for trial", {"feature_updates": update, "validate_only": True})
 
 
 def _configs() -> Iterator[Step]:
