@@ -19,11 +19,11 @@ NO_ERROR = "NONE"
 async def handle(services: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     check_cluster(services, context, AclOperation.ALTER)
     kraft_version = services.quorum.finalized_kraft_version
-    outcome = await services.follower.change(
+    error = await services.follower.change(
         lambda controller, _: controller.feature_updates.decide_update(request, kraft_version=kraft_version)
     )
-    if outcome.error is not None:
-        return _failure(outcome.error)
+    if error is not None:
+        return _failure(error)
     response = UpdateFeaturesResponse(error_message=None)
     if context.api_version <= 1:
         response.results = [

@@ -1,7 +1,7 @@
 """Changing feature levels: UpdateFeatures as the controller decides it, for all features of a request or for none.
 
 A level must be in the range of every registered broker and controller. metadata.version goes down only over levels that
-changed no record. kraft.version lies in the Raft log and not in the metadata: a decision only says that it is to rise.
+changed no record. Deviation: kraft.version, which lies in the Raft log, cannot be raised while the quorum runs.
 Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
@@ -42,13 +42,6 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
-class FeatureUpdateOutcome(NamedTuple):
-    """The error of the whole, and whether kraft.version is to rise before the records are written."""
-
-    error: ApiError | None
-    raises_kraft_version: bool = False
-
-
 class FeatureUpdateControl:
     """Decides on feature levels, over the tables of features, nodes and configs."""
 
@@ -68,10 +61,8 @@ class FeatureUpdateControl:
         self._node_id = node_id
         self._quorum_node_ids = frozenset(quorum_node_ids)
 
-    def decide_update(
-        self, request: UpdateFeaturesRequest, *, kraft_version: int
-    ) -> Decision[Any, FeatureUpdateOutcome]:
-        """Decide on all updates of a request; `kraft_version` is the level that the Raft log has."""
+    def decide_update(self, request: UpdateFeaturesRequest, *, kraft_version: int) -> Decision[Any, ApiError | None]:
+        """Decide on all updates of a request, answer the error of the whole. `kraft_version`: the Raft log's level."""
         updates = {
             each.feature: FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
             for each in request.feature_updates
@@ -82,13 +73,12 @@ class FeatureUpdateControl:
             for update in updates.values():
                 records += self._records_of(update, proposed, kraft_version)
         except ApiError as error:
-            return Decision(FeatureUpdateOutcome(error), [])
+            return Decision(error, [])
         if request.validate_only:
-            return Decision(FeatureUpdateOutcome(None), [])
+            return Decision(None, [])
         if proposed.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0 and ELIGIBLE_LEADER_REPLICAS_VERSION in updates:
             records = [*self._configs.elr_safety_records(), *records]
-        raises = KRAFT_VERSION in updates and updates[KRAFT_VERSION].level > kraft_version
-        return Decision(FeatureUpdateOutcome(None, raises), records, is_atomic=True)
+        return Decision(None, records, is_atomic=True)
 
     def _records_of(self, update: FeatureUpdate, proposed: Mapping[str, int], kraft_version: int) -> list[Any]:
         """Return the records of one update. Raises ApiError INVALID_UPDATE_VERSION."""
@@ -97,6 +87,11 @@ class FeatureUpdateControl:
         if reason is None and update.name == METADATA_VERSION:
             _check_metadata_downgrade(update, current)
         elif reason is None and update.name == KRAFT_VERSION:
+            if update.level > current:
+                raise ApiError(
+                    ErrorCode.INVALID_UPDATE_VERSION,
+                    f"Invalid upgrade of kraft.version from version {current} to {update.level}",
+                )
             if update.upgrade_type == UPGRADE:
                 return [NoOpRecord()]
             if update.level != current:

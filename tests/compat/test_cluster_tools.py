@@ -37,6 +37,8 @@ PROPERTIES = {
 }
 TIMEOUT_S = 60
 Tool = Callable[..., Printed]
+FLAGS = ("under-replicated-partitions", "under-min-isr-partitions", "unavailable-partitions")
+"""Of kafka-topics --describe."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,13 @@ def tool(cluster: ThreeNodes) -> Iterator[Tool]:
     if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
         pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
     with JavaTools() as tools:
-        yield lambda script, *arguments: tools.run(script, "--bootstrap-server", cluster.bootstrap, *arguments)
+        yield lambda script, *arguments: tools.run(script, *_with_bootstrap(script, cluster.bootstrap, arguments))
+
+
+def _with_bootstrap(script: str, bootstrap: str, arguments: Sequence[str]) -> list[str]:
+    """Say where the cluster is: kafka-cluster takes that behind its command, the others before."""
+    where = ["--bootstrap-server", bootstrap]
+    return [*arguments, *where] if script == "kafka-cluster" else [*where, *arguments]
 
 
 def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
@@ -231,3 +239,51 @@ def test_a_broker_that_is_gone_is_unregistered_and_comes_back_by_a_start(cluster
     assert "Broker ID 9 is not currently registered" in refused.text
     eventually(lambda: len(tool("kafka-cluster", "list-endpoints").text.splitlines()) == 4)
     assert tool("kafka-cluster", "cluster-id").text == f"Cluster ID: {CLUSTER_ID}\n"
+
+
+def test_features_are_described_lowered_and_raised(tool: Tool) -> None:
+    lowered = tool("kafka-features", "downgrade", "--feature", "group.version=0")
+    between = tool("kafka-features", "describe").text
+    dry = tool("kafka-features", "upgrade", "--feature", "group.version=1", "--dry-run")
+    raised = tool("kafka-features", "upgrade", "--feature", "group.version=1")
+    refused = tool("kafka-features", "downgrade", "--metadata", "4.0-IV0")
+    disabled = tool("kafka-features", "disable", "--feature", "transaction.version", "--dry-run")
+
+    assert lowered == (0, "group.version was downgraded to 0.\n")
+    assert dry == (0, "group.version can be upgraded to 1.\n")
+    assert raised == (0, "group.version was upgraded to 1.\n")
+    assert disabled == (0, "transaction.version can be disabled.\n")
+    assert (refused.status, "Refusing to perform the requested downgrade" in refused.text) == (1, True)
+    levels = dict(re.findall(r"^Feature: (\S+) .* FinalizedVersionLevel: (\S+) ", between, re.MULTILINE))
+    assert (levels["group.version"], levels["metadata.version"]) == ("0", "4.3-IV0")
+    ranges = re.findall(r"^Feature: group.version .*MinVersion: (\S+) .*MaxVersion: (\S+) ", between, re.MULTILINE)
+    assert ranges == [("0", "1")]
+
+
+def test_partitions_that_miss_replicas_are_shown(cluster: ThreeNodes, tool: Tool) -> None:
+    create(tool, "two", [1, 3])
+    create(tool, "one", [3])
+    tool(
+        "kafka-topics",
+        "--create",
+        "--topic",
+        "strict",
+        "--replica-assignment",
+        "1:3",
+        "--config",
+        "min.insync.replicas=2",
+    )
+
+    def shown(which: str) -> set[str]:
+        text = tool("kafka-topics", "--describe", f"--{which}").text
+        return set(re.findall(r"^\tTopic: (two|one|strict)\s", text, re.MULTILINE))
+
+    assert [shown(which) for which in FLAGS] == [set()] * len(FLAGS)
+    cluster.nodes[2].stop()
+    try:
+        eventually(lambda: shown("unavailable-partitions") == {"one"})
+        found = [shown(which) for which in FLAGS]
+    finally:
+        cluster.nodes[2].start()
+    assert found == [{"two", "one", "strict"}, {"strict", "one"}, {"one"}]
+    eventually(lambda: [shown(which) for which in FLAGS] == [set()] * len(FLAGS))
