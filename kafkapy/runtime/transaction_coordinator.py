@@ -156,6 +156,11 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return self._markers
 
     def _is_gone(self, topic_partition: "TopicPartition") -> bool:
+        """Whether the partition was deleted, so that no marker is owed to it.
+
+        Deviation: Apache Kafka 4.3.1 also takes a partition for deleted that has no leader for the moment, as while a
+        killed broker comes back, and completes the transaction without its marker: it hangs (KAFKA-20734).
+        """
         image: MetadataImage = self._replica_manager.partitions.newest_image
         return image.topics.partition(*topic_partition) is None
 

@@ -2,6 +2,9 @@
 
 The sources' records are numbered. A read_committed consumer reads the copies along and must see each number once and in
 order, as one must that reads them afterwards.
+
+Apache Kafka 4.3.1 may fail this: when it comes back it may complete a transaction without a partition's marker
+(KAFKA-20734), so that nothing behind that transaction is ever read.
 """
 
 import os

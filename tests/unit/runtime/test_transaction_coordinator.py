@@ -9,11 +9,12 @@ import pytest
 
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.runtime.marker_writer import MARKERS_PER_FLUSH
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import NOW_MS, on_loop, settle
+from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
 from tests.support.transaction_hosting import SimProducer, TransactionHosting, batches_of, shape_of
 
 
@@ -212,6 +213,20 @@ async def test_a_producer_id_is_waited_for(loop: SimLoop):
     producers = [SimProducer(hosting, f"t-{number}") for number in range(25)]
     assert await asyncio.gather(*(producer.init() for producer in producers)) == [0] * 25
     assert len({producer.producer_id for producer in producers}) == 25
+
+
+@on_loop
+async def test_a_partition_without_a_leader_gets_its_marker_later(loop: SimLoop):
+    """Apache Kafka 4.3.1 takes it for deleted: KAFKA-20734."""
+    hosting, producer = await hosting_with_producer(loop)
+    await producer.send()
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=-1, isr=[1]))
+    assert await producer.end() == ErrorCode.NONE
+    assert producer.state() == "PrepareCommit"
+    hosting.commit(PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1))
+    await asyncio.sleep(5)
+    assert producer.state() == "CompleteCommit"
+    assert shape_of(batches_of(hosting, "orders")) == ["records", "marker"]
 
 
 @on_loop
