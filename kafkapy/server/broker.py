@@ -12,7 +12,7 @@ replication.py.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ApiError
@@ -60,6 +60,8 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.machine import Decision
+    from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
     from kafkapy.server.metrics import MetricsEndpoint
     from kafkapy.server.tls_listeners import TlsListeners
@@ -68,6 +70,7 @@ GRACE_MS: Final = 2000
 """How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
 and how long what the metadata says may still be carried out."""
 MAX_SESSION_ID: Final = 2**31
+R = TypeVar("R")
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -128,6 +131,10 @@ class BrokerServer:
         """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
         await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
+
+    async def change(self, decide: "Callable[[Controller, int], Decision[Any, R]]") -> "R":
+        """Have the controller decide, and return once this broker acts on it. Raises ApiError."""
+        return await self._follower.change(decide)
 
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns.

@@ -21,7 +21,7 @@ import contextlib
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -44,7 +44,8 @@ class Broker:
     """One embedded node; a context manager, plain and async.
 
     `properties` are Kafka's keys: {"num.partitions": 3}. A UserWarning names each that is unknown. `tls`: clients
-    connect by TLS. `users`: passwords by name; clients log in by SASL/PLAIN.
+    connect by TLS. `users`: passwords by name; clients log in by SASL/PLAIN or SCRAM. `acls`: who may do what, as in
+    "allow alice read topic:orders", "deny * all group:test-*"; what none of them allows is denied.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Broker:
         properties: Mapping[str, object] | None = None,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        acls: Sequence[str] | None = None,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._given_data_dir = data_dir
@@ -62,7 +64,7 @@ class Broker:
         self._properties = {key: _text(value) for key, value in (properties or {}).items()}
         for warning in warnings_of_keys(self._properties):
             warnings.warn(warning, stacklevel=2)
-        self._security = _security(tls, users)
+        self._security = _security(tls, users, acls)
         self._server: BrokerServer | None = None
         self._watch: asyncio.Task[None] | None = None
         self._thread: LoopThread | None = None
@@ -72,11 +74,14 @@ class Broker:
         """`host:port`, what a client is given to connect to."""
         return self._running.bootstrap_servers
 
-    def client_config(self, user: str | None = None) -> dict[str, str]:
-        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` ask for."""
+    def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` ask for.
+
+        `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        """
         if self._security is None:
             return {"bootstrap.servers": self.bootstrap_servers}
-        return self._security.client_config(self.bootstrap_servers, user)
+        return self._security.client_config(self.bootstrap_servers, user, mechanism)
 
     @property
     def ca_pem(self) -> str | None:
@@ -104,12 +109,22 @@ class Broker:
             format_embedded(config, disk, random, clock)
             server = BrokerServer(config, disk=disk, clock=clock, random=random)
             await server.start()
+            if self._security is not None:
+                await self._secure(server, random)
         except BaseException:
             self._clean_up()
             raise
         self._server = server
         self._watch = asyncio.get_running_loop().create_task(_stop_when_failed(server))
         return self
+
+    async def _secure(self, server: BrokerServer, random: SystemRandom) -> None:
+        assert self._security is not None
+        try:
+            await self._security.apply(server, random)
+        except BaseException:
+            await server.stop()
+            raise
 
     async def stop(self) -> None:
         """Stop as on SIGTERM: what was acknowledged is on disk, a temporary directory is removed.
@@ -184,12 +199,12 @@ class Broker:
             temporary.cleanup()
 
 
-def _security(tls: bool, users: Mapping[str, str] | None) -> "EmbeddedSecurity | None":
-    if not tls and users is None:
+def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | None) -> "EmbeddedSecurity | None":
+    if not tls and users is None and acls is None:
         return None
     from kafkapy.server.embedded_security import EmbeddedSecurity  # its certificates take cryptography
 
-    return EmbeddedSecurity(tls=tls, users=users)
+    return EmbeddedSecurity(tls=tls, users=users, acls=acls)
 
 
 async def _stop_when_failed(server: BrokerServer) -> None:

@@ -1,20 +1,42 @@
-"""What `Broker(tls=True, users={"alice": "secret"})` sets up: a certificate in memory, logins by SASL/PLAIN."""
+"""What `Broker(tls=True, users={"alice": "pw"}, acls=["allow alice read topic:orders"])` sets up.
+
+A certificate in memory, logins by PLAIN or SCRAM, ACLs in the metadata. With `acls`, even an empty list, what none of
+them allows is denied.
+"""
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from kafkapy.config.checks import STANDARD_AUTHORIZER
+from kafkapy.metadata.scram_types import MECHANISMS, MIN_ITERATIONS, salted_password
+from kafkapy.security.jaas import LOGIN_MODULES, option_text
+from kafkapy.server.acl_text import parse_acl
 from kafkapy.server.dev_security import DevAuthority
 
-PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+if TYPE_CHECKING:
+    from kafkapy.machine import Decision
+    from kafkapy.metadata.controller import Controller
+    from kafkapy.metadata.scram import Record, UserResult
+    from kafkapy.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
+    from kafkapy.seams import Random
+    from kafkapy.server.broker import BrokerServer
+
+ENABLED: Final = ("PLAIN", *MECHANISMS)
+SALT_BYTES: Final = 16
 USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class EmbeddedSecurity:
     """How the clients of an embedded broker reach it."""
 
-    def __init__(self, *, tls: bool, users: Mapping[str, str] | None) -> None:
-        """`users`: passwords by name; None: nobody logs in. Raises ValueError for names that JAAS cannot carry."""
+    def __init__(self, *, tls: bool, users: Mapping[str, str] | None = None, acls: Sequence[str] | None = None) -> None:
+        """`users`: passwords by name; None: nobody logs in. `acls`: as in acl_text; None: everybody may do all.
+
+        Raises ValueError for names that JAAS cannot carry, AclTextError.
+        """
+        self._acls = None if acls is None else [parse_acl(text) for text in acls]
         for name in users or ():
             if USER_NAME.fullmatch(name) is None:
                 raise ValueError(f"a user's name may have letters, digits, _ and -, not {name!r}")
@@ -44,13 +66,39 @@ class EmbeddedSecurity:
             }
         if self._users is not None:
             found |= {
-                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.enabled.mechanisms": ",".join(ENABLED),
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
-                f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config": _jaas(self._users),
             }
+            prefix = f"listener.name.{self.protocol.lower()}"
+            for mechanism in ENABLED:
+                users = self._users if mechanism == "PLAIN" else {}
+                found[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = _jaas(mechanism, users)
+        if self._acls is not None:
+            found["authorizer.class.name"] = STANDARD_AUTHORIZER
         return found
 
-    def client_config(self, bootstrap_servers: str, user: str | None) -> dict[str, str]:
+    async def apply(self, server: "BrokerServer", random: "Random") -> None:
+        """Have SCRAM's users and the ACLs in the metadata. Raises ApiError."""
+        from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
+            AlterUserScramCredentialsRequest,
+            ScramCredentialUpsertion,
+        )
+
+        for mechanism in MECHANISMS.values() if self._users else ():
+            request = AlterUserScramCredentialsRequest()
+            for name, password in (self._users or {}).items():
+                salt = random.randrange(0, 1 << 8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")
+                salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
+                upsertion = ScramCredentialUpsertion(name, mechanism.code, MIN_ITERATIONS, salt, salted)
+                request.upsertions.append(upsertion)
+            await server.change(partial(_alter, request))
+        acls = self._acls
+        if acls:
+            for error in await server.change(lambda controller, _: controller.acls.decide_create(acls)):
+                if error is not None:
+                    raise error
+
+    def client_config(self, bootstrap_servers: str, user: str | None, mechanism: str) -> dict[str, str]:
         """Return what a client of librdkafka is given. Raises ValueError for a user who is not there."""
         found = {"bootstrap.servers": bootstrap_servers, "security.protocol": self.protocol}
         if self._authority is not None:
@@ -61,15 +109,16 @@ class EmbeddedSecurity:
             return found
         if user not in self._users:
             raise ValueError(f"there is no user {user!r}, only {', '.join(self._users)}")
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": self._users[user]}
+        login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": self._users[user]}
         return {**found, **login}
 
 
-def _jaas(users: Mapping[str, str]) -> str:
-    options = " ".join(f"user_{name}={_quoted(password)}" for name, password in users.items())
-    return f"{PLAIN_MODULE} required {options};"
+def _alter(
+    request: "AlterUserScramCredentialsRequest", controller: "Controller", now_ms: int
+) -> "Decision[Record, list[UserResult]]":
+    return controller.scram.decide_alter(request)
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _jaas(mechanism: str, users: Mapping[str, str]) -> str:
+    options = "".join(f" user_{name}={option_text(password)}" for name, password in users.items())
+    return f"{LOGIN_MODULES[mechanism]} required{options};"

@@ -1,0 +1,212 @@
+"""`kafkapy security user|acl`: users that log in by SCRAM, and what they may do."""
+
+import secrets
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kafkapy.cli.client import (
+    DEFAULT_SERVER,
+    TIMEOUT_S,
+    AsJson,
+    ClientConfig,
+    Server,
+    admin_client,
+    confluent,
+    failures,
+)
+from kafkapy.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AclBinding, AclBindingFilter
+
+user_app = typer.Typer(help="Users that log in by SCRAM.", no_args_is_help=True)
+acl_app = typer.Typer(help="Who may do what.", no_args_is_help=True)
+
+MECHANISM: Final = "SCRAM-SHA-512"
+ITERATIONS: Final = 4096
+PASSWORD_BYTES: Final = 18
+
+User = Annotated[str, typer.Argument(metavar="USER", show_default=False, help="The user's name.")]
+Principal = Annotated[str, typer.Option("--user", "-u", metavar="USER", help="Whom: a user's name, * for everybody.")]
+Resource = Annotated[
+    str,
+    typer.Option(
+        "--resource",
+        "-r",
+        metavar="TYPE:NAME",
+        help="On what: topic:orders, group:app, topic:log-*, cluster.",
+    ),
+]
+Operation = Annotated[
+    list[str], typer.Option("--operation", "-o", metavar="OPERATION", help="What: read, write, describe, all (repeat).")
+]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny it rather than allow it.")]
+Host = Annotated[str, typer.Option("--host", help="From which address.")]
+
+
+# -- users ----------------------------------------------------------------------------------------------------------
+
+
+@user_app.command("add")
+def add_user(
+    user: User,
+    password: Annotated[
+        str | None, typer.Option("--password", help="Made and shown once if it is left out.", show_default=False)
+    ] = None,
+    mechanism: Annotated[str, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512.")] = MECHANISM,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Add a user, or give one another password."""
+    given = password if password is not None else secrets.token_urlsafe(PASSWORD_BYTES)
+    with failures(bootstrap_server):
+        kinds = confluent().admin
+        info = kinds.ScramCredentialInfo(_mechanism(mechanism), ITERATIONS)
+        _alter(bootstrap_server, client_config, kinds.UserScramCredentialUpsertion(user, info, given.encode()))
+    print(f"User {user}" + ("" if password is not None else f", password {given}: it will not be shown again."))
+
+
+@user_app.command("delete")
+def delete_user(
+    user: User,
+    mechanism: Annotated[str, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512.")] = MECHANISM,
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Delete a user's credential: connections that stand stay."""
+    with failures(bootstrap_server):
+        deletion = confluent().admin.UserScramCredentialDeletion(user, _mechanism(mechanism))
+        _alter(bootstrap_server, client_config, deletion)
+
+
+@user_app.command("list")
+def list_users(
+    as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None
+) -> None:
+    """List users with their mechanisms and iterations."""
+    with failures(bootstrap_server):
+        admin: Any = admin_client(bootstrap_server, client_config)
+        described = admin.describe_user_scram_credentials().result(TIMEOUT_S)
+    rows = [
+        (user, info.mechanism.name.replace("_", "-"), info.iterations)
+        for user, found in sorted(described.items())
+        for info in found.scram_credential_infos
+    ]
+    if as_json:
+        print_json([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
+    else:
+        print_table(("USER", "MECHANISM", "ITERATIONS"), rows)
+
+
+def _alter(server: str, settings: list[str] | None, alteration: Any) -> None:
+    admin = admin_client(server, settings)
+    for altered in admin.alter_user_scram_credentials([alteration]).values():
+        altered.result(TIMEOUT_S)
+
+
+def _mechanism(name: str) -> Any:
+    kinds = confluent().admin.ScramMechanism.__members__
+    known = {kind.replace("_", "-"): kinds[kind] for kind in ("SCRAM_SHA_256", "SCRAM_SHA_512")}
+    if name.upper() not in known:
+        raise typer.BadParameter(f"{name}: choose among {', '.join(known)}")
+    return known[name.upper()]
+
+
+# -- ACLs -----------------------------------------------------------------------------------------------------------
+
+
+@acl_app.command("add")
+def add_acl(
+    user: Principal,
+    operation: Operation,
+    resource: Resource,
+    deny: Deny = False,
+    host: Host = "*",
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Allow, or deny, operations on a resource."""
+    with failures(bootstrap_server):
+        bindings = [_binding("AclBinding", user, each, resource, deny=deny, host=host) for each in operation]
+        admin: Any = admin_client(bootstrap_server, client_config)
+        for created in admin.create_acls(bindings).values():
+            created.result(TIMEOUT_S)
+
+
+@acl_app.command("remove")
+def remove_acl(
+    user: Principal,
+    operation: Operation,
+    resource: Resource,
+    deny: Deny = False,
+    host: Host = "*",
+    bootstrap_server: Server = DEFAULT_SERVER,
+    client_config: ClientConfig = None,
+) -> None:
+    """Remove ACLs that were added with the same options."""
+    with failures(bootstrap_server):
+        filters = [_binding("AclBindingFilter", user, each, resource, deny=deny, host=host) for each in operation]
+        admin: Any = admin_client(bootstrap_server, client_config)
+        for removed in admin.delete_acls(filters).values():
+            print(f"Removed {len(removed.result(TIMEOUT_S))}")
+
+
+@acl_app.command("list")
+def list_acls(
+    as_json: AsJson = False, bootstrap_server: Server = DEFAULT_SERVER, client_config: ClientConfig = None
+) -> None:
+    """List all ACLs."""
+    with failures(bootstrap_server):
+        kinds = confluent().admin
+        every = kinds.AclBindingFilter(
+            kinds.ResourceType.ANY,
+            None,
+            kinds.ResourcePatternType.ANY,
+            None,
+            None,
+            kinds.AclOperation.ANY,
+            kinds.AclPermissionType.ANY,
+        )
+        admin: Any = admin_client(bootstrap_server, client_config)
+        found = admin.describe_acls(every).result(TIMEOUT_S)
+    rows = sorted(
+        (
+            each.principal,
+            each.permission_type.name.lower(),
+            each.operation.name.lower(),
+            f"{each.restype.name.lower()}:{each.name}"
+            + ("*" if each.resource_pattern_type == kinds.ResourcePatternType.PREFIXED else ""),
+            each.host,
+        )
+        for each in found
+    )
+    columns = ("principal", "permission", "operation", "resource", "host")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table([column.upper() for column in columns], rows)
+
+
+def _binding(
+    kind: str, user: str, operation: str, resource: str, *, deny: bool, host: str
+) -> "AclBinding | AclBindingFilter":
+    from kafkapy.server.acl_text import AclTextError, parse_acl
+
+    try:
+        acl = parse_acl(f"{'deny' if deny else 'allow'} {user} {operation} {resource}", host=host)
+    except AclTextError as error:
+        raise typer.BadParameter(str(error)) from error
+    kinds = confluent().admin
+    resource_types = {2: "TOPIC", 3: "GROUP", 4: "BROKER", 5: "TRANSACTIONAL_ID"}
+    if acl.resource_type not in resource_types:
+        raise typer.BadParameter(f"{resource}: use topic, group, transactional_id or cluster")
+    return getattr(kinds, kind)(  # type: ignore[no-any-return]
+        getattr(kinds.ResourceType, resource_types[acl.resource_type]),
+        acl.resource_name,
+        kinds.ResourcePatternType.PREFIXED if acl.pattern_type == 4 else kinds.ResourcePatternType.LITERAL,
+        acl.principal,
+        acl.host,
+        kinds.AclOperation(acl.operation),
+        kinds.AclPermissionType(acl.permission_type),
+    )

@@ -1,0 +1,51 @@
+"""An ACL in words: "allow alice read topic:orders", "deny * all group:test-*", "allow bob alter cluster".
+
+A name that ends in * is a prefix; * alone is every resource of its type.
+"""
+
+from typing import Final, TypeVar
+
+from kafkapy.errors import KafkapyError
+from kafkapy.metadata.acl_types import WILDCARD, Acl, AclOperation, PatternType, PermissionType, ResourceType
+from kafkapy.security.authorizer import CLUSTER_NAME
+
+WORDS: Final = 4
+Kind = TypeVar("Kind", ResourceType, AclOperation, PermissionType)
+
+
+class AclTextError(KafkapyError):
+    """Words that are no ACL."""
+
+
+def parse_acl(text: str, *, host: str = WILDCARD) -> Acl:
+    """Return the ACL. Raises AclTextError."""
+    words = text.split()
+    if len(words) != WORDS:
+        raise AclTextError(f"{text!r} must read `allow|deny USER OPERATION TYPE:NAME`")
+    permission, user, operation, resource = words
+    kind, _, name = resource.partition(":")
+    resource_type = _member(ResourceType, kind, "resource type")
+    if resource_type is ResourceType.CLUSTER:
+        name = name or CLUSTER_NAME
+    if not name:
+        raise AclTextError(f"{text!r}: the resource has no name")
+    pattern_type = PatternType.LITERAL
+    if name.endswith("*") and name != WILDCARD:
+        name, pattern_type = name[:-1], PatternType.PREFIXED
+    return Acl(
+        resource_type,
+        name,
+        pattern_type,
+        user if ":" in user else f"User:{user}",
+        host,
+        _member(AclOperation, operation, "operation"),
+        _member(PermissionType, permission, "permission"),
+    )
+
+
+def _member(kind: type[Kind], name: str, what: str) -> Kind:
+    known = {member.name: member for member in kind if member.name not in ("UNKNOWN", "ANY")}
+    found = known.get(name.upper().replace("-", "_"))
+    if found is None:
+        raise AclTextError(f"{name!r} is no {what}: choose among {', '.join(known).lower()}")
+    return found

@@ -1,0 +1,116 @@
+"""`kafkapy security user|acl` against a broker that goes by ACLs, and Broker(acls=...) itself."""
+
+import json
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkapy import Broker
+from kafkapy.__main__ import main
+from kafkapy.metadata.acl_types import Acl, AclOperation, PatternType, PermissionType, ResourceType
+from kafkapy.server.acl_text import AclTextError, parse_acl
+
+ADMIN = ["allow admin alter cluster", "allow admin describe cluster", "allow admin all topic:*"]
+
+
+@pytest.fixture
+def broker():
+    with Broker(users={"admin": "pw"}, acls=ADMIN) as running:
+        yield running
+
+
+@pytest.fixture
+def run(broker, tmp_path, capsys):
+    path = tmp_path / "client.properties"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} required username="admin" password="pw";\n'
+    )
+
+    def run_command(*arguments: str) -> tuple[int, str]:
+        connect = ["-b", broker.bootstrap_servers, "--command-config", str(path)]
+        status = main(["security", *arguments, *connect])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run_command
+
+
+def produce(config: dict[str, str], topic: str) -> KafkaError | None:
+    errors: list[KafkaError | None] = []
+    producer = Producer({**config, "log_level": 0, "message.timeout.ms": 10_000})
+    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    return errors[0]
+
+
+def test_a_user_may_do_what_an_acl_allows(broker, run) -> None:
+    admin = AdminClient(broker.client_config("admin"))
+    for created in admin.create_topics([NewTopic("orders-1", 1), NewTopic("other", 1)]).values():
+        created.result(10)
+    status, said = run("user", "add", "bob")
+    assert status == 0
+    password = said.split("password ")[1].split(":")[0]
+    bob = {
+        **broker.client_config("admin"),
+        "sasl.username": "bob",
+        "sasl.password": password,
+        "sasl.mechanism": "SCRAM-SHA-512",
+    }
+    assert run("acl", "add", "-u", "bob", "-o", "write", "-o", "describe", "-r", "topic:orders-*")[0] == 0
+    assert produce(bob, "orders-1") is None
+    refused = produce(bob, "other")
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rows = json.loads(run("acl", "list", "--json")[1])
+    assert {
+        "principal": "User:bob", "permission": "allow", "operation": "write", "resource": "topic:orders-*", "host": "*"
+    } in rows  # fmt: skip
+    assert run("acl", "remove", "-u", "bob", "-o", "write", "-r", "topic:orders-*") == (0, "Removed 1\n")
+    assert produce(bob, "orders-1") is not None
+
+
+def test_users_are_listed_and_deleted(run) -> None:
+    assert run("user", "add", "carol", "--password", "x", "--mechanism", "scram-sha-256")[0] == 0
+    listed = json.loads(run("user", "list", "--json")[1])
+    assert {"user": "carol", "mechanism": "SCRAM-SHA-256", "iterations": 4096} in listed
+    assert run("user", "delete", "carol", "--mechanism", "SCRAM-SHA-256")[0] == 0
+    assert "carol" not in run("user", "list")[1]
+    status, said = run("user", "delete", "carol", "--mechanism", "SCRAM-SHA-256")
+    assert status == 1
+    assert "does not exist" in said
+
+
+def test_what_is_no_acl_is_explained(run) -> None:
+    for options, reason in (
+        (("-u", "bob", "-o", "reed", "-r", "topic:a"), "'reed' is no operation"),
+        (("-u", "bob", "-o", "read", "-r", "topick:a"), "'topick' is no resource type"),
+        (("-u", "bob", "-o", "read", "-r", "topic"), "the resource has no name"),
+    ):
+        status, said = run("acl", "add", *options)
+        assert status == 2
+        assert reason in said
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_embedded_users_log_in_by_each_mechanism(broker, mechanism) -> None:
+    assert AdminClient(broker.client_config("admin", mechanism)).list_topics(timeout=10).brokers
+
+
+def test_without_acls_that_allow_it_nobody_may_do_anything() -> None:
+    with Broker(acls=[]) as broker:
+        admin = AdminClient(broker.client_config())
+        with pytest.raises(KafkaException):
+            admin.create_topics([NewTopic("topic", 1)])["topic"].result(10)
+
+
+def test_acls_in_words() -> None:
+    assert parse_acl("deny * all group:test-*") == Acl(
+        ResourceType.GROUP, "test-", PatternType.PREFIXED, "User:*", "*", AclOperation.ALL, PermissionType.DENY
+    )
+    assert parse_acl("allow bob cluster-action cluster").resource_name == "kafka-cluster"
+    assert parse_acl("allow Group:x read topic:*").pattern_type == PatternType.LITERAL
+    with pytest.raises(AclTextError, match="must read"):
+        parse_acl("allow everything")
