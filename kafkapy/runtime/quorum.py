@@ -63,6 +63,7 @@ from kafkapy.runtime.quorum_description import QuorumDescription, describe_quoru
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
+from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
 from kafkapy.storage.log.flush import Flush
@@ -78,6 +79,8 @@ RECORD_LIST_TOO_LARGE: Final = 18
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """The most that a record of the metadata log (no key, no headers) takes beyond its value."""
+CHUNKS_PER_TURN: Final = 4
+"""What listeners are told in one turn of the loop at most, in pieces of quorum_listeners.READ_BYTES."""
 CLEAN_INTERVAL_MS: Final = 60_000
 """How often old snapshots and deleted files are looked for (Apache Kafka's RaftMetadataLogCleaner)."""
 
@@ -140,6 +143,8 @@ class Quorum:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._is_notifying = False
+        self._next_turn: asyncio.TimerHandle | None = None
+        """When listeners are told on: there is more than a turn's worth."""
         self._wanted_flush: FlushLog | None = None
         self._is_flushing = False
         self._flush_ended = asyncio.Event()
@@ -260,9 +265,12 @@ class Quorum:
         """Resign if leader, end what runs, sync and close the log. Raises StorageError."""
         if self._is_closed or not self._is_recovered:
             return
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
         self._step(ResignRequested(self.leader_epoch))
         self._is_closed = True
-        for timer in (self._timer, self._clean_timer):
+        for timer in (self._timer, self._clean_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
         if self._snapshot_job is not None:
@@ -481,20 +489,29 @@ class Quorum:
     # ---- listeners
 
     def _notify(self) -> None:
-        """Tell listeners what is new, in order. Runs once at a time: what they cause themselves is told after."""
-        if self._is_notifying:
+        """Tell listeners what is new, in order, in turns. One at a time: what they cause themselves is told after."""
+        if self._is_notifying or self._next_turn is not None:
             return
+        turn = Turn(self._clock, CHUNKS_PER_TURN)
         self._is_notifying = True
         try:
             while self._fatal is None and self._delivery.tell_next(self._log, self._core.high_watermark):
-                pass
+                if turn.is_over():
+                    self._next_turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._notify_on)
+                    break
         except Exception as error:
             self._fail(error)
             return
         finally:
             self._is_notifying = False
         self._wake_waiters()
-        self._maybe_start_snapshot()
+        if self._next_turn is None:
+            self._maybe_start_snapshot()
+
+    def _notify_on(self) -> None:
+        self._next_turn = None
+        if not self._is_closed:
+            self._notify()
 
     def _wake_waiters(self) -> None:
         waiting = []

@@ -18,8 +18,8 @@ from kafkapy.types import OffsetAndEpoch
 logger = logging.getLogger(__name__)
 
 NO_LEADER_ID = -1
-READ_BYTES = 1 << 20
-"""What is read of the log at a time to be delivered."""
+READ_BYTES = 1 << 18
+"""What is read of the log at a time to be delivered: thousands of records, some 20 ms of a controller's loop."""
 
 
 class SnapshotSource(Protocol):

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import io
+import itertools
 import shutil
 import subprocess
 import tarfile
@@ -585,3 +586,31 @@ def test_apache_kafkas_tool_reads_log_and_snapshots(tmp_path: Path) -> None:
     assert "LeaderChange" in said
     for complaint in ("isvalid: false", "Found invalid", "Could not", "Exception"):
         assert complaint not in said
+
+
+def test_what_a_long_log_holds_is_told_in_turns() -> None:
+    disk = standalone()
+
+    async def first(loop: SimLoop) -> None:
+        quorum = new_quorum(loop, disk)
+        await quorum.start()
+        for number in range(40):
+            await append(quorum, *(b"%06d" % number + bytes(2000) for _ in range(200)))
+        await quorum.close()
+
+    async def second(loop: SimLoop) -> None:
+        listener = ValueList()
+        quorum = new_quorum(loop, disk, listener=listener)
+        starting = asyncio.ensure_future(quorum.start())
+        told = [0]
+        while not starting.done():
+            await asyncio.sleep(0.0005)
+            told.append(len(listener.values))
+        assert listener.leaders[-1] == (1, 2), "it leads once it has been told of everything"
+        assert len(listener.values) == 8000
+        steps = [after - before for before, after in itertools.pairwise(told)]
+        assert max(steps) <= 4000
+        await quorum.close()
+
+    run(first)
+    run(second)
