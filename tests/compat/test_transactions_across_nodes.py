@@ -34,6 +34,10 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -152,8 +156,8 @@ def test_another_coordinator_aborts_what_has_timed_out(cluster: ThreeNodes) -> N
 
 
 def copier_commands(cluster: ThreeNodes) -> list[list[str]]:
-    """Two copiers by librdkafka, which adds partitions itself, for one topic; Java's, at version 2, for the other."""
-    by_librdkafka = [sys.executable, "-m", "tests.support.copier", cluster.bootstrap, "copiers", "classic"]
+    """Two by librdkafka, which adds partitions itself, in a KIP-848 group; Java's, at version 2, in a classic one."""
+    by_librdkafka = [sys.executable, "-m", "tests.support.copier", cluster.bootstrap, "copiers", "consumer"]
     by_java = java("org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", cluster.bootstrap,
                    "--transactional-id", "c", "--input-topic", SOURCES[1], "--output-topic", f"{SOURCES[1]}-copy",
                    "--input-partition", "-1", "--consumer-group", "java", "--max-messages", "-1",

@@ -21,7 +21,7 @@ from kafkapy.reactor.limits import ReactorLimits
 from kafkapy.reactor.reactor import Reactor
 from kafkapy.runtime.markers import LocalMarkers, MarkerSink
 from kafkapy.runtime.peer import Peer, PeerLimits
-from kafkapy.runtime.replica_fetcher import ReplicaFetchers
+from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from kafkapy.server.transaction_links import TransactionLinks
@@ -68,6 +68,7 @@ class LinkedBroker(TransactionHosting):
             node_id=node_id,
             broker_epoch=lambda: brokers.cluster.epochs[node_id],
             new_peer=self._new_peer,
+            flush=self.log_flusher.flush,
             clock=self.clock,
         )
 
