@@ -5,7 +5,9 @@ does too; on their own and in pairs that share a transactional id. Meanwhile the
 for longer than a transaction may take; answers are lost, and transactions left open time out. The checker finds
 nothing wrong in the history, and every producer goes on.
 
-KAFKAPY_SOAK_SEEDS multiplies the kills and stops.
+KAFKAPY_SOAK_SEEDS multiplies the kills and stops. Apache Kafka 4.3.1 on one node fails this test: when it starts after
+a kill it may complete a transaction without its markers (see test_swap_transactions), and the producer's next commit
+then commits what was aborted.
 """
 
 import random

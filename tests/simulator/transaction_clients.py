@@ -7,7 +7,8 @@ goes into a history (tests/support/history.py).
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,11 @@ from kafkapy.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxn
 from kafkapy.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
 from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from kafkapy.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -32,7 +38,11 @@ PARTITIONS = [(topic, number) for topic in TOPICS for number in range(PARTITION_
 TIMEOUT_MS = 2000
 ANSWER_TIMEOUT_S = 1.0
 PAUSE_S = 0.02
-"""Longer than a request can be on its way: one sent again over another connection never overtakes (KAFKA-17754)."""
+"""Longer than a request can be on its way.
+
+Clients of before KIP-890 wait for so long before they do anything that a request without an answer could still meet,
+as nothing protects them (KAFKA-17754).
+"""
 NOT_YET = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -87,7 +97,6 @@ class Connection:
             return await asyncio.wait_for(client.receive(), ANSWER_TIMEOUT_S)
         except (EOFError, OSError, TimeoutError):
             self._drop()
-            await asyncio.sleep(PAUSE_S)
             raise Lost from None
 
     def _connected(self) -> KafkaClient:
@@ -146,6 +155,7 @@ class TransactionClient:
         self._sequences: dict[tuple[str, int], int] = {}
         self._transaction: Transaction | None = None
         self._is_ready = False
+        self._has_unknown_sequence = False
 
     async def work(self) -> None:
         """Run transactions until the broker's life ends."""
@@ -163,7 +173,17 @@ class TransactionClient:
                 self._transaction = self._new_transaction()
                 await asyncio.sleep(self._chance.uniform(0, 0.1))
         except Lost:
-            pass  # it is asked again
+            await self._see_to_lost_answer()
+
+    async def _see_to_lost_answer(self) -> None:
+        """Ask again; or abort at once, while the record that was sent may still be on its way."""
+        transaction = self._transaction
+        if transaction is not None and transaction.sent and self._chance.random() < 0.4:
+            transaction.is_commit = False
+            transaction.steps = [("end", None)]
+            self._has_unknown_sequence = not self.is_v2
+        elif not self.is_v2:
+            await asyncio.sleep(PAUSE_S)
 
     async def finish_one(self) -> None:
         """End what is under way, then run one transaction that is committed."""
@@ -192,8 +212,8 @@ class TransactionClient:
     async def _go_on(self, transaction: Transaction) -> None:
         kind, detail = transaction.steps[0]
         if kind == "pause":
-            transaction.steps.pop(0)
             await asyncio.sleep(detail)
+            transaction.steps.pop(0)
             return
         code = await self._ask(transaction, kind, detail)
         if code in NOT_YET:
@@ -288,6 +308,8 @@ class TransactionClient:
             is_unsure = transaction.is_commit and transaction.may_be_decided
             outcome = Outcome.UNKNOWN if is_unsure else Outcome.ABORTED
             self._is_ready = False
+        if self._has_unknown_sequence:
+            self._is_ready = False  # the record may be there: its sequence number is not to be used again
         self.committed_count += outcome is Outcome.COMMITTED
         self._stage.history += self.untold(outcome)
         self._transaction = None
@@ -325,6 +347,7 @@ class TransactionClient:
         if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
+            self._has_unknown_sequence = False
             self._is_ready = True
             if self.on_new_producer is not None:
                 await self.on_new_producer(self)
@@ -336,9 +359,17 @@ class TransactionClient:
 
 
 class TransactionReader:
-    """Reads all partitions along, in all lives; notes their limits."""
+    """Reads all partitions along, in all lives; notes their limits, and the committed offsets of some groups."""
 
-    def __init__(self, stage: Stage, name: str, isolation_level: int, chance: random.Random) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        isolation_level: int,
+        chance: random.Random,
+        transactional_ids: Sequence[str] = (),
+    ) -> None:
+        self._transactional_ids = transactional_ids
         self._stage = stage
         self._name = name
         self._isolation_level = isolation_level
@@ -348,11 +379,22 @@ class TransactionReader:
     async def work(self) -> None:
         while True:
             for partition in PARTITIONS:
-                try:
+                with suppress(Lost):
                     await self.read(*partition)
-                except Lost:
-                    await asyncio.sleep(PAUSE_S)
+            for transactional_id in self._transactional_ids:
+                with suppress(Lost):
+                    await self._look_at_group(group_of(transactional_id))
             await asyncio.sleep(0.1)
+
+    async def _look_at_group(self, group: str) -> None:
+        topics = [OffsetFetchRequestTopics(TOPICS[0], partition_indexes=[0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
+        invoked = self._stage.now()
+        (answer,) = (await self._connection.ask(request, 9)).groups
+        if answer.error_code == ErrorCode.NONE:
+            value = answer.topics[0].partitions[0].committed_offset
+            seen = Observe(Limit.COMMITTED_OFFSET, group, value, invoked, self._stage.now())
+            self._stage.history += [seen] if value >= 0 else []
 
     async def read(self, topic: str, number: int) -> Any:
         """Read on; return the partition's answer."""

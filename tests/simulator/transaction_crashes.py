@@ -131,7 +131,7 @@ class TransactionComputer:
             for client in self._clients_of(transactional_id, are_v2)
         ]
         self._readers = [
-            TransactionReader(self.stage, "committed", READ_COMMITTED, self.chance),
+            TransactionReader(self.stage, "committed", READ_COMMITTED, self.chance, tuple(kinds)),
             TransactionReader(self.stage, "uncommitted", 0, self.chance),
         ]
 
@@ -212,7 +212,7 @@ class TransactionComputer:
             disk=self.disk,
             seed=self.seed * 100 + self._life_count,
             start_wall_ms=self._wall_ms,
-            rules=LinkRules(min_delay_ms=0.05, max_delay_ms=3),
+            rules=LinkRules(min_delay_ms=0.05, max_delay_ms=8),
             **self._properties,
         )
         self.stage.machine.format()

@@ -40,9 +40,9 @@ class Kind(StrEnum):
     UNSENT = "unsent value"
     """A value was read that nobody sent to the partition."""
     ABORTED_READ = "aborted read"
-    """A read_committed consumer got a record of an aborted transaction (G1a)."""
+    """A read_committed consumer got a record of an aborted transaction (G1a), or its offset was committed."""
     PRECOMMITTED_READ = "precommitted read"
-    """A read_committed consumer got a record before its client asked to commit (G1b)."""
+    """A read_committed consumer got a record, or a group its offset, before the client asked to commit (G1b)."""
     TORN_TRANSACTION = "torn transaction"
     """Some of a transaction's records and offsets are there, and some are not."""
     REORDERING = "reordering"
@@ -231,6 +231,20 @@ def _dirty_reads_of(story: _Story, poll: Poll) -> Iterator[Anomaly]:
             yield Anomaly(Kind.PRECOMMITTED_READ, text)
 
 
+def _find_dirty_offsets(story: _Story) -> Iterator[Anomaly]:
+    """Committed offsets that somebody saw before their transaction was to be committed, or though it was aborted."""
+    sent_by = {(sent.group, sent.offset): sent.transaction for sent in story.offsets}
+    for seen in story.observations:
+        transaction = sent_by.get((seen.name, seen.value)) if seen.limit is Limit.COMMITTED_OFFSET else None
+        if transaction is None:
+            continue
+        text = f"the offset {seen.value} of {seen.name} is that of {transaction}"
+        if story.outcome_of(transaction) is Outcome.ABORTED:
+            yield Anomaly(Kind.ABORTED_READ, text)
+        elif seen.completed < story.ends[transaction].invoked:
+            yield Anomaly(Kind.PRECOMMITTED_READ, text)
+
+
 def _find_faults_of_consumers(story: _Story) -> Iterator[Anomaly]:
     """What one consumer got twice, backwards, or not at all."""
     by_consumer: dict[tuple[str, str, bool], list[Poll]] = defaultdict(list)
@@ -292,6 +306,7 @@ _CHECKS: tuple[Callable[[_Story], Iterator[Anomaly]], ...] = (
     _find_torn_transactions,
     _find_hanging,
     _find_dirty_reads,
+    _find_dirty_offsets,
     _find_faults_of_consumers,
     _find_limits_that_went_back,
 )

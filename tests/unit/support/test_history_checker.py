@@ -196,6 +196,16 @@ def test_a_record_that_is_read_while_its_commit_is_under_way_is_none() -> None:
     assert find_anomalies([*clean_history(), early]) == []
 
 
+def test_an_offset_of_an_aborted_transaction_is_an_aborted_read() -> None:
+    """A later one stands in the end."""
+    assert kinds_in([*clean_history(), seen(Limit.COMMITTED_OFFSET, GROUP, 2, at=5.0)]) == {Kind.ABORTED_READ}
+
+
+def test_an_offset_that_is_committed_before_that_was_asked_for_is_a_precommitted_read() -> None:
+    early = seen(Limit.COMMITTED_OFFSET, GROUP, 1, at=1.5)
+    assert kinds_in([*clean_history(), early]) == {Kind.PRECOMMITTED_READ}
+
+
 def test_a_transaction_of_which_a_partition_has_nothing_is_torn() -> None:
     """Nobody knows its outcome, so that nothing is lost."""
     assert kinds_in(with_finish(finish(RIGHT, (0, "a1 r")))) == {Kind.TORN_TRANSACTION}
@@ -233,7 +243,7 @@ def test_a_committed_record_that_a_consumer_passes_over_is_skipped() -> None:
     ("limit", "name", "value"),
     [
         (Limit.LAST_STABLE_OFFSET, LEFT, 8),
-        (Limit.COMMITTED_OFFSET, GROUP, 2),
+        (Limit.COMMITTED_OFFSET, GROUP, 1),
         (Limit.HIGH_WATERMARK, LEFT, 8),
     ],
 )
