@@ -80,10 +80,15 @@ class DynamicConfig:
         """What is set for this broker alone and it has taken."""
         self._listeners: list[ChangeListener] = []
         self._checks: list[Callable[[BrokerConfig], None]] = []
+        self._readers: list[Callable[[BrokerConfig], None]] = []
 
     def add_check(self, check: Callable[[BrokerConfig], None]) -> None:
         """Have `check` say whether a change would work; it raises ConfigError."""
         self._checks.append(check)
+
+    def add_reader(self, reader: Callable[[BrokerConfig], None]) -> None:
+        """Call `reader` after each update, also one that leaves all values as they are: a file may be another."""
+        self._readers.append(reader)
 
     def add_listener(self, listener: ChangeListener) -> None:
         self._listeners.append(listener)
@@ -109,6 +114,8 @@ class DynamicConfig:
         if changed != before:
             for listener in self._listeners:
                 listener(before, changed)
+        for reader in self._readers:
+            reader(changed)
         return warnings
 
     def validate(self, configs: Mapping[str, str], *, is_per_broker: bool) -> None:

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
     from kafkapy.server.metrics import MetricsEndpoint
-    from kafkapy.server.tls_listeners import TlsListeners
 
 GRACE_MS: Final = 2000
 """How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
@@ -110,7 +109,6 @@ class BrokerServer:
         self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
         self._addresses: dict[str, tuple[str, int]] = {}
         self._limits: ReactorLimits
-        self._tls: TlsListeners | None = None
 
     @property
     def cluster_id(self) -> str:
@@ -186,8 +184,7 @@ class BrokerServer:
         self._reactor = self._new_reactor()
         self._stops.add(StopOrder.ACCEPTING, self._reactor.stop_accepting)
         self._stops.add_apart(StopOrder.CONNECTIONS, self._shut_reactor_down, undo=self._reactor.close)
-        self._tls = listeners.new_tls_listeners(self.config.broker_listeners)
-        self._addresses = listeners.bind(self._reactor, self.config, self._tls, self._dynamic_config)
+        self._addresses = listeners.bind(self._reactor, self._dynamic_config)
         self._lifecycle = self._new_lifecycle()
         self._node.add_directory_listener(self._tell_of_failed_directory)
         self._stops.add_apart(StopOrder.REGISTRATION, self._lifecycle.shut_down, undo=self._lifecycle.close)
@@ -356,8 +353,6 @@ class BrokerServer:
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
-            if self._tls is not None:  # also for what is as it was: a file may be another
-                self._tls.update(self._dynamic_config.current)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._replication.apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)

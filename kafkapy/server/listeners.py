@@ -31,25 +31,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.server")
 
 
-def new_tls_listeners(endpoints: Iterable[ConfigEndpoint]) -> "TlsListeners | None":
-    """Return what secures the TLS listeners among `endpoints`, None without such."""
-    if not any(each.security_protocol.uses_tls for each in endpoints):
-        return None
-    from kafkapy.server.tls_listeners import TlsListeners  # a plaintext start does not load it
-
-    return TlsListeners()
-
-
-def bind(
-    reactor: Reactor, config: BrokerConfig, tls: "TlsListeners | None", dynamic_config: "DynamicConfig"
-) -> dict[str, tuple[str, int]]:
-    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError.
-
-    `tls` secures them as they were set at run time, and is asked about changes from now on.
-    """
-    if tls is not None:
-        dynamic_config.add_check(tls.check)
+def bind(reactor: Reactor, dynamic_config: "DynamicConfig") -> dict[str, tuple[str, int]]:
+    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
     addresses = {}
+    config = dynamic_config.static
+    tls = _tls_listeners(config.broker_listeners, dynamic_config)
     for endpoint in config.broker_listeners:
         address = _bind(reactor, dynamic_config.current, endpoint, tls)
         addresses[endpoint.listener] = address
@@ -57,10 +43,11 @@ def bind(
     return addresses
 
 
-def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoint, ...]:
+def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple[RaftEndpoint, ...]:
     """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
     ports = {}
-    tls = new_tls_listeners(config.controller_listeners)
+    config = dynamic_config.static
+    tls = _tls_listeners(config.controller_listeners, dynamic_config)
     for endpoint in config.controller_listeners:
         ports[endpoint.listener] = _bind(reactor, config, endpoint, tls)[1]
     return tuple(
@@ -68,6 +55,18 @@ def bind_controllers(reactor: Reactor, config: BrokerConfig) -> tuple[RaftEndpoi
         for each in config.advertised_controller_listeners
         if each.listener in ports
     )
+
+
+def _tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "DynamicConfig") -> "TlsListeners | None":
+    """Return what secures the TLS listeners among `endpoints` and has them follow changes; None without such."""
+    if not any(each.security_protocol.uses_tls for each in endpoints):
+        return None
+    from kafkapy.server.tls_listeners import TlsListeners  # a plaintext start does not load it
+
+    tls = TlsListeners()
+    dynamic_config.add_check(tls.check)
+    dynamic_config.add_reader(tls.update)
+    return tls
 
 
 def new_logins(

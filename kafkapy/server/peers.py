@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """Makes them; what they need is imported when the first is made: a node alone makes none."""
+    """Makes them; what they need is imported when the first is made: a node alone makes none.
+
+    Raises ConfigError if a broker without a controllers' listener could connect to none.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,15 @@ class Peers:
         self._loop = asyncio.get_running_loop()
         self._io_pool = io_pool
         self._connectors: dict[str, seams.Connector] = {}
+        if not self._config.is_controller:  # a controller's own listener has shown that the keys work
+            self._check_tls()
+
+    def _check_tls(self) -> None:
+        listener = self._config.controller_listener_names[0].upper()
+        if self._config.listener_protocols[listener].uses_tls:
+            from kafkapy.server.tls_listeners import ClientContexts
+
+            ClientContexts(listener, lambda: self._config).current()
 
     def new_controller_peer(self, host: str, port: int) -> "Peer":
         """Return a connection of its own to a controller."""

@@ -230,7 +230,7 @@ class QuorumNode:
             new_login=listeners.new_login(logins, self._router, self._clock),
         )
         try:
-            return listeners.bind_controllers(self._reactor, self._config)
+            return listeners.bind_controllers(self._reactor, self._dynamic_config)
         except BaseException:
             self._reactor.close()
             raise

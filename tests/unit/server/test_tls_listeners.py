@@ -13,8 +13,13 @@ from kafkapy.config.embedded import embedded_properties
 from kafkapy.config.load import load
 from kafkapy.errors import ConfigError
 from kafkapy.reactor.tls_admission import ServerTls
+from kafkapy.server.peers import Peers
 from kafkapy.server.tls_listeners import TlsListeners
+from tests.simulator.io_pool import SimIoPool
+from tests.simulator.loop import SimClock, SimLoop, run
+from tests.simulator.network import SimConnector, SimNetwork
 from tests.support.certificates import Authority, Identity, client_context
+from tests.support.chance import SeededRandom
 
 AUTHORITY, STRANGER = Authority(), Authority("another CA")
 FIRST = AUTHORITY.issue("broker")
@@ -43,6 +48,7 @@ class Node:
         self.configs = DynamicConfig(config)
         self.listeners = TlsListeners()
         self.configs.add_check(self.listeners.check)
+        self.configs.add_reader(self.listeners.update)
         (endpoint,) = (each for each in config.listeners if each.listener == "EXT")
         self.secured: ServerTls = self.listeners.secure(config, endpoint)
 
@@ -60,7 +66,6 @@ class Node:
         configs = {f"{PREFIX}{key.replace('_', '.')}": value for key, value in keys.items()}
         self.configs.validate(configs, is_per_broker=True)
         self.configs.update(cluster={}, broker=configs)
-        self.listeners.update(self.config)
 
     def served(self, authority: Authority = AUTHORITY) -> bytes | None:
         """Return the certificate that a new connection finds."""
@@ -173,3 +178,33 @@ def test_a_listener_between_brokers_must_trust_its_own_certificate(tmp_path: Pat
         node.alter(keystore_location=str(node.directory / "second"))
     with pytest.raises(ConfigError, match="can't connect to a server SSLEngine"):
         Node(tmp_path, **own, **{f"{PREFIX}keystore.location": str(node.directory / "second")})
+
+
+def test_a_broker_that_could_connect_to_no_controller_does_not_start(tmp_path: Path):
+    config, _ = load(
+        {
+            "process.roles": "broker",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "9@127.0.0.1:9093",
+            "listeners": "PLAINTEXT://:9092",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+            "log.dirs": "/logs",
+            "listener.name.controller.ssl.truststore.type": "PEM",
+            "listener.name.controller.ssl.truststore.location": str(tmp_path / "none.pem"),
+        }
+    )
+
+    async def main(loop: SimLoop) -> None:
+        clock = SimClock(loop)
+        network = SimNetwork(loop)
+        with pytest.raises(ConfigError, match=r"none.pem .*the file cannot be read"):
+            Peers(
+                DynamicConfig(config),
+                new_connector=lambda _loop, _pool: SimConnector(network, "10.0.0.1"),
+                clock=clock,
+                random=SeededRandom(1),
+                io_pool=SimIoPool(loop),
+            )
+
+    run(main)
