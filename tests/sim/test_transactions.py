@@ -8,7 +8,7 @@ from tests.simulator.transaction_lives import World
 LIVES = 4
 
 
-@pytest.mark.parametrize("seed", range(10 * SOAK_FACTOR))
+@pytest.mark.parametrize("seed", range(4 * SOAK_FACTOR))
 def test_what_is_decided_stands_and_every_producer_goes_on(seed: int) -> None:
     world = World(seed)
     for _ in range(LIVES):
