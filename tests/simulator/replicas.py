@@ -37,9 +37,9 @@ from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 from kafkapy.seams import FileRegion
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.reader import FetchIsolation
-from tests.simulator.disk import SimDisk
+from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.loop import SimLoop
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, registration_request
 from tests.support.hosting import Hosting, batch, topic_id
 
 HANDLERS: Mapping[int, Any] = {1: fetch.handle, 2: list_offsets.handle}
@@ -109,8 +109,8 @@ class Node(Hosting):
         """Change num.replica.fetchers, as the next metadata brings it."""
         self.config, _ = load({**self.config.originals, "num.replica.fetchers": str(count)})
 
-    async def crash(self) -> None:
-        """End at once, as by kill -9 and a power cut: what was not synced is lost."""
+    async def crash(self, keep: Keep = "none") -> None:
+        """End at once, as by kill -9 (keep="all") or a power cut, which loses what was not synced, or some of it."""
         self.is_up = False
         self.expirer.stop()
         for task in self.tasks:
@@ -119,7 +119,7 @@ class Node(Hosting):
         await self.isr_updates.stop()
         await self.fetchers.stop()
         await self.log_flusher.close()
-        self.disk.crash("none")
+        self.disk.crash(keep)
 
     def run(self, coroutine: Any) -> "asyncio.Task[Any]":
         """Run something that ends with this life."""
@@ -215,6 +215,10 @@ class ReplicaWorld:
         self.properties = {"replica_socket_timeout_ms": "1000", **properties}
         self.delays_ms = (1, 1)
         """The shortest and the longest time on a link."""
+        self.slow: dict[tuple[int, int], int] = {}
+        """(from, to) -> milliseconds more that what is sent there takes."""
+        self.deaf: set[int] = set()
+        """Nodes that hear of no metadata, though they get the controller's answers."""
         self.controller_timeout_ms = 1000
         self.cut: set[tuple[int, int]] = set()
         """(from, to): what is sent there is lost."""
@@ -250,10 +254,14 @@ class ReplicaWorld:
         image = self.cluster.image
         if image.provenance.last_offset != before:
             for node_id in self.nodes:
-                self.send(CONTROLLER, node_id, lambda node_id=node_id: self.nodes[node_id].follow(image))  # type: ignore[misc]
+                self.send(CONTROLLER, node_id, lambda node_id=node_id: self._tell(node_id, image))  # type: ignore[misc]
             if self.on_commit is not None:
                 self.on_commit()
         return response
+
+    def _tell(self, node_id: int, image: MetadataImage) -> None:
+        if node_id not in self.deaf:
+            self.nodes[node_id].follow(image)
 
     def create_topic(
         self,
@@ -300,8 +308,13 @@ class ReplicaWorld:
     async def restart(self, node_id: int) -> None:
         """Begin the next life of a node that has crashed (unclean: the controller forgets that it was in sync)."""
         assert not self.nodes[node_id].is_up
+        for link in [link for link in self._arrivals if node_id in link]:
+            del self._arrivals[link]  # its connections are new: what the old ones still bring may come later
         life = self.cluster.epochs[node_id]
-        self.cluster.register(node_id, incarnation=life + 1, previous_broker_epoch=-1)
+        request = registration_request(node_id, incarnation=life + 1, previous_broker_epoch=-1)
+        controller = self.cluster.controller
+        answer = self.commit(controller.decide_register_broker(request, self.cluster.now_ms, is_local=True))
+        self.cluster.epochs[node_id] = answer.broker_epoch
         node = self._start(node_id, self.nodes[node_id].disk)
         self.unfence(node_id)
         node.follow(self.cluster.image)
@@ -313,7 +326,11 @@ class ReplicaWorld:
         if (sender, receiver) in self.cut:
             return
         low, high = self.delays_ms
-        at = self.loop.now + (low if low == high else self.loop.rng.uniform(low, high)) / 1000
+        at = (
+            self.loop.now
+            + self.slow.get((sender, receiver), 0) / 1000
+            + (low if low == high else self.loop.rng.uniform(low, high)) / 1000
+        )
         at = self._arrivals[sender, receiver] = max(at, self._arrivals.get((sender, receiver), 0.0))
         self.loop.call_at(at, arrive)
 
@@ -326,6 +343,7 @@ class ReplicaWorld:
     def heal(self) -> None:
         """Mend all links; the nodes catch up with the metadata."""
         self.cut.clear()
+        self.deaf.clear()
         for node in self.nodes.values():
             node.follow(self.cluster.image)
 
@@ -400,10 +418,12 @@ def _read_regions(response: FetchResponse) -> None:
                 region.release()
 
 
-def stored(log: Log, *, isolation: FetchIsolation = FetchIsolation.LOG_END) -> list[tuple[int, int, bytes]]:
-    """Return (offset, leader epoch, value) of a log's records."""
+def stored(
+    log: Log, position: int = 0, *, isolation: FetchIsolation = FetchIsolation.LOG_END
+) -> list[tuple[int, int, bytes]]:
+    """Return (offset, leader epoch, value) of a log's records from the batch at position on."""
     found: list[tuple[int, int, bytes]] = []
-    position = log.log_start_offset
+    position = max(position, log.log_start_offset)
     while True:
         read = log.read(position, READ_BYTES, isolation=isolation)
         if read.region is None:
