@@ -15,7 +15,9 @@ that is not assigned is refused.
 Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
@@ -32,7 +34,9 @@ from kafkapy.protocol.messages.fetch_response import (
 )
 from kafkapy.replication.fetch_read import FetchRead, failed_partition, release_records
 from kafkapy.replication.fetch_session import TOPIC_IDS_SINCE, FetchContext, FetchedPartition
+from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.hosted import HostedPartition
+from kafkapy.replication.partition import SessionTimes
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
@@ -60,14 +64,20 @@ class _Limits(NamedTuple):
     isolation: FetchIsolation
     max_bytes: int
     follower: _Follower | None = None
+    session: SessionTimes | None = None
 
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE else request.replica_id
     is_from_follower = replica_id >= 0
+    watches = services.replica_manager.watches
     fetch = services.fetch_sessions.open(
-        request, version, is_from_follower=is_from_follower, now_ms=services.clock.monotonic_ms()
+        request,
+        version,
+        is_from_follower=is_from_follower,
+        now_ms=services.clock.monotonic_ms(),
+        new_watch=partial(FollowerWatch, watches, replica_id) if is_from_follower else None,
     )
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
@@ -156,20 +166,92 @@ async def _fetch_for(
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
+    watch = fetch.watch
+    if watch is not None:
+        assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
+        return await _fetch_watched(services, context, request, _Watched(follower, watch), fetch.partitions)
+    readable, refused = _sort_out_for(services, context, fetch.partitions, follower, None)
+    read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
+    return _with_refused(fetch.partitions, read, refused)
+
+
+def _sort_out_for(
+    services: Services,
+    context: RequestContext,
+    asked_partitions: Sequence[FetchedPartition],
+    follower: _Follower,
+    watch: FollowerWatch | None,
+) -> tuple[list[Readable], dict[object, PartitionData]]:
+    """Return the partitions that a follower can read, and the answers, by key, of those that it cannot."""
     uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
     readable: list[Readable] = []
     refused: dict[object, PartitionData] = {}
-    for asked in fetch.partitions:
+    for asked in asked_partitions:
         partition = _find(services, asked, uses_topic_ids=uses_topic_ids)
         refusal = _follower_refusal(services, asked, partition, follower, uses_topic_ids=uses_topic_ids)
+        if partition is not None and watch is not None:
+            watch.bind(asked, partition)
         if refusal == 0 and partition is not None:
             asked.known_topic = partition.topic_partition.topic
             readable.append((asked, partition))
         else:
             refused[asked.key] = failed_partition(asked.request.partition, refusal)
-    read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
+    return readable, refused
+
+
+class _Watched(NamedTuple):
+    """A follower, and its session's partitions that have news."""
+
+    follower: _Follower
+    watch: FollowerWatch
+
+
+async def _fetch_watched(
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    by: _Watched,
+    taken: Sequence[FetchedPartition],
+) -> Answers:
+    """Return the answers of the partitions that have news, after waiting for some if there are none."""
+    max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
+    min_bytes = min(request.min_bytes, max_bytes)
+    limits = _Limits(FetchIsolation.LOG_END, max_bytes, by.follower, by.watch.times)
+    readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
+    read = await _read(services, readable, limits, notes_progress=True)
+    by.watch.times.last_fetch_ms = services.clock.monotonic_ms()
+    answers = _with_refused(taken, read, refused)
+    if refused or read.must_answer or read.bytes_read >= min_bytes or request.max_wait_ms <= 0:
+        return answers
+    read.release()
+    by.watch.settle(answers)
+    await _wait_for_news(by.watch, min_bytes, request.max_wait_ms)
+    taken = by.watch.take()
+    readable, refused = _sort_out_for(services, context, taken, by.follower, by.watch)
+    read = await _read(services, readable, limits, notes_progress=False)
+    return _with_refused(taken, read, refused)
+
+
+def _with_refused(
+    asked_partitions: Sequence[FetchedPartition], read: FetchRead, refused: dict[object, PartitionData]
+) -> Answers:
+    """Return an answer for each partition, in their order."""
     read_answers = iter(read.answers)
-    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in fetch.partitions]
+    return [(asked, refused.get(asked.key) or next(read_answers)) for asked in asked_partitions]
+
+
+async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int) -> None:
+    """Return once a session has enough to answer with, or after max_wait_ms."""
+    future, on_done = completion()
+    if not watch.wait(min_bytes, on_done):
+        return
+    try:
+        async with asyncio.timeout(max_wait_ms / 1000):
+            await future
+    except TimeoutError:
+        return
+    finally:
+        watch.end_wait()
 
 
 def _follower_refusal(
@@ -252,7 +334,7 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
     except BaseException:
         read.release()
         raise
-    if follower is not None and _note_progress(services, follower, readable, read.answers, ends):
+    if follower is not None and _note_progress(services, limits, readable, read.answers, ends):
         read.must_answer = True
     return read
 
@@ -263,7 +345,7 @@ def _end_offset(partition: HostedPartition) -> int:
 
 def _note_progress(
     services: Services,
-    follower: _Follower,
+    limits: _Limits,
     readable: list[Readable],
     answers: list[PartitionData],
     ends: list[int],
@@ -272,7 +354,8 @@ def _note_progress(
 
     ends: of our logs, before the read. Refused, in `answers`, is what an earlier life of the follower's broker asks.
     """
-    is_refused = False
+    follower, is_refused = limits.follower, False
+    assert follower is not None
     for index, ((asked, partition), end_offset) in enumerate(zip(readable, ends, strict=True)):
         answer = answers[index]
         if answer.error_code or answer.diverging_epoch.end_offset >= 0:
@@ -284,6 +367,7 @@ def _note_progress(
             log_start_offset=asked.request.log_start_offset,
             leader_end_offset=end_offset,
             broker_epoch=follower.broker_epoch,
+            session=limits.session,
         )
         if code:
             release_records(answer)

@@ -17,7 +17,7 @@ Apache Kafka splits the cache in eight, for its locks; ours is one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest
@@ -34,6 +34,7 @@ EVICTION_MS: Final = 120_000
 """How long a session is safe from being evicted; a constant in Apache Kafka, too."""
 UNKNOWN_OFFSET: Final = -1
 
+NewWatch: TypeAlias = "Callable[[Iterable[FetchedPartition]], SessionWatch]"
 PartitionKey: TypeAlias = tuple[Uuid | str, int]
 """(topic id, or name before version 13; partition)."""
 
@@ -75,7 +76,16 @@ class FetchedPartition:
 class FetchSession:
     """One session; `epoch` is what the next request must bring."""
 
-    __slots__ = ("created_ms", "epoch", "is_privileged", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_privileged",
+        "last_used_ms",
+        "partitions",
+        "session_id",
+        "uses_topic_ids",
+        "watch",
+    )
 
     def __init__(
         self,
@@ -85,6 +95,7 @@ class FetchSession:
         uses_topic_ids: bool,
         is_privileged: bool,
         now_ms: int,
+        new_watch: "NewWatch | None" = None,
     ) -> None:
         self.session_id = session_id
         self.epoch = 1
@@ -93,18 +104,26 @@ class FetchSession:
         self.is_privileged = is_privileged
         self.created_ms = now_ms
         self.last_used_ms = now_ms
+        self.watch = None if new_watch is None else new_watch(self.partitions.values())
+        """Of a follower's session: which of the partitions have to be looked at."""
 
     def update(self, asked: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Take over what a request changes: partitions added, asked for otherwise, or forgotten."""
-        partitions = self.partitions
+        partitions, watch = self.partitions, self.watch
         for partition in asked:
-            known = partitions.get(partition.key)
-            if known is None:
-                partitions[partition.key] = partition
-            else:
-                known.request = partition.request
+            known = partitions.setdefault(partition.key, partition)
+            known.request = partition.request
+            if watch is not None:
+                watch.ask(known)
         for key in forgotten:
-            partitions.pop(key, None)
+            gone = partitions.pop(key, None)
+            if watch is not None and gone is not None:
+                watch.forget(gone)
+
+    def close(self) -> None:
+        """The session is in the cache no more."""
+        if self.watch is not None:
+            self.watch.close()
 
     def note_answers(
         self, answers: Iterable[tuple[FetchedPartition, PartitionData]]
@@ -122,6 +141,16 @@ class FetchSession:
         return news
 
 
+class SessionWatch(Protocol):
+    """Knows which partitions of a session have to be looked at (follower_watch.py)."""
+
+    def take(self) -> list[FetchedPartition]: ...
+    def ask(self, asked: FetchedPartition) -> None: ...
+    def forget(self, asked: FetchedPartition) -> None: ...
+    def settle(self, answers: Iterable[tuple[FetchedPartition, PartitionData]]) -> None: ...
+    def close(self) -> None: ...
+
+
 def next_epoch(epoch: int) -> int:
     return epoch + 1 if epoch < MAX_EPOCH else 1
 
@@ -129,7 +158,16 @@ def next_epoch(epoch: int) -> int:
 class FetchContext:
     """What one request asks for, and how its answers are to be sent. Made by FetchSessionCache.open."""
 
-    __slots__ = ("_cache", "_epoch", "_is_privileged", "_session", "_uses_topic_ids", "error_code", "partitions")
+    __slots__ = (
+        "_cache",
+        "_epoch",
+        "_is_privileged",
+        "_new_watch",
+        "_session",
+        "_uses_topic_ids",
+        "error_code",
+        "partitions",
+    )
 
     def __init__(
         self,
@@ -140,14 +178,22 @@ class FetchContext:
         wants_session_of: "FetchSessionCache | None" = None,
         uses_topic_ids: bool = False,
         is_privileged: bool = False,
+        new_watch: "NewWatch | None" = None,
     ) -> None:
+        """`partitions`: of a session with a watch only those that have to be looked at."""
         self.partitions = partitions
+        self._new_watch = new_watch
         self.error_code = error_code
         self._session = session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
         self._cache = wants_session_of
         self._uses_topic_ids = uses_topic_ids
         self._is_privileged = is_privileged
+
+    @property
+    def watch(self) -> SessionWatch | None:
+        """Which partitions of a follower's session have to be looked at."""
+        return self._session.watch if self._session is not None else None
 
     def finish(
         self, answers: list[tuple[FetchedPartition, PartitionData]], now_ms: int
@@ -161,11 +207,18 @@ class FetchContext:
         if session is not None:
             if session.epoch != self._epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, []
-            return 0, session.session_id, session.note_answers(answers)
+            news = session.note_answers(answers)
+            if session.watch is not None:
+                session.watch.settle(answers)
+            return 0, session.session_id, news
         if self._cache is None:
             return self.error_code, NO_SESSION_ID, answers
         session_id = self._cache.maybe_create(
-            answers, uses_topic_ids=self._uses_topic_ids, is_privileged=self._is_privileged, now_ms=now_ms
+            answers,
+            uses_topic_ids=self._uses_topic_ids,
+            is_privileged=self._is_privileged,
+            now_ms=now_ms,
+            new_watch=self._new_watch,
         )
         return 0, session_id, answers
 
@@ -187,12 +240,23 @@ class FetchSessionCache:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def open(self, request: FetchRequest, version: int, *, is_from_follower: bool, now_ms: int) -> FetchContext:
-        """Return what a request asks for, in its order; without partitions where it has a session error."""
+    def open(
+        self,
+        request: FetchRequest,
+        version: int,
+        *,
+        is_from_follower: bool,
+        now_ms: int,
+        new_watch: "NewWatch | None" = None,
+    ) -> FetchContext:
+        """Return what a request asks for, in its order; without partitions where it has a session error.
+
+        new_watch: of a follower whose session is to know which of its partitions have to be looked at.
+        """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION_ID:
-                self._sessions.pop(session_id, None)
+                self._remove(session_id)
             asked = _asked_once(request)
             cache = self if epoch == INITIAL_EPOCH else None
             return FetchContext(
@@ -200,6 +264,7 @@ class FetchSessionCache:
                 wants_session_of=cache,
                 uses_topic_ids=version >= TOPIC_IDS_SINCE,
                 is_privileged=is_from_follower,
+                new_watch=new_watch,
             )
         session = self._sessions.get(session_id)
         if session is None:
@@ -214,13 +279,19 @@ class FetchSessionCache:
         if request.topics or request.forgotten_topics_data:
             session.update(_asked(request), _forgotten(request))
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._remove(session.session_id)
             return FetchContext(_asked_once(request))
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
-        return FetchContext(list(session.partitions.values()), session=session)
+        partitions = list(session.partitions.values()) if session.watch is None else session.watch.take()
+        return FetchContext(partitions, session=session)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def maybe_create(
         self,
@@ -229,6 +300,7 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         is_privileged: bool,
         now_ms: int,
+        new_watch: "NewWatch | None" = None,
     ) -> int:
         """Create a session of the partitions just answered; return its id, NO_SESSION_ID where there is no room."""
         has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
@@ -245,6 +317,7 @@ class FetchSessionCache:
             uses_topic_ids=uses_topic_ids,
             is_privileged=is_privileged,
             now_ms=now_ms,
+            new_watch=new_watch,
         )
         return session_id
 
@@ -262,7 +335,7 @@ class FetchSessionCache:
         return self._remove_evicted(weakest)
 
     def _remove_evicted(self, session: FetchSession) -> bool:
-        del self._sessions[session.session_id]
+        self._remove(session.session_id)
         self.eviction_count += 1
         return True
 

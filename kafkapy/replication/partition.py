@@ -83,6 +83,13 @@ class ReplicaLog(Protocol):
 LogT = TypeVar("LogT", bound=ReplicaLog)
 
 
+@dataclass(slots=True, eq=False)
+class SessionTimes:
+    """When a follower's fetch session last fetched."""
+
+    last_fetch_ms: int = NEVER_MS
+
+
 @dataclass(slots=True)
 class FollowerState:
     """How far another replica has told us that it has got; nothing is known until its first fetch."""
@@ -96,6 +103,8 @@ class FollowerState:
     """When it last had all that the leader had at the fetch before, or has at this one."""
     broker_epoch: int | None = None
     """As its last fetch says; None before the first."""
+    session: SessionTimes | None = None
+    """The session that keeps asking for the end of the log, which has not moved since: each of its fetches counts."""
     is_refused: bool = False
     """Whether the controller refused to let it join: it is not asked again before the next fetch."""
 
@@ -111,12 +120,25 @@ class FollowerState:
 
     def begin_leader_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
         """The same leader was elected again: what the follower has stays known, its lag is counted from now."""
+        self.session = None
         self.leader_end_offset = leader_end_offset
         self.caught_up_ms = self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether it has all that the leader has, or had all of it within max_lag_ms."""
-        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
+        caught_up_ms = self.caught_up_ms if self.session is None else self.session.last_fetch_ms
+        return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= max_lag_ms
+
+    def join_session(self, session: SessionTimes) -> None:
+        """It has all, and asks for more by this session, which will not name the partition until it changes."""
+        self.session = session
+
+    def leave_session(self, session: SessionTimes) -> None:
+        """The log moved, or the session fetches the partition no more: it had all at the session's last fetch."""
+        if self.session is session:
+            self.session = None
+            self.caught_up_ms = max(self.caught_up_ms, session.last_fetch_ms)
+            self.last_fetch_ms = max(self.last_fetch_ms, session.last_fetch_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -335,18 +357,24 @@ class Partition(Generic[LogT]):
         now_ms: int,
         leader_end_offset: int | None = None,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+        session: SessionTimes | None = None,
     ) -> bool:
         """A follower asked for `fetch_offset`: it has all before that. Return whether the high watermark moved.
 
         A follower that is to join the ISR begins a change of it (`pending_isr`), which somebody has to send.
         leader_end_offset: the end of the log here before the fetch was read; as a rule the end as it is now.
+        session: one that will not name the partition again while it asks for the end of a log that does not move.
         """
         assert self.log is not None
         assert not self._brokers.is_stale(replica_id, broker_epoch), "an earlier life of the broker says nothing"
         follower = self.followers[replica_id]
         if leader_end_offset is None:
             leader_end_offset = self.log.log_end_offset
+        if follower.session is not None:
+            follower.leave_session(follower.session)
         follower.note_fetch(fetch_offset=fetch_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
+        if session is not None and fetch_offset == self.log.log_end_offset:
+            follower.join_session(session)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
         follower.is_refused = False

@@ -21,8 +21,9 @@ from kafkapy.replication.brokers import default_max_lag_ms
 from kafkapy.replication.delayed_delete_records import DelayedDeleteRecords, PartitionDeletion
 from kafkapy.replication.delayed_fetch import DelayedFetch
 from kafkapy.replication.delayed_produce import DelayedProduce, PartitionAppend
+from kafkapy.replication.follower_watch import FollowerWatches
 from kafkapy.replication.hosted import HostedPartition, HostedPartitions
-from kafkapy.replication.partition import Role
+from kafkapy.replication.partition import Role, SessionTimes
 from kafkapy.seams import Clock
 from kafkapy.storage.errors import NeedsWorker
 from kafkapy.storage.log.gathered_append import GatheredAppend
@@ -92,6 +93,7 @@ class ReplicaManager:
         """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
         self.on_offline: Callable[[HostedPartition], None] = _nobody_listens
         """Called for each partition whose log directory failed: nobody is to fetch for it any more; set once."""
+        self.watches = FollowerWatches()
         self._clock = clock
         self._request_flush = request_flush
         self._produces = Purgatory(wheel)
@@ -137,6 +139,8 @@ class ReplicaManager:
 
     def complete_waiting(self, partition: HostedPartition) -> None:
         """An offset or the role of a partition changed: complete the requests that waited for it."""
+        if not partition.is_alone:
+            self.watches.tell(partition)
         if self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)
         if self._produces.waiting_count:
@@ -301,8 +305,11 @@ class ReplicaManager:
         now_ms = 0 if partition.is_alone else self._clock.monotonic_ms()
         if partition.maybe_advance_high_watermark(now_ms):
             self.complete_waiting(partition)
-        elif self._fetches.waiting_count:
+            return
+        if self._fetches.waiting_count:
             self._fetches.check_and_complete(partition)  # followers read up to the log's end
+        if not partition.is_alone:
+            self.watches.tell(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
         """Answer an append that is not made: an ApiError, a StorageError, or a broken invariant."""
@@ -336,6 +343,7 @@ class ReplicaManager:
         log_start_offset: int,
         leader_end_offset: int,
         broker_epoch: int,
+        session: SessionTimes | None = None,
     ) -> int:
         """A follower has all before fetch_offset: move the high watermark, answer who waited, let it join the ISR.
 
@@ -353,6 +361,7 @@ class ReplicaManager:
             now_ms=self._clock.monotonic_ms(),
             leader_end_offset=leader_end_offset,
             broker_epoch=broker_epoch,
+            session=session,
         )
         if partition.pending_isr is not pending:
             self.on_isr_wanted(partition)
@@ -420,6 +429,7 @@ class ReplicaManager:
         if offset < 0:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition.topic_partition}")
         log.maybe_increment_log_start_offset(offset)
+        self.watches.tell(partition)
         return offset
 
 

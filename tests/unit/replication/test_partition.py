@@ -7,7 +7,7 @@ import pytest
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.replication.brokers import ReplicaBrokers
-from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role
+from kafkapy.replication.partition import LEGAL_ROLES, Partition, Role, SessionTimes
 from kafkapy.types import TopicPartition
 
 
@@ -309,3 +309,35 @@ def test_a_follower_that_has_everything_stays_however_long_it_is_silent() -> Non
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2), isr=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.isr_without_stragglers(10**9) is None
+
+
+# -- a follower whose session does not name the partition again
+
+
+def test_each_fetch_of_a_session_counts_for_a_partition_that_does_not_move() -> None:
+    log, session = FakeLog(log_end_offset=10), SessionTimes()
+    partition = led(log, replicas=(1, 2), isr=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
+    session.last_fetch_ms = 100_000
+    log.log_end_offset = 11
+    assert partition.isr_without_stragglers(130_000) is None
+    assert partition.isr_without_stragglers(130_001) == (1,)
+
+
+def test_once_the_log_moved_only_the_followers_own_fetches_count() -> None:
+    log, session = FakeLog(log_end_offset=10), SessionTimes()
+    partition = led(log, replicas=(1, 2), isr=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0, session=session)
+    session.last_fetch_ms = 100_000
+    log.log_end_offset = 11
+    partition.followers[2].leave_session(session)
+    session.last_fetch_ms = 200_000
+    assert partition.isr_without_stragglers(130_001) == (1,)
+
+
+def test_a_follower_that_is_behind_does_not_rely_on_its_session() -> None:
+    log, session = FakeLog(log_end_offset=10), SessionTimes()
+    partition = led(log, replicas=(1, 2), isr=(1, 2))
+    partition.note_follower_fetch(2, fetch_offset=9, log_start_offset=0, now_ms=0, session=session)
+    session.last_fetch_ms = 100_000
+    assert partition.isr_without_stragglers(30_001) == (1,)

@@ -1,0 +1,161 @@
+"""Which partitions of a follower's session have news, so that a fetch costs by what changed. KIP-227.
+
+A leader is fetched from by sessions of thousands of partitions, of which few change between two fetches. A watch knows
+those that have to be looked at: named by the request, appended to, with another high watermark, log start or role since
+they were last read; partitions whose answer was not everything, and those whose follower is not in the ISR, stay among
+them. The others need neither be read nor noted: their follower asked for the end of the log, as before, so it was
+caught up when the session last fetched (FollowerState.session).
+
+Whoever changes a partition tells `FollowerWatches`. What nobody tells (a log start moved by retention) is found when
+runtime/isr_updates looks at all partitions.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kafkapy.replication.fetch_read import available_bytes
+from kafkapy.replication.partition import Role, SessionTimes
+from kafkapy.storage.log.reader import FetchIsolation
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.fetch_response import PartitionData
+    from kafkapy.replication.fetch_session import FetchedPartition
+    from kafkapy.replication.hosted import HostedPartition
+
+
+class FollowerWatches:
+    """The watches on each partition led here."""
+
+    def __init__(self) -> None:
+        self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
+
+    def tell(self, partition: "HostedPartition") -> None:
+        """Something of a partition changed: its followers' next fetches look at it; one that waits ends if it may."""
+        watches = self._by_partition.get(partition)
+        if watches:
+            for watch, asked in list(watches.items()):
+                watch.note_change(partition, asked)
+
+    def add(self, partition: "HostedPartition", watch: "FollowerWatch", asked: "FetchedPartition") -> None:
+        self._by_partition.setdefault(partition, {})[watch] = asked
+
+    def remove(self, partition: "HostedPartition", watch: "FollowerWatch") -> None:
+        watches = self._by_partition.get(partition)
+        if watches is not None:
+            watches.pop(watch, None)
+            if not watches:
+                del self._by_partition[partition]
+
+
+class FollowerWatch:
+    """The partitions of one follower's session. `times` says when it last fetched."""
+
+    def __init__(self, watches: FollowerWatches, replica_id: int, asked: "Iterable[FetchedPartition]") -> None:
+        self.replica_id = replica_id
+        self.times = SessionTimes()
+        self._watches = watches
+        self._partitions: dict[FetchedPartition, HostedPartition] = {}
+        self._to_read: dict[FetchedPartition, None] = dict.fromkeys(asked)
+        self._min_bytes = 1
+        self._on_enough: Callable[[], None] | None = None
+        """Ends the wait of the session's fetch."""
+
+    def take(self) -> "list[FetchedPartition]":
+        """Return what has to be looked at. What changes from now on counts for the next time."""
+        taken, self._to_read = list(self._to_read), {}
+        return taken
+
+    def ask(self, asked: "FetchedPartition") -> None:
+        """The request names a partition: it is read anew."""
+        self._to_read[asked] = None
+
+    def forget(self, asked: "FetchedPartition") -> None:
+        """The session goes on without a partition."""
+        self._to_read.pop(asked, None)
+        self._unbind(asked)
+
+    def bind(self, asked: "FetchedPartition", partition: "HostedPartition") -> None:
+        """A partition that the session asks for was found: hear of its changes from now on."""
+        if self._partitions.get(asked) is not partition:
+            self._unbind(asked)
+            self._partitions[asked] = partition
+            self._watches.add(partition, self, asked)
+
+    def close(self) -> None:
+        """The session has ended."""
+        for asked in list(self._partitions):
+            self._unbind(asked)
+        self._to_read = {}
+
+    def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionData]]") -> None:
+        """Keep among what is to be read whatever has not been told, or not been told to its end."""
+        for asked, answer in answers:
+            partition = self._partitions.get(asked)
+            if partition is None or self._is_unsettled(asked, partition, answer):
+                self._to_read[asked] = None
+
+    def _is_unsettled(self, asked: "FetchedPartition", partition: "HostedPartition", answer: "PartitionData") -> bool:
+        log = partition.log
+        return (
+            answer.error_code != 0
+            or bool(answer.records)
+            or answer.diverging_epoch.end_offset >= 0
+            or log is None
+            or partition.role is not Role.LEADER
+            or asked.request.fetch_offset != log.log_end_offset
+            or asked.high_watermark != log.high_watermark
+            or asked.log_start_offset != log.log_start_offset
+            or self.replica_id not in partition.isr
+        )
+
+    # -- waiting
+
+    def wait(self, min_bytes: int, on_enough: Callable[[], None]) -> bool:
+        """Call on_enough() once there is enough to answer with; return False if there is already."""
+        self._min_bytes = min_bytes
+        if self._is_enough(self._to_read):
+            return False
+        self._on_enough = on_enough
+        return True
+
+    def end_wait(self) -> None:
+        self._on_enough = None
+
+    def note_change(self, partition: "HostedPartition", asked: "FetchedPartition") -> None:
+        """Something of a partition changed; from now on only its follower's word counts for how far that is."""
+        self._to_read[asked] = None
+        follower = partition.followers.get(self.replica_id)
+        if follower is not None:
+            follower.leave_session(self.times)
+        on_enough = self._on_enough
+        if on_enough is not None and self._is_enough((asked,) if self._min_bytes <= 1 else self._to_read):
+            self._on_enough = None
+            on_enough()
+
+    def _is_enough(self, to_read: "Iterable[FetchedPartition]") -> bool:
+        """Whether a read would find min_bytes, or that a partition cannot be served any more."""
+        total = 0
+        for asked in to_read:
+            partition = self._partitions.get(asked)
+            if partition is None or partition.log is None:
+                return True
+            if self._min_bytes <= 1:
+                request = asked.request
+                if partition.check_leader(request.current_leader_epoch):
+                    return True
+                available: int | None = int(request.fetch_offset != partition.log.log_end_offset)
+            else:
+                available = available_bytes(partition, asked, FetchIsolation.LOG_END)
+            if available is None:
+                return True
+            total += available
+        return total >= max(self._min_bytes, 1)
+
+    def _unbind(self, asked: "FetchedPartition") -> None:
+        partition = self._partitions.pop(asked, None)
+        if partition is None:
+            return
+        self._watches.remove(partition, self)
+        follower = partition.followers.get(self.replica_id)
+        if follower is not None:
+            follower.leave_session(self.times)

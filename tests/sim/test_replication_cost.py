@@ -1,0 +1,98 @@
+"""What a produce and the follower's fetch that it wakes cost: by what changed, not by what is followed."""
+
+import sys
+
+import pytest
+
+from kafkapy.protocol.messages.delete_records_response import DeleteRecordsPartitionResult
+from kafkapy.replication.delayed_delete_records import PartitionDeletion
+from tests.simulator.hot_paths import Counter
+from tests.simulator.loop import SimLoop, run
+from tests.simulator.replicas import ReplicaWorld
+from tests.support.hosting import on_loop
+
+MORE = 1.2
+FEW, MANY = 10, 3000
+REPEATS = 5
+
+
+def count(partition_count: int) -> float:
+    """Return the instructions of a produce with acks=all, the fetches that it wakes and the follower's append."""
+
+    async def main(loop: SimLoop) -> float:
+        world = ReplicaWorld(loop, 2, replica_fetch_response_max_bytes="100000000")
+        world.create_topic(partition_count, replicas=(1, 2))
+        await world.pass_ms(3000)
+        for number in range(3):
+            assert (await world.produce(1, b"warm", number=number))[0] == 0
+            await world.pass_ms(1)
+        counter = Counter()
+        with counter:
+            for number in range(REPEATS):
+                assert (await world.produce(1, b"v", number=number))[0] == 0
+        await world.stop()
+        return counter.instructions / REPEATS
+
+    return run(main)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="bytecode is counted on CPython 3.11")
+def test_a_produce_and_the_fetch_it_wakes_cost_the_same_with_few_and_many_partitions() -> None:
+    few, many = count(FEW), count(MANY)
+    assert many <= MORE * few, f"{few:.0f} instructions with {FEW} partitions, {many:.0f} with {MANY}"
+
+
+@on_loop
+async def test_a_partition_that_was_idle_for_long_keeps_its_isr_when_it_is_written_to(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 3, replica_lag_time_max_ms="1000")
+    world.create_topic(2, replicas=(1, 2, 3))
+    await world.pass_ms(20_000)
+    world.alterations.clear()
+    for _ in range(50):
+        assert (await world.produce(1, b"v"))[0] == 0
+        await world.pass_ms(97)
+    assert world.alterations == []
+    await world.stop()
+
+
+@on_loop
+async def test_a_follower_that_died_while_a_partition_was_idle_leaves_once_that_is_written_to(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 3, replica_lag_time_max_ms="1000")
+    world.create_topic(replicas=(1, 2, 3))
+    await world.pass_ms(5000)
+    world.isolate(3)
+    await world.pass_ms(5000)
+    assert world.registration().isr == (1, 2, 3), "it has all there is"
+    assert (await world.produce(1, b"v", timeout_ms=5000))[0] == 0
+    assert world.registration().isr == (1, 2)
+    await world.stop()
+
+
+@on_loop
+async def test_followers_wait_for_replica_fetch_min_bytes(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2, replica_fetch_min_bytes="1000", replica_fetch_wait_max_ms="400")
+    world.create_topic(replicas=(1, 2))
+    await world.pass_ms(2100)
+    begin_ms = loop.now_ms()
+    assert (await world.produce(1, b"v"))[0] == 0
+    assert loop.now_ms() - begin_ms > 100
+    begin_ms = loop.now_ms()
+    world.nodes[1].run(world.produce(1, bytes(2000)))
+    await world.until(lambda: world.nodes[2].log().log_end_offset == 2)
+    assert loop.now_ms() - begin_ms < 100
+    await world.stop()
+
+
+@on_loop
+async def test_a_followers_log_start_follows_a_deletion_of_records_at_once(loop: SimLoop) -> None:
+    world = ReplicaWorld(loop, 2)
+    world.create_topic(replicas=(1, 2))
+    for _ in range(4):
+        await world.produce(1, b"v")
+    await world.pass_ms(2000)
+    leader = world.nodes[1]
+    deletion = PartitionDeletion(leader.partition(), 3, DeleteRecordsPartitionResult())
+    assert not leader.manager.delete_records([deletion])
+    await world.until(deletion.is_settled, 2000)
+    assert (deletion.result.low_watermark, world.nodes[2].log().log_start_offset) == (3, 3)
+    await world.stop()
