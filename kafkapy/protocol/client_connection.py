@@ -4,6 +4,8 @@ The first request is ApiVersions. Everything else waits for its response, becaus
 highest that both sides speak (KIP-35). A peer that does not know our version of ApiVersions answers with
 UNSUPPORTED_VERSION in the format of version 0 and is asked again with the highest version that it names (KIP-511).
 
+Where the peer asks for a login, it follows (client_login.py); requests wait for that, too.
+
 The driver writes what `take_output` returns, passes on what arrives, and calls `is_expired` at `deadline_ms`. A request
 that is not answered in time costs the connection, as in Apache Kafka's NetworkClient: its response could come at any
 time and would have to be waited for.
@@ -16,12 +18,19 @@ from typing import Final
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import API_VERSIONS, APIS, response_type
+from kafkapy.protocol.client_login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION, ClientLogin, NewLogin
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import Message, Writer
 
 UNSUPPORTED_VERSION: Final = 35
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+"""What the machine asks on its own account."""
+RENEWED_AT: Final = 85
+"""Percent of a session after which it is renewed: what Java's clients begin with."""
 API_VERSIONS_VERSION: Final = 4
 """The ApiVersions that we begin with: the newest of Apache Kafka 4.3.1."""
 
@@ -53,16 +62,34 @@ class ClientConnection:
         "_client_id",
         "_in_flight",
         "_input",
+        "_login",
+        "_login_began_ms",
         "_max_response_bytes",
+        "_new_login",
         "_output",
         "_queue",
         "_sent",
+        "_session_due_ms",
         "_software_version",
         "_versions",
     )
 
-    def __init__(self, client_id: str, *, software_version: str, max_response_bytes: int) -> None:
-        """max_response_bytes: a longer response is a ProtocolError before any of it is buffered."""
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        software_version: str,
+        max_response_bytes: int,
+        new_login: NewLogin | None = None,
+    ) -> None:
+        """max_response_bytes: a longer response is a ProtocolError before any of it is buffered.
+
+        new_login: makes the machine of each login, None where the peer asks for none.
+        """
+        self._new_login = new_login
+        self._login: ClientLogin | None = None
+        self._login_began_ms = 0
+        self._session_due_ms: int | None = None
         self._client_id = client_id
         self._software_version = software_version
         self._max_response_bytes = max_response_bytes
@@ -75,21 +102,29 @@ class ClientConnection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the peer's versions are known."""
-        return self._versions is not None
+        """Whether the peer's versions are known and no login is under way."""
+        return self._versions is not None and self._login is None
 
     @property
     def waiting_count(self) -> int:
-        """The number of requests without a response, ApiVersions included."""
+        """The number of requests without a response, those of the connection itself included."""
         return len(self._in_flight) + len(self._queue)
 
     def start(self, now_ms: int, timeout_ms: int) -> None:
-        """Ask for the peer's versions. Called once, first."""
+        """Ask for the peer's versions, then log in. Called once, first."""
+        self._login_began_ms = now_ms
         self._ask_versions(API_VERSIONS_VERSION, now_ms + timeout_ms)
 
     def submit(self, request: ClientRequest) -> None:
-        """Send a request whose deadline is set, or let it wait until versions are known."""
-        if self._versions is None:
+        """Send a request whose deadline is set, or let it wait until versions are known and the login is done.
+
+        A session that ends soon is renewed before the request is sent (KIP-368). Raises ProtocolError.
+        """
+        if self._session_due_ms is not None and self._login is None:
+            submitted_ms = request.deadline_ms - request.timeout_ms
+            if submitted_ms >= self._session_due_ms:
+                self._begin_login(submitted_ms, request.deadline_ms)
+        if self._versions is None or self._login is not None:
             self._queue.append(request)
         else:
             self._send(request, self._versions)
@@ -126,7 +161,7 @@ class ClientConnection:
 
     def close(self) -> list[ClientRequest]:
         """Return the requests that will not be answered, oldest first; the driver fails them."""
-        unanswered = [request for request in (*self._in_flight, *self._queue) if request.api_key != API_VERSIONS]
+        unanswered = [request for request in (*self._in_flight, *self._queue) if request.api_key not in OWN_APIS]
         self._in_flight.clear()
         self._queue.clear()
         return unanswered
@@ -193,9 +228,48 @@ class ClientConnection:
         if response.error_code:
             raise ProtocolError(f"ApiVersions was answered with error {response.error_code}")
         self._versions = versions
+        if self._new_login is not None:
+            self._begin_login(self._login_began_ms, deadline_ms)
+        else:
+            self._send_queue(versions)
+
+    def _send_queue(self, versions: dict[int, tuple[int, int]]) -> None:
         queue, self._queue = self._queue, deque()
         for request in queue:
             self._send(request, versions)
+
+    # ---- the login
+
+    def _begin_login(self, now_ms: int, deadline_ms: int) -> None:
+        """Raises LoginError."""
+        assert self._new_login is not None
+        self._login = login = ClientLogin(self._new_login)
+        self._login_began_ms = now_ms
+        self._ask_login(SASL_HANDSHAKE, HANDSHAKE_VERSION, login.handshake(), deadline_ms)
+
+    def _ask_login(self, api_key: int, version: int, message: Message, deadline_ms: int) -> None:
+        def on_response(response: Message, _version: int) -> None:
+            self._go_on_with_login(response, deadline_ms)
+
+        request = ClientRequest(
+            api_key, lambda _: message, on_response, _ignore_failure, 0, version, version, deadline_ms
+        )
+        self._write(request, version)
+
+    def _go_on_with_login(self, response: Message, deadline_ms: int) -> None:
+        """Raises LoginError."""
+        login, versions = self._login, self._versions
+        assert login is not None
+        assert versions is not None
+        message = login.next_request(response)
+        if message is not None:
+            version = min(AUTHENTICATE_VERSION, versions.get(SASL_AUTHENTICATE, (0, 0))[1])
+            self._ask_login(SASL_AUTHENTICATE, version, message, deadline_ms)
+            return
+        self._login = None
+        lifetime_ms = login.session_lifetime_ms
+        self._session_due_ms = self._login_began_ms + lifetime_ms * RENEWED_AT // 100 if lifetime_ms else None
+        self._send_queue(versions)
 
 
 def _ignore_failure(_is_unsupported: bool) -> None:

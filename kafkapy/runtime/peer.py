@@ -15,6 +15,7 @@ from collections.abc import Callable
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.protocol.client_connection import ClientConnection, ClientRequest
+from kafkapy.protocol.client_login import LoginError, NewLogin
 from kafkapy.protocol.primitives import Message
 from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel, Clock, Connector, Random
@@ -59,7 +60,10 @@ class Peer:
         client_id: str,
         software_version: str,
         limits: PeerLimits | None = None,
+        new_login: NewLogin | None = None,
     ) -> None:
+        """`new_login`: makes the machine of each login, None where the peer asks for none."""
+        self._new_login = new_login
         self.host = host
         self.port = port
         self._connector = connector
@@ -159,6 +163,7 @@ class Peer:
             self._client_id,
             software_version=self._software_version,
             max_response_bytes=self._limits.max_response_bytes,
+            new_login=self._new_login,
         )
         connection.start(self._clock.monotonic_ms(), self._limits.connection_setup_timeout_ms)
         channel.on_readable(self._on_readable)
@@ -193,7 +198,12 @@ class Peer:
         if connection is not self._connection:
             request.on_failure(False)
             return
-        connection.submit(request)
+        try:
+            connection.submit(request)
+        except ProtocolError as error:
+            self._lose(f"{self}: {error}")
+            request.on_failure(False)
+            return
         self._write()
         self._arm_timer()
 
@@ -209,6 +219,10 @@ class Peer:
                 self._lose(f"{self} closed the connection")
                 return
             connection.receive(data)
+        except LoginError as error:
+            logger.warning("Could not log in to %s: %s", self, error)
+            self._lose(f"{self}: {error}")
+            return
         except (OSError, ProtocolError) as error:
             self._lose(f"{self}: {error}")
             return

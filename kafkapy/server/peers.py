@@ -12,6 +12,7 @@ from kafkapy.config.dynamic import DynamicConfig
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.protocol.client_login import NewLogin
     from kafkapy.runtime.peer import Peer
 
 
@@ -72,7 +73,23 @@ class Peers:
                 connection_setup_timeout_ms=network.socket_connection_setup_timeout_ms,
                 max_response_bytes=network.socket_request_max_bytes,
             ),
+            new_login=self._login_to(listener),
         )
+
+    def _login_to(self, listener: str) -> "NewLogin | None":
+        """Return what logs this node in where a listener asks for it."""
+        if not self._config.listener_protocols[listener].uses_sasl:
+            return None
+        from kafkapy.server.node_login import node_login
+
+        security = self._config.security
+        is_controllers = listener in (name.upper() for name in self._config.controller_listener_names)
+        mechanism = (
+            security.sasl_mechanism_controller_protocol
+            if is_controllers
+            else security.sasl_mechanism_inter_broker_protocol
+        )
+        return lambda: node_login(self._dynamic_config.current, listener, mechanism, self._random)
 
     def _connector_to(self, listener: str) -> "seams.Connector":
         if listener not in self._connectors:

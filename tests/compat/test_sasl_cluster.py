@@ -1,0 +1,98 @@
+"""Three nodes that log in to each other: PLAIN to the controllers' listener, SCRAM to the brokers' one.
+
+The authorizer knows the nodes by the name that they log in with. Clients come over PLAINTEXT.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy
+from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
+from tests.compat.test_tls_cluster import create, in_sync, produce
+from tests.support.eventually import eventually
+from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
+
+LOGIN = 'username="node" password="node-secret"'
+REFUSED = "Could not log in" if KIND is Kafkapy else "Authentication failed: Invalid username or password"
+
+
+def properties() -> dict[str, str]:
+    return {
+        **PROPERTIES,
+        "offsets.topic.replication.factor": "3",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "BROKERS",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.brokers.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.brokers.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} {LOGIN};",
+        "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN_MODULE} {LOGIN} user_node="node-secret";',
+        "listener.name.controller.plain.connections.max.reauth.ms": "3000",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:node;User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "false",
+        "early.start.listeners": "CONTROLLER",
+    }
+
+
+def add_node_user(cluster: ThreeNodes) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    upsertion = UserScramCredentialUpsertion("node", info, b"node-secret")
+    admin.alter_user_scram_credentials([upsertion])["node"].result(TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    directory = tmp_path_factory.mktemp("sasl")
+    with ThreeNodes([KIND] * 3, directory, properties(), heap="384m", more_listeners=["BROKERS"]) as running:
+        add_node_user(running)
+        yield running
+
+
+def test_replicas_follow_and_a_killed_node_is_replaced_and_comes_back(cluster: ThreeNodes) -> None:
+    """Sessions with the controllers end every three seconds, and are renewed meanwhile."""
+    create(cluster, "orders")
+    produce(cluster, "orders", 600)
+    victim = cluster.by_id[2]
+    victim.stop(signal.SIGKILL)
+    eventually(lambda: in_sync(cluster, "orders") == [2] * 6)
+    produce(cluster, "orders", 600)
+    victim.start()
+    eventually(lambda: in_sync(cluster, "orders") == [3] * 6)
+
+
+def test_a_node_with_a_wrong_password_does_not_get_in(cluster: ThreeNodes) -> None:
+    create(cluster, "guarded")
+    victim = cluster.by_id[3]
+    victim.stop()
+    wrong = LOGIN.replace("node-secret", "wrong")
+    key = "listener.name.controller.plain.sasl.jaas.config"
+    victim.properties |= {key: f'{PLAIN_MODULE} {wrong} user_node="node-secret";'}
+    victim.prepare()
+    victim.launch()
+    log = Path(f"{victim.directory}.log")
+    eventually(lambda: REFUSED in log.read_text(errors="replace"), 30)
+    produce(cluster, "guarded", 60)
+    assert set(in_sync(cluster, "guarded")) == {2}
+    assert "node-secret" not in log.read_text(errors="replace")
+    victim.stop(signal.SIGKILL)
+
+
+@pytest.mark.skipif(not os.environ.get("KAFKAPY_SOAK_SEEDS"), reason="a JVM among ours: make soak runs it")
+def test_a_java_node_joins_ours(tmp_path: Path) -> None:
+    kinds = [Kafkapy, Kafkapy, ApacheKafka]
+    with ThreeNodes(kinds, tmp_path, properties(), heap="384m", more_listeners=["BROKERS"]) as cluster:
+        add_node_user(cluster)
+        create(cluster, "mixed")
+        produce(cluster, "mixed", 600)
+        cluster.by_id[1].stop(signal.SIGKILL)
+        eventually(lambda: in_sync(cluster, "mixed") == [2] * 6)
+        produce(cluster, "mixed", 600)
