@@ -7,6 +7,7 @@ by feature. Deviation: levels of features that do not work here yet are refused 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.image import KRAFT_VERSION
 from kafkapy.protocol.messages.update_features_request import UpdateFeaturesRequest
 from kafkapy.protocol.messages.update_features_response import UpdatableFeatureResult, UpdateFeaturesResponse
 from kafkapy.security.authorizer import AclOperation
@@ -18,10 +19,7 @@ NO_ERROR = "NONE"
 
 async def handle(services: Services, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     check_cluster(services, context, AclOperation.ALTER)
-    kraft_version = services.quorum.finalized_kraft_version
-    error = await services.follower.change(
-        lambda controller, _: controller.feature_updates.decide_update(request, kraft_version=kraft_version)
-    )
+    error = await _update(services, request)
     if error is not None:
         return _failure(error)
     response = UpdateFeaturesResponse(error_message=None)
@@ -30,6 +28,28 @@ async def handle(services: Services, context: RequestContext, request: UpdateFea
             UpdatableFeatureResult(feature=each.feature, error_message=NO_ERROR) for each in request.feature_updates
         ]
     return response
+
+
+async def _update(services: Services, request: UpdateFeaturesRequest) -> ApiError | None:
+    """Return the error of the whole. What the quorum is to raise is raised once all else was found possible."""
+    quorum = services.quorum
+    level = quorum.finalized_kraft_version
+    if any(each.feature == KRAFT_VERSION and each.max_version_level > level for each in request.feature_updates):
+        refusal = quorum.kraft_upgrade_refusal()
+        checked = UpdateFeaturesRequest(feature_updates=request.feature_updates, validate_only=True)
+        error = await services.follower.change(
+            lambda controller, _: controller.feature_updates.decide_update(
+                checked, kraft_version=level, kraft_refusal=refusal
+            )
+        )
+        if error is not None or request.validate_only:
+            return error
+        await quorum.upgrade_kraft_version()
+    return await services.follower.change(
+        lambda controller, _: controller.feature_updates.decide_update(
+            request, kraft_version=quorum.finalized_kraft_version
+        )
+    )
 
 
 def _failure(error: ApiError) -> UpdateFeaturesResponse:

@@ -1,7 +1,7 @@
 """Changing feature levels: UpdateFeatures as the controller decides it, for all features of a request or for none.
 
 A level must be in the range of every registered broker and controller. metadata.version goes down only over levels that
-changed no record. Deviation: kraft.version, which lies in the Raft log, cannot be raised while the quorum runs.
+changed no record. kraft.version lies in the Raft log: the quorum raises it, a decision only checks.
 Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
@@ -61,8 +61,14 @@ class FeatureUpdateControl:
         self._node_id = node_id
         self._quorum_node_ids = frozenset(quorum_node_ids)
 
-    def decide_update(self, request: UpdateFeaturesRequest, *, kraft_version: int) -> Decision[Any, ApiError | None]:
-        """Decide on all updates of a request, answer the error of the whole. `kraft_version`: the Raft log's level."""
+    def decide_update(
+        self, request: UpdateFeaturesRequest, *, kraft_version: int, kraft_refusal: ApiError | None = None
+    ) -> Decision[Any, ApiError | None]:
+        """Decide on all updates of a request, answer the error of the whole.
+
+        kraft_version: the Raft log's level, which the caller has raised before where a request wants that.
+        kraft_refusal: why the quorum cannot raise it.
+        """
         updates = {
             each.feature: FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
             for each in request.feature_updates
@@ -71,6 +77,9 @@ class FeatureUpdateControl:
         records: list[Any] = []
         try:
             for update in updates.values():
+                if update.name == KRAFT_VERSION and update.level > kraft_version and kraft_refusal is not None:
+                    self._check(update, kraft_version)
+                    raise kraft_refusal
                 records += self._records_of(update, proposed, kraft_version)
         except ApiError as error:
             return Decision(error, [])
@@ -83,29 +92,28 @@ class FeatureUpdateControl:
     def _records_of(self, update: FeatureUpdate, proposed: Mapping[str, int], kraft_version: int) -> list[Any]:
         """Return the records of one update. Raises ApiError INVALID_UPDATE_VERSION."""
         current = kraft_version if update.name == KRAFT_VERSION else self._features.levels.get(update.name, 0)
-        reason = self._refusal(update, current)
-        if reason is None and update.name == METADATA_VERSION:
+        self._check(update, current)
+        reason = None
+        if update.name == METADATA_VERSION:
             _check_metadata_downgrade(update, current)
-        elif reason is None and update.name == KRAFT_VERSION:
-            if update.level > current:
-                raise ApiError(
-                    ErrorCode.INVALID_UPDATE_VERSION,
-                    f"Invalid upgrade of kraft.version from version {current} to {update.level}",
-                )
+        elif update.name == KRAFT_VERSION:
             if update.upgrade_type == UPGRADE:
                 return [NoOpRecord()]
             if update.level != current:
                 reason = "Can't downgrade the version of this feature."
             else:
                 return []
-        elif reason is None:
+        else:
             reason = _missing_dependency(update, proposed)
         if reason is not None:
-            raise ApiError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                f"Invalid update version {update.level} for feature {update.name}. {reason}",
-            )
+            raise _invalid(update, reason)
         return [FeatureLevelRecord(name=update.name, feature_level=update.level)]
+
+    def _check(self, update: FeatureUpdate, current: int) -> None:
+        """Raise ApiError INVALID_UPDATE_VERSION for a level that cannot be, whatever the feature."""
+        reason = self._refusal(update, current)
+        if reason is not None:
+            raise _invalid(update, reason)
 
     def _refusal(self, update: FeatureUpdate, current: int) -> str | None:
         """Say why a level cannot be, whatever the feature; None where it can."""
@@ -141,6 +149,11 @@ class FeatureUpdateControl:
         for node_id in sorted(missing):
             return f"controller {node_id} has not registered, and may not support this feature"
         return None
+
+
+def _invalid(update: FeatureUpdate, reason: str) -> ApiError:
+    message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
 def _range_text(node: str, low: int, high: int) -> str:

@@ -13,6 +13,7 @@ from kafkapy.machine import Effect, Event
 from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.events import (
     AppendRequested,
+    KraftUpgradeRequested,
     LogFlushed,
     LogPrefixDeleted,
     RequestFailed,
@@ -76,6 +77,8 @@ class RaftCore(VoteHandling, Membership):
                 self._append_as_leader(data=event.data, record_count=event.record_count)
             case LogFlushed():
                 self._on_log_flushed(event)
+            case KraftUpgradeRequested():
+                self._upgrade_kraft_version()
             case RequestReceived():
                 self._on_request(event, now_ms)
             case ResponseReceived():
@@ -145,6 +148,7 @@ class RaftCore(VoteHandling, Membership):
                 self._on_fetch_snapshot_response(event.node_id, response, now_ms)
             case _:
                 self._learn_from_response(response, now_ms)
+                self._note_told_leader(request, response)
 
     def _on_started(self, now_ms: int) -> None:
         """Take up what quorum-state remembers; the only voter leads at once, in a new epoch."""

@@ -50,6 +50,11 @@ class AppendRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KraftUpgradeRequested(Event):
+    """Raise kraft.version from 0 to 1. Only step this on a leader whose core has no kraft_upgrade_refusal."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogFlushed(Event):
     """The fsync asked for by FlushLog(end_offset, generation) or a later one has ended."""
 

@@ -17,7 +17,10 @@ from kafkapy.raft.messages import (
     UNSUPPORTED_VERSION,
     VOTER_NOT_FOUND,
     AddVoterRequest,
+    KRaftVersion,
     RemoveVoterRequest,
+    Request,
+    Response,
     UpdateVoterRequest,
     VoterChangeResponse,
     Voters,
@@ -26,6 +29,8 @@ from kafkapy.raft.replication import Replication
 from kafkapy.raft.roles import FOREVER_MS, Follower, Leader, PendingVoterChange
 from kafkapy.raft.voters import Voter, VoterSet
 
+UNKNOWN_SERVER_ERROR: Final = -1
+INVALID_UPDATE_VERSION: Final = 95
 PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous voter change request"
 
 
@@ -79,17 +84,55 @@ class Membership(Replication):
         self._append_voters(voters.without_voter(request.voter), reply_to, request.timeout_ms, now_ms)
 
     def _on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
-        """A voter tells its endpoints and versions; answered once committed."""
+        """A voter tells its endpoints and versions; answered once committed, at once where no log keeps them."""
         error, message = self._voter_change_error("updating", now_ms)
         voters = self.voters.current
+        is_static = error == UNSUPPORTED_VERSION
+        is_known = request.voter.node_id in voters.ids if is_static else voters.contains(request.voter.key)
         if request.leader_epoch < self.leader_epoch:
             error, message = FENCED_LEADER_EPOCH, None
-        elif error == NONE and not voters.contains(request.voter.key):
+        elif error in (NONE, UNSUPPORTED_VERSION) and not is_known:
             error, message = VOTER_NOT_FOUND, f"{request.voter.key} is not one of {voters}"
-        if error != NONE or not voters.needs_update(request.voter):
+        elif is_static:
+            assert isinstance(self.role, Leader)
+            self.role.told_voters[request.voter.node_id] = request.voter
+            error, message = NONE, None
+        if error != NONE or is_static or not voters.needs_update(request.voter):
             self._emit(Reply(reply_to, self._voter_change_response(error, message)))
             return
         self._append_voters(voters.with_voter(request.voter), reply_to, self.config.request_timeout_ms, now_ms)
+
+    def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
+        """Return why kraft.version cannot rise to 1 now, with the error code; None where it can. On the leader only."""
+        known = self._told_voters()
+        missing = [node_id for node_id in self.voters.current.ids if node_id not in known]
+        if missing:
+            return UNKNOWN_SERVER_ERROR, f"Directory id must be known for all of the voters: {missing} have not told it"
+        if not all(voter.min_kraft_version <= 1 <= voter.max_kraft_version for voter in known.values()):
+            return (
+                INVALID_UPDATE_VERSION,
+                "Invalid upgrade of kraft.version to 1 because not all of the voters support it",
+            )
+        return None
+
+    def _upgrade_kraft_version(self) -> None:
+        """Begin with the voters that have told of themselves; they are the log's from now on (KIP-853)."""
+        assert isinstance(self.role, Leader), "only a leader raises kraft.version"
+        assert self.voters.kraft_version == 0, "kraft.version rises from 0"
+        assert self.kraft_upgrade_refusal() is None, "asked before"
+        known = self._told_voters()
+        voters = VoterSet(known[node_id] for node_id in self.voters.current.ids)
+        self._append_as_leader((KRaftVersion(1), Voters(voters)))
+        self._maybe_advance_high_watermark(self.role)
+
+    def _told_voters(self) -> dict[int, Voter]:
+        assert isinstance(self.role, Leader), "voters tell the leader of themselves"
+        return {**self.role.told_voters, self.local.node_id: self.config.local}
+
+    def _note_told_leader(self, request: Request, response: Response) -> None:
+        role = self.role
+        if isinstance(request, UpdateVoterRequest) and isinstance(role, Follower) and response.error == NONE:
+            role.has_told_leader = role.has_told_leader or request.leader_epoch == role.leader_epoch
 
     def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:
         """Say what forbids any change just now. `change`: adding, removing or updating."""
@@ -142,10 +185,14 @@ class Membership(Replication):
                 change.reply_to = None
 
     def _maybe_send_update_voter(self, role: Follower, now_ms: int) -> bool:
-        """Tell the leader when the voter set knows us by other endpoints or versions than we have."""
+        """Tell the leader when the voter set knows us by other endpoints or versions than we have.
+
+        With kraft.version 0 tell every new leader: nothing else has our directory, which kraft.version 1 needs.
+        """
         if now_ms < role.update_voter_deadline_ms:
             return False
-        if self.voters.kraft_version == 0 or not self.voters.current.needs_update(self.config.local):
+        is_static = self.voters.kraft_version == 0
+        if role.has_told_leader if is_static else not self.voters.current.needs_update(self.config.local):
             role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms
             return False
         return self._send_voter_change(

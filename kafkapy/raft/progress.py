@@ -6,7 +6,7 @@ leader's own epoch (a record of an older epoch on a majority may still be lost: 
 
 from kafkapy.dataclass import dataclass
 from kafkapy.raft.voters import VoterSet
-from kafkapy.types import ReplicaKey
+from kafkapy.types import ZERO_UUID, ReplicaKey
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """An observer that has not fetched for so long is forgotten (Kafka's LeaderState)."""
@@ -55,7 +55,8 @@ class QuorumProgress:
         self.voters = {}
         for voter in voters:
             known = former.get(voter.node_id)
-            if known is None or not voter.matches(known.key):
+            was_static = known is not None and known.key.directory_id == ZERO_UUID
+            if known is None or not (was_static or voter.matches(known.key)):
                 known = self.observers.pop(voter.key, None) or ReplicaProgress(voter.key)
             else:
                 del former[voter.node_id]

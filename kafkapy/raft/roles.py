@@ -20,7 +20,7 @@ from kafkapy.raft.effects import ElectionState
 from kafkapy.raft.election import VoteTally, may_grant_vote
 from kafkapy.raft.messages import FetchRequest
 from kafkapy.raft.progress import QuorumProgress
-from kafkapy.raft.voters import Endpoint
+from kafkapy.raft.voters import Endpoint, Voter
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 FOREVER_MS = 1 << 62
@@ -104,6 +104,8 @@ class Follower:
     fetch_deadline_ms: int
     update_voter_deadline_ms: int = FOREVER_MS
     has_fetched: bool = False
+    has_told_leader: bool = False
+    """Whether the leader knows this voter's directory and endpoints, which the log of kraft.version 0 does not."""
     snapshot_id: OffsetAndEpoch | None = None
     """The snapshot being downloaded, from snapshot_position on."""
     snapshot_position: int = 0
@@ -149,6 +151,8 @@ class Leader:
     begin_epoch_deadline_ms: int
     pending_fetches: list[PendingFetch] = field(default_factory=list)
     pending_voter_change: PendingVoterChange | None = None
+    told_voters: dict[int, Voter] = field(default_factory=dict)
+    """What static voters, whose directories no log knows, have told of themselves: kraft.version 1 begins with it."""
     is_resigning: bool = False
 
     def election_state(self) -> ElectionState:

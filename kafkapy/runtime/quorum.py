@@ -39,6 +39,7 @@ from kafkapy.raft.effects import (
 )
 from kafkapy.raft.events import (
     AppendRequested,
+    KraftUpgradeRequested,
     LogFlushed,
     LogPrefixDeleted,
     RequestFailed,
@@ -215,6 +216,26 @@ class Quorum:
     def has_cluster_id(self, cluster_id: str | None) -> bool:
         """Return whether a peer's request may be meant for this cluster (INCONSISTENT_CLUSTER_ID if not)."""
         return cluster_id is None or cluster_id == self.cluster_id
+
+    def kraft_upgrade_refusal(self) -> ApiError | None:
+        """Return why kraft.version cannot rise from 0 to 1 now, None where it can. To be asked on the leader."""
+        if not self.is_leader:
+            return NotLeaderError("kraft.version is raised by the leader of the metadata quorum")
+        refusal = self._core.kraft_upgrade_refusal()
+        return None if refusal is None else ApiError(*refusal)
+
+    async def upgrade_kraft_version(self) -> None:
+        """Raise kraft.version from 0 to 1; return once that is committed. Raises ApiError."""
+        refusal = self.kraft_upgrade_refusal()
+        if refusal is not None:
+            raise refusal
+        if self.finalized_kraft_version > 0:
+            return
+        leader_epoch, offset = self.leader_epoch, self.log_end_offset
+        self._step(KraftUpgradeRequested())
+        await self.wait_until(lambda: self.high_watermark > offset + 1 or self.leader_epoch != leader_epoch)
+        if self.leader_epoch != leader_epoch:
+            raise NotLeaderError("another node leads: it is unknown whether kraft.version has risen")
 
     def describe(self) -> QuorumDescription | None:
         """Return what DescribeQuorum tells; None on a node that is not the leader."""

@@ -287,3 +287,17 @@ def test_partitions_that_miss_replicas_are_shown(cluster: ThreeNodes, tool: Tool
         cluster.nodes[2].start()
     assert found == [{"two", "one", "strict"}, {"strict", "one"}, {"one"}]
     eventually(lambda: [shown(which) for which in FLAGS] == [set()] * len(FLAGS))
+
+
+def test_static_voters_become_those_of_the_log_and_may_change(cluster: ThreeNodes, tool: Tool) -> None:
+    """The last test: the cluster is another one afterwards."""
+    upgrade = ["upgrade", "--feature", "kraft.version=1"]
+    eventually(lambda: tool("kafka-features", *upgrade) == (0, "kraft.version was upgraded to 1.\n"))
+
+    described = tool("kafka-metadata-quorum", "describe", "--replication").text
+    directories = dict(re.findall(r"^(\d)\s+(\S{22})\s+\d+ .*(?:Leader|Follower)", described, re.MULTILINE))
+    assert sorted(directories) == ["1", "2", "3"]
+    assert "AAAAAAAAAAAAAAAAAAAAAA" not in directories.values()
+    voter = ["--controller-id", "3", "--controller-directory-id", directories["3"]]
+    removed = tool("kafka-metadata-quorum", "remove-controller", *voter)
+    assert removed == (0, f"Removed  KRaft controller 3 with directory id {directories['3']}\n")

@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecor
 from kafkapy.protocol.messages.register_controller_record import RegisterControllerRecord
 from kafkapy.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkapy.record.batch import batches
-from tests.support.asking import EARLIEST, batch_of, create_topic, list_offset, produce, until
+from tests.support.asking import EARLIEST, batch_of, create_topic, list_offset, local_voter, produce, until
 from tests.support.wire import WireClient
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
@@ -41,14 +41,14 @@ def formatted(directory: Path) -> Server:
     return server
 
 
-def level_of(client: WireClient) -> int:
+def level_of(client: WireClient, name: str = "metadata.version") -> int:
     answer = client.call(ApiVersionsRequest("tests", "1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features}["metadata.version"]
+    return {each.name: each.max_version_level for each in answer.finalized_features}.get(name, 0)
 
 
-def raised(client: WireClient, name: str, level: int) -> Any:
+def updated(client: WireClient, name: str, level: int, **fields: Any) -> Any:
     update = FeatureUpdateKey(feature=name, max_version_level=level)
-    return client.call(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    return client.call(UpdateFeaturesRequest(feature_updates=[update], **fields), 1)
 
 
 def test_metadata_version_rises_while_the_broker_runs(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_metadata_version_rises_while_the_broker_runs(tmp_path: Path) -> None:
     with server, WireClient(server.bootstrap) as client:
         for level in range(FIRST, LAST + 1):
             if level > FIRST:
-                assert raised(client, "metadata.version", level).error_code == 0
+                assert updated(client, "metadata.version", level).error_code == 0
                 until(lambda level=level: level_of(client) == level)
             if level in (7, 8, 12, 15, 17, 23, 30):
                 create_topic(client, f"at-{level}")
                 assert produce(client, f"at-{level}", batch_of()).error_code == 0
-        assert raised(client, "eligible.leader.replicas.version", 1).error_code == 0
-        assert raised(client, "metadata.version", LAST + 1).error_code == 95
+        assert updated(client, "eligible.leader.replicas.version", 1).error_code == 0
+        assert updated(client, "metadata.version", LAST + 1).error_code == 95
         assert [broker.broker_id for broker in client.call(DescribeClusterRequest(), 2).brokers] == [1]
         server.stop()
         server.start()
@@ -85,6 +85,28 @@ def records(server: Server, kind: type[T]) -> list[T]:
     return [value for value in values if isinstance(value, kind)]
 
 
+def test_kraft_version_rises_where_the_voters_are_static(tmp_path: Path) -> None:
+    """From then on the voters lie in the log, with their directories."""
+    server = formatted(tmp_path / "data")
+    with server, WireClient(server.bootstrap) as client:
+        assert level_of(client, "kraft.version") == 0
+        refused = updated(client, "kraft.version", 2)
+        dry = updated(client, "kraft.version", 1, validate_only=True)
+        assert (refused.error_code, dry.error_code, level_of(client, "kraft.version")) == (95, 0, 0)
+
+        assert updated(client, "kraft.version", 1).error_code == 0
+        assert level_of(client, "kraft.version") == 1
+        voter = local_voter(client)
+        assert (voter.node_id, voter.directory_id != bytes(16)) == (1, True)
+        assert updated(client, "kraft.version", 1).error_code == 0
+        create_topic(client, "after")
+        server.stop()
+        server.start()
+        with WireClient(server.bootstrap) as again:
+            assert (level_of(again, "kraft.version"), local_voter(again)) == (1, voter)
+            until(lambda: list_offset(again, "after", EARLIEST).error_code == 0)
+
+
 @pytest.mark.ours
 def test_nodes_register_anew_for_what_a_level_brings(tmp_path: Path) -> None:
     """Controllers at 3.7-IV0, log directories at 3.7-IV2."""
@@ -93,9 +115,9 @@ def test_nodes_register_anew_for_what_a_level_brings(tmp_path: Path) -> None:
         assert records(server, RegisterControllerRecord) == []
         assert [record.log_dirs for record in records(server, RegisterBrokerRecord)] == [[]]
 
-        assert raised(client, "metadata.version", 15).error_code == 0
+        assert updated(client, "metadata.version", 15).error_code == 0
         until(lambda: len(records(server, RegisterControllerRecord)) == 1)
-        assert raised(client, "metadata.version", 17).error_code == 0
+        assert updated(client, "metadata.version", 17).error_code == 0
         until(lambda: len(records(server, RegisterBrokerRecord)) == 2)
 
         first, second = records(server, RegisterBrokerRecord)

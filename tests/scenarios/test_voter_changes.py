@@ -6,21 +6,13 @@ import pytest
 
 from harness.servers import free_port
 from kafkapy.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
-from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from kafkapy.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kafkapy.types import ReplicaKey
+from tests.support.asking import local_voter
 from tests.support.wire import WireClient
 
 OTHER = b"d" * 16
 INVALID_REQUEST, TIMED_OUT, INCONSISTENT_CLUSTER_ID, DUPLICATE_VOTER, VOTER_NOT_FOUND = 42, 7, 104, 126, 127
-
-
-def local_voter(client: WireClient) -> ReplicaKey:
-    """Return the only voter."""
-    topics = [TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
-    response = client.call(DescribeQuorumRequest(topics=topics), 2)
-    (voter,) = response.topics[0].partitions[0].current_voters
-    return ReplicaKey(voter.replica_id, voter.replica_directory_id)
 
 
 def added(client: WireClient, **fields: Any) -> tuple[int, str]:

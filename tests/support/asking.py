@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kafkapy.protocol.messages import describe_quorum_request
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkapy.protocol.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest, TopicRequest
@@ -13,6 +14,7 @@ from kafkapy.protocol.messages.metadata_request import MetadataRequest, Metadata
 from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.record.batch import Record, batches
 from kafkapy.record.builder import build_batch
+from kafkapy.types import ReplicaKey
 from tests.support.wire import WireClient
 
 READ_COMMITTED = 1
@@ -186,3 +188,15 @@ def list_offset(
     asked = ListOffsetsPartition(partition, current_leader_epoch, timestamp)
     request = ListOffsetsRequest(-1, isolation_level, topics=[ListOffsetsTopic(topic, [asked])])
     return client.call(request, version).topics[0].partitions[0]
+
+
+# -- the quorum -----------------------------------------------------------------------------------------------------
+
+
+def local_voter(client: WireClient) -> ReplicaKey:
+    """Return the only voter."""
+    partition = describe_quorum_request.PartitionData(partition_index=0)
+    topic = describe_quorum_request.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+    response = client.call(describe_quorum_request.DescribeQuorumRequest(topics=[topic]), 2)
+    (voter,) = response.topics[0].partitions[0].current_voters
+    return ReplicaKey(voter.replica_id, voter.replica_directory_id)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.feature_updates import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
@@ -28,11 +29,18 @@ def old_cluster(broker_count: int = 1, **levels: int) -> Cluster:
 
 
 def decide(
-    cluster: Cluster, updates: Mapping[str, tuple[int, int]], *, kraft_version: int = 1, validate_only: bool = False
+    cluster: Cluster,
+    updates: Mapping[str, tuple[int, int]],
+    *,
+    kraft_version: int = 1,
+    validate_only: bool = False,
+    kraft_refusal: ApiError | None = None,
 ) -> Decision[Any, Any]:
     keys = [FeatureUpdateKey(name, level, upgrade_type=kind) for name, (level, kind) in updates.items()]
     request = UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only)
-    return cluster.controller.feature_updates.decide_update(request, kraft_version=kraft_version)
+    return cluster.controller.feature_updates.decide_update(
+        request, kraft_version=kraft_version, kraft_refusal=kraft_refusal
+    )
 
 
 def update(cluster: Cluster, name: str, level: int, kind: int = UPGRADE, **changes: Any) -> str | None:
@@ -202,9 +210,9 @@ def test_kraft_version_lies_in_the_raft_log() -> None:
 
     assert (stays.response, [type(record) for record in stays.records]) == (None, [NoOpRecord])
     assert (same.response, same.records) == (None, [])
-    assert update(cluster, "kraft.version", 1, kraft_version=0) == (
-        "Invalid upgrade of kraft.version from version 0 to 1"
-    )
+    refusal = ApiError(ErrorCode.INVALID_UPDATE_VERSION, "not all of the voters support it")
+    assert update(cluster, "kraft.version", 1, kraft_version=0, kraft_refusal=refusal) == refusal.message
+    assert update(cluster, "kraft.version", 1, kraft_version=0) is None
     assert update(cluster, "kraft.version", 0, SAFE_DOWNGRADE) == (
         "Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."
     )
