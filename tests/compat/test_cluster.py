@@ -76,7 +76,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
 def test_every_node_knows_all_three(cluster: ThreeNodes) -> None:
     for node in cluster.nodes:
         client = admin(node.bootstrap)
-        assert sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3]
+        eventually(lambda client=client: sorted(client.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3])
 
 
 def test_a_topic_is_created_through_any_node_and_its_partitions_are_spread(cluster: ThreeNodes) -> None:
