@@ -1,0 +1,102 @@
+"""Whatever a client sends, and whatever stands in a JAAS text, is understood or refused: nothing else is raised."""
+
+import contextlib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.errors import ProtocolError
+from kafkapy.metadata.scram_types import MECHANISMS
+from kafkapy.security.authentication import Login, LoginSettings, VersionsAsked
+from kafkapy.security.jaas import JaasError, option_text, parse_entry, parse_file
+from kafkapy.security.jwt_validator import JwtValidator, parse_jwks
+from kafkapy.security.oauthbearer import JwtError, OAuthBearerServer
+from kafkapy.security.plain import PlainServer
+from kafkapy.security.sasl import SaslError
+from kafkapy.security.scram import ScramServer
+from tests.support.bearer_tokens import WALL_MS, SigningKey, bearer, jwks
+
+SHA_256 = MECHANISMS["SCRAM-SHA-256"]
+KEYS = parse_jwks(jwks(SigningKey("one")))
+SCRAM_TEXT = st.text(st.sampled_from("nmarcpsvi=,2CD3abz+/\0\x01é "), max_size=40)
+JAAS_TEXT = st.text(st.sampled_from("abR1-.=;{}/*\"'\\ \n#$_ä"), max_size=40)
+TOKENS = st.one_of(
+    st.binary(max_size=64),
+    SCRAM_TEXT.map(str.encode),
+    SCRAM_TEXT.map(lambda text: f"n,,n=a,r=b{text}".encode()),
+    SCRAM_TEXT.map(lambda text: f"c=biws,r=bnonce{text},p=AAAA".encode()),
+    st.text(st.sampled_from("eyJhbGciOiJFUzI1NiJ9._-\x01"), max_size=60).map(bearer),
+)
+
+
+def servers():
+    yield PlainServer({"a": "b"})
+    yield ScramServer(SHA_256, {}.get, nonce="nonce", secret=b"secret")
+    validate = JwtValidator(
+        lambda key_id, now_ms: KEYS,
+        issuer=None,
+        audiences=(),
+        clock_skew_seconds=30,
+        scope_claim="scope",
+        name_claim="sub",
+    )
+    yield OAuthBearerServer(validate, lambda reason: None)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TOKENS, min_size=1, max_size=3))
+def test_no_token_breaks_a_mechanism_or_logs_anybody_in(tokens: list[bytes]) -> None:
+    for server in servers():
+        with contextlib.suppress(SaslError):
+            for token in tokens:
+                server.evaluate(token, WALL_MS)
+        assert not server.is_complete or tokens[-1] in (b"\0a\0b", b"a\0a\0b")
+
+
+FRAMES = st.one_of(
+    st.binary(max_size=64),
+    st.builds(
+        lambda key, version, rest: key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + rest,
+        st.sampled_from((3, 17, 18, 36)),
+        st.integers(0, 3),
+        st.one_of(st.binary(max_size=20), st.just(b"\0\5PLAIN")),
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(FRAMES, min_size=1, max_size=4))
+def test_no_frame_breaks_a_login(frames: list[bytes]) -> None:
+    login = Login(LoginSettings(servers={"PLAIN": lambda: PlainServer({})}, max_reauth_ms={}))
+    for frame in frames:
+        try:
+            reply = login.receive(memoryview(frame), now_ms=0, wall_ms=WALL_MS)
+        except VersionsAsked:
+            continue
+        except ProtocolError:
+            return
+        assert not login.is_complete
+        if reply.failure is not None:
+            return
+
+
+@settings(max_examples=300, deadline=None)
+@given(JAAS_TEXT)
+def test_no_text_breaks_the_reader_of_jaas(text: str) -> None:
+    for read in (parse_entry, parse_file):
+        for written in (text, f"Module required {text};", f"Context {{ Module required {text}; }};"):
+            with contextlib.suppress(JaasError):
+                read(written)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_every_value_can_be_written_into_a_jaas_text(value: str) -> None:
+    assert parse_entry(f"Module required password={option_text(value)};").options == {"password": value}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=80))
+def test_no_bytes_break_the_reader_of_key_sets(data: bytes) -> None:
+    for text in (data, b'{"keys": [{"kty": "RSA", "n": "' + data.hex().encode() + b'", "e": "AQAB"}]}'):
+        with contextlib.suppress(JwtError):
+            parse_jwks(text)
