@@ -140,16 +140,21 @@ class TlsChannel:
     # ---- in
 
     def receive(self, max_bytes: int) -> bytes | None:
+        incoming, tls = self._session.incoming, self._session.tls
         parts: list[bytes] = []
         left = max_bytes
         may_waste = self._wasted_bytes + FED_BYTES
         while left and not self._is_ended:
-            if not self._has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(left)):
+            has_ciphertext = incoming.pending or tls.pending()
+            if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(left)):
                 break
             try:
-                data = self._read(left)
+                data = tls.read(left)
             except ssl.SSLWantReadError:  # part of a record, or one without data
                 continue
+            except ssl.SSLError as error:
+                self._check_is_end(error)
+                data = b""
             self._took(len(data))
             parts.append(data)
             left -= len(data)
@@ -159,37 +164,41 @@ class TlsChannel:
         return b"" if self._is_ended else None
 
     def receive_into(self, buffer: memoryview) -> int | None:
+        incoming, tls = self._session.incoming, self._session.tls
         wanted = len(buffer)
         done = 0
         may_waste = self._wasted_bytes + FED_BYTES
         while done < wanted and not self._is_ended:
-            if not self._has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
+            has_ciphertext = incoming.pending or tls.pending()
+            if not has_ciphertext and (self._wasted_bytes >= may_waste or not self._feed(wanted - done)):
                 break
             try:
-                count = self._read(wanted - done, buffer[done:])
+                count: Any = tls.read(wanted - done, buffer[done:])  # an int, if there is a buffer
             except ssl.SSLWantReadError:
                 continue
+            except ssl.SSLError as error:
+                self._check_is_end(error)
+                count = 0
             self._took(count)
             done += count
         self._after_receive()
         return done if done or self._is_ended else None
 
-    def _read(self, *arguments: Any) -> Any:
-        """Return what SSLObject.read does: bytes, or a count where there is a buffer; nothing at the end."""
-        try:
-            return self._session.tls.read(*arguments)
-        except ssl.SSLWantReadError:
-            raise
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            return b"" if len(arguments) == 1 else 0
-        except ssl.SSLError as error:
-            if self.on_failed is not None:
-                self.on_failed(error)
-            raise
+    def _check_is_end(self, error: ssl.SSLError) -> None:
+        """Tell of an error that is not merely the end, and raise it."""
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return
+        if self.on_failed is not None:
+            self.on_failed(error)
+        raise error
 
     def _took(self, count: int) -> None:
-        self._is_ended = not count
-        self._wasted_bytes = max(self._wasted_bytes - DATA_SHARE * count, 0)
+        """Note how much data OpenSSL has given: none at the end."""
+        if not count:
+            self._is_ended = True
+            return
+        wasted_bytes = self._wasted_bytes - DATA_SHARE * count
+        self._wasted_bytes = wasted_bytes if wasted_bytes > 0 else 0
 
     @property
     def _has_ciphertext(self) -> bool:
