@@ -42,7 +42,7 @@ PROPERTIES = {
     "broker.heartbeat.interval.ms": "500",
 }
 ROUNDS = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "1"))
-RECORDS = 3000 * ROUNDS
+RECORDS = 2000 * ROUNDS
 """Of each source topic."""
 PAUSE_S = 6
 """Longer than broker.session.timeout.ms."""
