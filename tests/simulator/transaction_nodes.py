@@ -2,9 +2,10 @@
 
 Coordinators, partitions, groups, fetchers and what they ask each other are production code, over simulated disks and
 network on virtual time; the controller is the test's. A broker that is cut off goes on serving those clients that
-still reach it: it does not know that others have taken over. Leaders move while nothing is wrong, too. Each transaction
-writes its number to two topics and commits it as the offset of a group. What must hold when all is over: the three
-agree, what was acknowledged stands, no transaction is open, the replicas are equal, and every producer goes on.
+still reach it: it does not know that others have taken over. Then it hears of it, or dies and starts again with what
+its disk has kept. Leaders move while nothing is wrong, too. Each transaction writes its number to two topics and
+commits it as the offset of a group. What must hold when all is over: the three agree, what was acknowledged stands, no
+transaction is open, the replicas are equal, and every producer goes on.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kafkapy.runtime.transaction_verification import TransactionalProducer
 from kafkapy.types import TopicPartition
+from tests.simulator.disk import Keep
 from tests.simulator.loop import SimLoop, run
 from tests.simulator.transaction_lives import TOPICS, GaveUp, Outcomes, committed_numbers
 from tests.support.hosting import batch, topic_id
@@ -34,6 +36,8 @@ from tests.support.transaction_hosting import SimProducer, batches_of
 NODES = (1, 2, 3)
 PRODUCER_COUNT = 3
 TROUBLES = 4
+KEEPS: tuple[Keep, ...] = ("all", "torn", "none")
+"""What a broker's disk keeps that was not synced: all after kill -9, some or nothing after a power cut."""
 TIMEOUT_MS = 5000
 ANSWER_S = 4.0
 """After this a client asks again, and may ask another broker."""
@@ -78,7 +82,7 @@ class World:
         await self.all_join()
         clients = [Client(self, name, random.Random(self.chance.random())) for name in self.outcomes]
         tasks = [self.loop.create_task(client.work()) for client in clients]
-        tasks += [self.loop.create_task(abort_timed_out(broker)) for broker in self.brokers.nodes.values()]
+        tasks += [self.loop.create_task(abort_timed_out(self.brokers, node_id)) for node_id in NODES]
         for _ in range(TROUBLES):
             await asyncio.sleep(self.chance.uniform(0, 3))
             await (self.cut_one_off() if self.chance.random() < 0.7 else self.move_leaders())
@@ -103,6 +107,8 @@ class World:
             leader_id = self.chance.choice(isr) if registration.leader == node_id else registration.leader
             self._change(partition, leader_id, isr)
         await asyncio.sleep(self.chance.uniform(0, 4))
+        if self.chance.random() < 0.5:
+            await self.brokers.restart(node_id, self.chance.choice(KEEPS))
         self.brokers.unreachable.clear()
         await asyncio.sleep(self.chance.choice((0, 1)))  # it may reach others before it hears of what happened
         self.brokers.behind.clear()
@@ -184,10 +190,10 @@ class World:
         assert first == second, partition
 
 
-async def abort_timed_out(broker: LinkedBroker) -> None:
+async def abort_timed_out(brokers: LinkedBrokers, node_id: int) -> None:
     while True:
         await asyncio.sleep(0.5)
-        await broker.transactions.abort_timed_out()
+        await brokers.nodes[node_id].transactions.abort_timed_out()
 
 
 class Client:
@@ -244,7 +250,8 @@ class Client:
         asker = TransactionalProducer(self.name, self._producer_id, self._epoch, True, True)
         sequence = self._sequences.get(topic, 0)
         verified = await answered(broker.verification.verify_patiently(asker, {partition: sequence}))
-        if verified is None or verified[partition].code:
+        is_dead = broker is not self._world.brokers.nodes[broker.node_id]
+        if is_dead or verified is None or verified[partition].code:
             raise GaveUp
         records = batch(
             value, producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence,
@@ -255,9 +262,10 @@ class Client:
         if not broker.manager.append_records([append], required_acks=ALL_ACKS):
             done = asyncio.get_running_loop().create_future()
             broker.manager.wait_for_replicas(
-                [append], timeout_ms=3000, on_done=lambda: done.done() or done.set_result(None)
+                [append], timeout_ms=3000, on_done=lambda: done.done() or done.set_result(True)
             )
-            await done
+            if await answered(done) is None:
+                raise GaveUp
         if append.response.error_code:
             raise GaveUp
         self._sequences[topic] = sequence + 1

@@ -25,6 +25,7 @@ from kafkapy.runtime.replica_fetchers import ReplicaFetchers
 from kafkapy.runtime.transaction_verification import RoutedGate, TransactionGate
 from kafkapy.security.authorizer import AclOperation, AllowAll
 from kafkapy.server.transaction_links import TransactionLinks
+from tests.simulator.disk import Keep, SimDisk
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimClock, SimLoop
 from tests.simulator.network import SimConnector, SimNetwork
@@ -48,14 +49,14 @@ class FinalizedNothing:
 class LinkedBroker(TransactionHosting):
     """One broker, which listens and asks others."""
 
-    def __init__(self, brokers: "LinkedBrokers", node_id: int, **properties: str) -> None:
+    def __init__(self, brokers: "LinkedBrokers", node_id: int, disk: SimDisk | None = None, **properties: str) -> None:
         self._brokers = brokers
         self.requests: list[Any] = []
         """What others have asked this broker, ApiVersions apart."""
         self.answers = asyncio.Event()
         """Cleared: the broker answers nothing but ApiVersions."""
         self.answers.set()
-        super().__init__(brokers.loop, node_id=node_id, cluster=brokers.cluster, **properties)
+        super().__init__(brokers.loop, disk=disk, node_id=node_id, cluster=brokers.cluster, **properties)
         self._services = self.services(AllowAll())
         self._router = Router(self._services)
         self.reactor = Reactor(brokers.loop, ReactorLimits(), route=self._route, io_pool=SimIoPool(brokers.loop))
@@ -141,6 +142,7 @@ class LinkedBroker(TransactionHosting):
         await self.transactions.close()
         self.links.close()
         await self.groups.close()
+        self.expirer.stop()
 
 
 class LinkedBrokers:
@@ -152,6 +154,7 @@ class LinkedBrokers:
         self.cluster = Cluster(count)
         self.unreachable: set[str] = set()
         self.behind: set[int] = set()
+        self._properties = properties
         self.nodes = {node_id: LinkedBroker(self, node_id, **properties) for node_id in range(1, count + 1)}
         self._seen = {node_id: MetadataImage() for node_id in self.nodes}
         self.catch_up()
@@ -161,6 +164,15 @@ class LinkedBrokers:
         host = self.nodes[broker_id].host
         self.unreachable.add(host)
         self.network.reset_connections(lambda a, b: host in (a, b))
+
+    async def restart(self, broker_id: int, keep: Keep) -> None:
+        """Let a broker die, its disk keep what `keep` says, and another one start from that, behind."""
+        dying = self.nodes[broker_id]
+        self.behind.add(broker_id)
+        await dying.close()
+        dying.disk.crash(keep)
+        self.nodes[broker_id] = LinkedBroker(self, broker_id, dying.disk, **self._properties)
+        self._seen[broker_id] = MetadataImage()
 
     def catch_up(self) -> None:
         """Let all brokers follow the metadata that are not behind."""
