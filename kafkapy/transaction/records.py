@@ -15,6 +15,7 @@ fails on such a record, and its transactional id answers CONCURRENT_TRANSACTIONS
 """
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from kafkapy.dataclass import dataclass
@@ -123,9 +124,11 @@ def _metadata(value: TransactionLogValue) -> TransactionMetadata:
         last_update_ms=value.transaction_last_update_timestamp_ms,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
-        partitions=as_loaded(
-            TopicPartition(each.topic, partition) for each in partitions or () for partition in each.partition_ids
-        ),
+        partitions=_loaded_partitions(partitions) if partitions else (),
         start_ms=value.transaction_start_timestamp_ms,
         client_transaction_version=value.client_transaction_version,
     )
+
+
+def _loaded_partitions(partitions: Iterable[PartitionsSchema]) -> tuple[TopicPartition, ...]:
+    return as_loaded(TopicPartition(each.topic, partition) for each in partitions for partition in each.partition_ids)
