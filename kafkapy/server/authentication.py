@@ -68,6 +68,11 @@ class Logins:
         }
         self._timeout_ms = config.network.kafkapy_authentication_timeout_ms
         self._settings = self._read(config)
+        self._mechanisms.is_started = True
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise ConfigError unless logins could be asked for as `config` says."""
+        self._read(config)
 
     def update(self, config: BrokerConfig) -> None:
         """Take other users and mechanisms for logins to come; what cannot be is told, and changes nothing."""
@@ -102,6 +107,8 @@ class _Mechanisms:
         self._image = image
         self._io_pool = io_pool
         self._bearer_tokens: BearerTokens | None = None
+        self.is_started = False
+        """Then no keys of bearer tokens are read any more: the loop would wait for them."""
         self._random = random
         self._secret = random.randrange(0, 1 << 256).to_bytes(32, "big")
 
@@ -138,7 +145,11 @@ class _Mechanisms:
 
         if self._bearer_tokens is None:
             self._bearer_tokens = BearerTokens(self._io_pool)
-        return partial(OAuthBearerServer, self._bearer_tokens.validator(config, listener), _log_refused)
+        return partial(
+            OAuthBearerServer,
+            self._bearer_tokens.validator(config, listener, may_read=not self.is_started),
+            _log_refused,
+        )
 
     def _scram(self, mechanism: ScramMechanism) -> SaslServer:
         credentials = partial(self._credential, mechanism.code)

@@ -29,8 +29,8 @@ class BearerTokens:
         self._io_pool = io_pool
         self._sources: dict[str, JwksSource] = {}
 
-    def validator(self, config: BrokerConfig, listener: str) -> JwtValidator:
-        """Return what checks the tokens of a listener; reads its keys. Raises ConfigError."""
+    def validator(self, config: BrokerConfig, listener: str, *, may_read: bool) -> JwtValidator:
+        """Return what checks the tokens of a listener; reads its keys unless they are there. Raises ConfigError."""
         _check_installed()
 
         def value(name: str) -> Value:
@@ -43,7 +43,7 @@ class BearerTokens:
             if not given:
                 logger.warning("%s%s is not set: tokens for others may be accepted", PREFIX, key)
         return JwtValidator(
-            self._source(config, listener),
+            self._source(config, listener, may_read=may_read),
             issuer=issuer,
             audiences=audiences,
             clock_skew_seconds=int(str(value("clock.skew.seconds"))),
@@ -51,7 +51,7 @@ class BearerTokens:
             name_claim=str(value("sub.claim.name")),
         )
 
-    def _source(self, config: BrokerConfig, listener: str) -> JwksSource:
+    def _source(self, config: BrokerConfig, listener: str, *, may_read: bool) -> JwksSource:
         url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
         if not isinstance(url, str) or not url:
             message = (
@@ -60,6 +60,8 @@ class BearerTokens:
             raise ConfigError(URL_KEY, url, message)
         _check_allowed(config, url)
         if url not in self._sources:
+            if not may_read:
+                raise ConfigError(URL_KEY, url, "its keys are read at the start: restart to enable OAUTHBEARER")
             self._sources[url] = self._read(config, listener, url)
         return self._sources[url]
 

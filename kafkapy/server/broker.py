@@ -413,6 +413,8 @@ class BrokerServer:
             random=self._random,
             io_pool=self._io_pool,
         )
+        if self._logins is not None:
+            self._dynamic_config.add_check(self._logins.check)
         return Reactor(
             self._loop,
             self._limits,

@@ -1,6 +1,8 @@
 """Which configurations of SASL work, and why others stop the start. No message shows a password."""
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kafkapy import Broker
 from kafkapy.config.embedded import embedded_properties
@@ -15,6 +17,7 @@ from tests.support.logins import MODULES, PLAIN_MODULE, SCRAM_MODULE
 
 KEY = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 LISTENER = "SASL_PLAINTEXT"
+TWO_LISTENERS = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"}
 
 
 def config_of(**overrides: str):
@@ -73,6 +76,19 @@ def test_users_come_from_the_file_that_kafka_opts_names(tmp_path, monkeypatch) -
     assert server_options(config_of(), LISTENER, "PLAIN") == {"user_a": "own"}
     own = config_of(**{KEY: f'{PLAIN_MODULE} user_a="key";'})
     assert server_options(own, LISTENER, "PLAIN") == {"user_a": "key"}
+
+
+def test_a_change_at_run_time_that_cannot_work_is_refused() -> None:
+    with Broker(properties={"sasl.enabled.mechanisms": "PLAIN", KEY: f"{PLAIN_MODULE};", **TWO_LISTENERS}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for value in ("s3cret", f"{SCRAM_MODULE};"):
+            entry = ConfigEntry(KEY, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(broker.node_id), incremental_configs=[entry])
+            (altered,) = admin.incremental_alter_configs([resource]).values()
+            with pytest.raises(KafkaException) as error:
+                altered.result(10)
+            assert error.value.args[0].code() == KafkaError.INVALID_REQUEST
+            assert "s3cret" not in str(error.value)
 
 
 def test_users_may_change_at_run_time() -> None:
