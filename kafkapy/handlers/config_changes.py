@@ -3,6 +3,7 @@
 A broker checks what concerns itself (its own configs, duplicates, permission) before the controller decides.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -136,6 +137,8 @@ def check_broker_configs(services: Services | ControllerServices, name: str, con
 
 async def load_key_store_reader(services: Services | ControllerServices, resources: Iterable[RequestedConfigs]) -> None:
     """Import what opens PKCS12 files, if a request names key stores: 120 ms, which nobody else is to wait for."""
+    if PKCS12_READER in sys.modules:
+        return
     if any(KEY_STORE_KEY in config.name for resource in resources for config in resource.configs):
         await run_in_pool(services.io_pool, partial(import_module, PKCS12_READER))
 

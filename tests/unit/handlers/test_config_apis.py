@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cryptography.hazmat.primitives.serialization.pkcs12  # noqa: F401 - so that no handler waits for it
 import pytest
 
 from kafkapy.config.dynamic import DynamicConfig
