@@ -1,4 +1,4 @@
-"""`kafkapy cluster up|status|logs|start|stop|kill|add|remove|down`: several nodes on this machine, as processes.
+"""`kafkapy cluster up|status|logs|start|stop|kill|add|move|remove|down`: several nodes on this machine, as processes.
 
 What the cluster consists of lies in its data directory, so each command finds it there.
 """
@@ -201,6 +201,21 @@ def add(
     with _failures():
         added = _load(data_dir).add(port)
     print(f"node {added.node_id} on {added.address[0]}:{added.port}")
+
+
+@app.command()
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    to: Annotated[str, typer.Option("--to", metavar="NODE,...", help="The brokers that are to have its partitions.")],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Move a topic's partitions to other brokers, as many replicas as before; Ctrl-C leaves the move running."""
+    broker_ids = [part.strip() for part in to.split(",")]
+    if not all(part.isdecimal() for part in broker_ids):
+        raise typer.BadParameter("broker ids, separated by commas", param_hint="--to")
+    with _failures():
+        for arrived, count in _load(data_dir).move(topic, [int(part) for part in broker_ids]):
+            print(f"{arrived} of {count} partitions are there", flush=True)
 
 
 @app.command()

@@ -141,3 +141,24 @@ def leader_told_by(bootstrap: str, topic: str) -> int:
     metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
     leader: int = metadata.topics[topic].partitions[0].leader
     return leader
+
+
+def test_a_topic_moves_to_other_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--data-dir", str(tmp_path / "cluster")]
+    assert main(["cluster", "up", "-n", "3", "--port", "0", *where, *SETTINGS]) in (0, None)
+    try:
+        bootstrap = capsys.readouterr().out.split()[-1]
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("moved", 4, replica_assignment=[[1, 2]] * 4)])["moved"].result(TIMEOUT_S)
+
+        assert main(["cluster", "move", "moved", "--to", "2,3", *where]) in (0, None)
+        lines = capsys.readouterr().out.splitlines()
+        refused = main(["cluster", "move", "moved", "--to", "3", *where])
+
+        assert lines[-1] == "4 of 4 partitions are there"
+        assert refused == 1
+        assert "name as many brokers at least" in capsys.readouterr().err
+        partitions = admin.list_topics("moved", timeout=TIMEOUT_S).topics["moved"].partitions
+        assert [partitions[number].replicas for number in range(4)] == [[2, 3], [3, 2], [2, 3], [3, 2]]
+    finally:
+        main(["cluster", "down", *where])

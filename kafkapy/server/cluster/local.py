@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -15,6 +15,7 @@ from kafkapy.config.load import load
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.server.cluster import asking
+from kafkapy.server.cluster.moving import move
 from kafkapy.server.cluster.plan import BROKER, ClusterError, ClusterPlan, NodePlan, free_ports, new_plan
 from kafkapy.server.cluster.process import POLL_S, NodeProcess
 from kafkapy.server.system_clock import SystemClock, SystemRandom
@@ -182,6 +183,10 @@ class LocalCluster:
         """Raise ClusterError, as `partition`."""
         self.partition()
 
+    def move(self, topic: str, broker_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Move a topic's partitions to these brokers; yield how many of how many have arrived. Raises ClusterError."""
+        yield from move(self._answering_broker(), topic, broker_ids)
+
     def remove(self, node_id: int) -> None:
         """Take a broker that holds no replicas out of the cluster, its directory too. Raises ClusterError."""
         node = self.plan.node(node_id)
@@ -189,7 +194,7 @@ class LocalCluster:
             raise ClusterError(f"node {node_id} is a controller: only brokers are removed")
         count = asking.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
         if count:
-            move = "move them with kafka-reassign-partitions.sh first"
+            move = "move them with `kafkapy cluster move` first"
             raise ClusterError(f"node {node_id} has replicas of {count} partitions: {move}")
         if self.processes[node_id].pid is not None:
             self.stop(node_id)
