@@ -6,7 +6,7 @@ Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -18,7 +18,9 @@ from kafkapy.metadata.registrations import VersionRange
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.feature_level_record import FeatureLevelRecord
 from kafkapy.protocol.messages.no_op_record import NoOpRecord
-from kafkapy.protocol.messages.update_features_request import UpdateFeaturesRequest
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages.update_features_request import UpdateFeaturesRequest
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -62,7 +64,7 @@ class FeatureUpdateControl:
         self._quorum_node_ids = frozenset(quorum_node_ids)
 
     def decide_update(
-        self, request: UpdateFeaturesRequest, *, kraft_version: int, kraft_refusal: ApiError | None = None
+        self, request: "UpdateFeaturesRequest", *, kraft_version: int, kraft_refusal: ApiError | None = None
     ) -> Decision[Any, ApiError | None]:
         """Decide on all updates of a request, answer the error of the whole.
 

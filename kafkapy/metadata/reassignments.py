@@ -2,10 +2,10 @@
 
 A reassignment begins with a record that adds the new replicas to the old ones. It ends (elections.py) with the change
 of the ISR that brings in the last of them: the replicas to be removed leave then. A new target replaces a running one;
-a cancellation goes back to the replicas from before.
+a cancellation goes back to the replicas from before. The messages are imported when the first request comes.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -16,11 +16,13 @@ from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.metadata.topics import Topic, TopicControl
 from kafkapy.protocol.error_code import ErrorCode
-from kafkapy.protocol.messages import alter_partition_reassignments_request as alter_request
-from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
-from kafkapy.protocol.messages import list_partition_reassignments_request as list_request
-from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from kafkapy.protocol.messages import alter_partition_reassignments_request as alter_request
+    from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
+    from kafkapy.protocol.messages import list_partition_reassignments_request as list_request
+    from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
 
 
 class ReassignmentControl:
@@ -32,13 +34,15 @@ class ReassignmentControl:
         self._partitions = partitions
 
     def decide_alter(
-        self, request: alter_request.AlterPartitionReassignmentsRequest
-    ) -> Decision[Any, alter_response.AlterPartitionReassignmentsResponse]:
+        self, request: "alter_request.AlterPartitionReassignmentsRequest"
+    ) -> "Decision[Any, alter_response.AlterPartitionReassignmentsResponse]":
         """Decide on new targets and cancellations; each partition succeeds or fails by itself.
 
         Deviation: partitions for which the operation has no room are refused with POLICY_VIOLATION, in Apache Kafka
         with UNKNOWN_SERVER_ERROR.
         """
+        from kafkapy.protocol.messages import alter_partition_reassignments_response as alter_response
+
         if not request.topics:
             return Decision(alter_response.AlterPartitionReassignmentsResponse(), [])
         records: list[PartitionChangeRecord] = []
@@ -59,9 +63,11 @@ class ReassignmentControl:
         return Decision(response, records, is_atomic=True)
 
     def decide_list(
-        self, request: list_request.ListPartitionReassignmentsRequest
-    ) -> Decision[Any, list_response.ListPartitionReassignmentsResponse]:
+        self, request: "list_request.ListPartitionReassignmentsRequest"
+    ) -> "Decision[Any, list_response.ListPartitionReassignmentsResponse]":
         """Return the running reassignments, of all topics or of those asked for. No records."""
+        from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
+
         response = list_response.ListPartitionReassignmentsResponse(error_message=None)
         if request.topics is None:
             for topic_id, partition_ids in self._topics.indexes.reassigning.items():
@@ -74,7 +80,7 @@ class ReassignmentControl:
         return Decision(response, [])
 
     def _alter(
-        self, name: str, asked: alter_request.ReassignablePartition, allow_factor_change: bool
+        self, name: str, asked: "alter_request.ReassignablePartition", allow_factor_change: bool
     ) -> list[PartitionChangeRecord]:
         """Return the record of one partition's change, none where it is so already. Raises ApiError."""
         topic = self._topics.by_name.get(name)
@@ -144,8 +150,10 @@ def _check_factor_unchanged(partition: PartitionRegistration, target: list[int])
 
 
 def _add_ongoing(
-    response: list_response.ListPartitionReassignmentsResponse, topic: Topic, partition_ids: list[int]
+    response: "list_response.ListPartitionReassignmentsResponse", topic: Topic, partition_ids: list[int]
 ) -> None:
+    from kafkapy.protocol.messages import list_partition_reassignments_response as list_response
+
     ongoing = [
         list_response.OngoingPartitionReassignment(
             partition_index=partition_id,
