@@ -4,9 +4,9 @@ Waits for min.bytes up to max.wait, and answers at once when a partition fails. 
 there is any, however large (KIP-74); records leave as regions of their files. The order of partitions counts.
 
 v7  incremental sessions (KIP-227), v9 leader epochs fence (KIP-320), v10 zstd (KIP-110; older versions get it, too, as
-from Apache Kafka 4), v11 rack and preferred replica (-1: reading from followers, KIP-392, comes with replication), v12
-diverging epochs, v13 topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of
-the metadata log.
+from Apache Kafka 4), v11 followers serve consumers up to their high watermark, and the leader names a replica in the
+consumer's rack, if replica.selector.class is Kafka's RackAwareReplicaSelector (KIP-392), v12 diverging epochs, v13
+topic ids, v15 replica state, v16 the leader's endpoint (KIP-951), v17 and v18 are for replicas of the metadata log.
 
 A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (CVE-2018-1288), nothing of each topic:
 it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
@@ -37,9 +37,11 @@ from kafkapy.replication.fetch_session import TOPIC_IDS_SINCE, FetchContext, Fet
 from kafkapy.replication.follower_watch import FollowerWatch
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import SessionTimes
+from kafkapy.replication.replica_selector import RACK_AWARE, preferred_read_replica
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.reader import FetchIsolation
 
+RACK_SINCE: Final = 11
 LEADERS_SINCE: Final = 16
 REPLICA_STATE_SINCE: Final = 15
 NO_LEADER_EPOCH: Final = -1
@@ -65,6 +67,7 @@ class _Limits(NamedTuple):
     max_bytes: int
     follower: _Follower | None = None
     session: SessionTimes | None = None
+    reads_followers: bool = False
 
 
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -92,6 +95,8 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
 async def _fetch(services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> Answers:
     """Return an answer for each partition asked for, in their order."""
     readable, refused = _sort_out(services, context, fetch.partitions)
+    if context.api_version >= RACK_SINCE and request.rack_id:
+        readable = _send_near(services, context, request.rack_id, readable, refused)
     read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused))
     read_answers = iter(read.answers)
     if not refused:
@@ -122,6 +127,38 @@ def _sort_out(
         code = _refusal(services, access, asked, uses_topic_ids=uses_topic_ids)
         refused[asked.key] = failed_partition(partition_id, code)
     return readable, refused
+
+
+def _send_near(
+    services: Services,
+    context: RequestContext,
+    rack: str,
+    readable: list[Readable],
+    refused: dict[object, PartitionData],
+) -> list[Readable]:
+    """Answer, in `refused`, the partitions that a replica in the consumer's rack has; return the others."""
+    if services.config.replication.replica_selector_class != RACK_AWARE:
+        return readable
+    brokers = services.replica_manager.partitions.newest_image.cluster.brokers
+    others = []
+    for asked, partition in readable:
+        request, log = asked.request, partition.log
+        replica_id = None
+        if log is not None and partition.check_leader(request.current_leader_epoch) == 0:
+            replica_id = preferred_read_replica(
+                partition,
+                brokers,
+                rack=rack,
+                listener_name=context.listener_name,
+                fetch_offset=request.fetch_offset,
+            )
+        if log is None or replica_id is None:
+            others.append((asked, partition))
+            continue
+        refused[asked.key] = answer = failed_partition(request.partition, 0)
+        answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
+        answer.log_start_offset, answer.preferred_read_replica = log.log_start_offset, replica_id
+    return others
 
 
 def _topic_names(
@@ -300,7 +337,8 @@ async def _read_or_wait(
     max_bytes = min(request.max_bytes, services.config.node.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     isolation = FetchIsolation.LOG_END if follower is not None else _isolation(request)
-    limits = _Limits(isolation, max_bytes, follower)
+    reads_followers = follower is None and context.api_version >= RACK_SINCE
+    limits = _Limits(isolation, max_bytes, follower, reads_followers=reads_followers)
     read = await _read(services, readable, limits, notes_progress=True)
     is_enough = read.bytes_read >= min_bytes or read.must_answer or must_answer
     if is_enough or request.max_wait_ms <= 0 or not readable:
@@ -308,7 +346,12 @@ async def _read_or_wait(
     read.release()
     future, on_done = completion()
     waiting = services.replica_manager.wait_for_data(
-        readable, isolation=limits.isolation, min_bytes=min_bytes, max_wait_ms=request.max_wait_ms, on_done=on_done
+        readable,
+        isolation=limits.isolation,
+        min_bytes=min_bytes,
+        max_wait_ms=request.max_wait_ms,
+        on_done=on_done,
+        reads_followers=reads_followers,
     )
     try:
         await future
@@ -322,7 +365,12 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
 
     notes_progress: of a follower, once for each fetch, when it comes; not after it has waited.
     """
-    read = FetchRead(readable, isolation=limits.isolation, max_bytes=limits.max_bytes)
+    read = FetchRead(
+        readable,
+        isolation=limits.isolation,
+        max_bytes=limits.max_bytes,
+        reads_followers=limits.reads_followers,
+    )
     follower = limits.follower if notes_progress else None
     ends = [] if follower is None else [_end_offset(partition) for _, partition in readable]
     try:

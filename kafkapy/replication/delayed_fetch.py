@@ -19,7 +19,7 @@ class DelayedFetch(DelayedOperation):
     by whoever waits, behind `on_done`.
     """
 
-    __slots__ = ("_isolation", "_min_bytes", "_on_done", "_partitions")
+    __slots__ = ("_isolation", "_min_bytes", "_on_done", "_partitions", "_reads_followers")
 
     def __init__(
         self,
@@ -28,8 +28,10 @@ class DelayedFetch(DelayedOperation):
         isolation: FetchIsolation,
         min_bytes: int,
         on_done: Callable[[], None],
+        reads_followers: bool = False,
     ) -> None:
         super().__init__()
+        self._reads_followers = reads_followers
         self._partitions = partitions
         self._isolation = isolation
         self._min_bytes = min_bytes
@@ -46,7 +48,8 @@ class DelayedFetch(DelayedOperation):
         """The common case, min.bytes 1: any offset that may be read is enough, no bytes need be counted."""
         for asked, partition in self._partitions:
             request = asked.request
-            if partition.log is None or partition.check_leader(request.current_leader_epoch):
+            check = partition.check_readable if self._reads_followers else partition.check_leader
+            if partition.log is None or check(request.current_leader_epoch):
                 return True
             if request.fetch_offset < end_offset(partition.log, self._isolation):
                 return True
@@ -57,7 +60,7 @@ class DelayedFetch(DelayedOperation):
     def _has_enough(self) -> bool:
         total = 0
         for asked, partition in self._partitions:
-            available = available_bytes(partition, asked, self._isolation)
+            available = available_bytes(partition, asked, self._isolation, reads_followers=self._reads_followers)
             if available is None:
                 return True
             total += available

@@ -66,6 +66,7 @@ class FetchRead:
         "_cold_log",
         "_isolation",
         "_partitions",
+        "_reads_followers",
         "answers",
         "bytes_read",
         "must_answer",
@@ -80,8 +81,11 @@ class FetchRead:
         *,
         isolation: FetchIsolation,
         max_bytes: int,
+        reads_followers: bool = False,
     ) -> None:
+        """`reads_followers`: the reader is content with a follower of the partition (KIP-392)."""
         self._partitions = partitions
+        self._reads_followers = reads_followers
         self._isolation = isolation
         self._bytes_left = max_bytes
         self.answers: list[PartitionData] = []
@@ -127,6 +131,8 @@ class FetchRead:
     def _read_partition(self, asked: "FetchedPartition", partition: "HostedPartition") -> PartitionData:
         request = asked.request
         code = partition.check_leader(request.current_leader_epoch)
+        if code and self._reads_followers:
+            code = partition.check_readable(request.current_leader_epoch)
         log = partition.log
         if code or log is None:
             return failed_partition(request.partition, code or KAFKA_STORAGE_ERROR)
@@ -203,7 +209,9 @@ def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedT
     ]
 
 
-def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation) -> int | None:
+def available_bytes(
+    partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation, *, reads_followers: bool = False
+) -> int | None:
     """Return how many bytes a read would find now; None where a waiting fetch should answer without counting.
 
     That is where the partition cannot be read any more, where the read would be cold, and where it ends at the end of
@@ -211,7 +219,8 @@ def available_bytes(partition: "HostedPartition", asked: "FetchedPartition", iso
     """
     request = asked.request
     log = partition.log
-    if partition.check_leader(request.current_leader_epoch) or log is None:
+    check = partition.check_readable if reads_followers else partition.check_leader
+    if check(request.current_leader_epoch) or log is None:
         return None
     limit = end_offset(log, isolation)
     if request.fetch_offset == limit:

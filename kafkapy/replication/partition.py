@@ -299,6 +299,11 @@ class Partition(Generic[LogT]):
             return NOT_LEADER_OR_FOLLOWER
         return NONE
 
+    def check_readable(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> int:
+        """As check_leader, of a consumer that may read from a follower, too (KIP-392)."""
+        code = self.check_leader(current_leader_epoch)
+        return NONE if code == NOT_LEADER_OR_FOLLOWER and self.role is Role.FOLLOWER else code
+
     # -- in-sync replicas and the high watermark ------------------------------------------------------------------
 
     @property

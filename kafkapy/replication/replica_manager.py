@@ -377,12 +377,15 @@ class ReplicaManager:
         min_bytes: int,
         max_wait_ms: int,
         on_done: Callable[[], None],
+        reads_followers: bool = False,
     ) -> DelayedFetch:
         """Call on_done() once there are min_bytes to read, or something else to tell, or max_wait_ms has passed.
 
         It may be called before this returns. `abandon` of what is returned ends the wait of a request that is gone.
         """
-        operation = DelayedFetch(partitions, isolation=isolation, min_bytes=min_bytes, on_done=on_done)
+        operation = DelayedFetch(
+            partitions, isolation=isolation, min_bytes=min_bytes, on_done=on_done, reads_followers=reads_followers
+        )
         keys = [partition for _, partition in partitions]
         self._fetches.try_complete_else_watch(
             operation, keys, timeout_ms=max_wait_ms, now_ms=self._clock.monotonic_ms()

@@ -214,7 +214,7 @@ def test_the_leader_and_its_endpoint_are_told(version: int) -> None:
     @on_loop
     async def main(loop: SimLoop) -> None:
         hosting = Hosting(loop, broker_count=2)
-        hosting.create_topic("elsewhere", replicas=(2, 1))
+        hosting.create_topic("elsewhere", replicas=(2,))
         response = await send(hosting, request(version, 0, topic="elsewhere"), version)
         leader = response.responses[0].partitions[0].current_leader
         endpoints = [(each.node_id, each.host) for each in response.node_endpoints]
