@@ -282,12 +282,13 @@ async def _wait_for_news(watch: FollowerWatch, min_bytes: int, max_wait_ms: int)
     future, on_done = completion()
     if not watch.wait(min_bytes, on_done):
         return
+    timer = asyncio.get_running_loop().call_later(
+        max_wait_ms / 1000, on_done
+    )  # asyncio.timeout needs a task: none here
     try:
-        async with asyncio.timeout(max_wait_ms / 1000):
-            await future
-    except TimeoutError:
-        return
+        await future
     finally:
+        timer.cancel()
         watch.end_wait()
 
 

@@ -15,6 +15,9 @@ from kafkapy.reactor.tls import TlsChannel
 from kafkapy.seams import FileRegion, ReadableBuffer
 from tests.simulator.loop import SimLoop
 
+FIRST_PORT = 40_000
+"""Before that of the first client's end."""
+
 
 @dataclass
 class LinkRules:
@@ -230,7 +233,7 @@ class SimNetwork:
         self.loop = loop
         self.rules = rules or LinkRules()
         self._listeners: dict[tuple[str, int], SimListener] = {}
-        self._next_port = 40_000
+        self._next_port = FIRST_PORT
         self._channels: list[SimChannel] = []
         """Clients' ends that were open when it was last looked."""
 
@@ -255,6 +258,11 @@ class SimNetwork:
         self._channels = [each for each in self._channels if not each.is_closed]
         self._channels.append(channel)
         return channel
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections have been made."""
+        return self._next_port - FIRST_PORT
 
     def reset_connections(self, between: Callable[[str, str], bool]) -> None:
         """Reset both ends of each connection between two hosts for which `between` holds."""
