@@ -313,6 +313,51 @@ def test_a_session_that_has_ended_takes_nothing_but_a_login(broker, stack) -> No
     assert is_served(second)
 
 
+def test_librdkafka_renews_its_session(broker, topic) -> None:
+    """It goes on producing for three sessions, and is told of no error."""
+    errors: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{broker['EXPIRING']}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "wonder",
+            "error_cb": errors.append,
+        }
+    )
+    ends_at = time.monotonic() + 3 * SESSION_MS / 1000
+    while time.monotonic() < ends_at:
+        producer.produce(topic, b"value")
+        assert producer.flush(10) == 0
+    assert errors == []
+
+
+# -- many at a time -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.ours
+def test_wrong_passwords_by_the_hundred_keep_nobody_waiting(connect) -> None:
+    served = connect()
+    log_in(served, sasl_client("PLAIN", "alice", "wonder"))
+    strangers = [connect() for _ in range(300)]
+    for number, stranger in enumerate(strangers):
+        stranger.send(SaslHandshakeRequest(mechanism="PLAIN" if number % 2 else "SCRAM-SHA-512"), 1)
+        token = b"\0alice\0wrong" if number % 2 else b"n,,n=nobody,r=abc"
+        stranger.send(SaslAuthenticateRequest(auth_bytes=token), 2)
+    slowest_s = 0.0
+    for _ in range(20):
+        began = time.monotonic()
+        assert is_served(served)
+        slowest_s = max(slowest_s, time.monotonic() - began)
+    assert slowest_s < 1
+    for number, stranger in enumerate(strangers):
+        assert stranger.receive().error_code == 0
+        assert stranger.receive().error_code == (SASL_AUTHENTICATION_FAILED if number % 2 else 0)
+        if number % 2:
+            assert_closed(stranger)
+
+
 # -- bearer tokens --------------------------------------------------------------------------------------------------
 
 
