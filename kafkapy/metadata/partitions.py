@@ -262,9 +262,7 @@ class PartitionControl:
 
     def begin_change(self, topic: Topic, partition_id: int, election: Election = Election.ONLINE) -> PartitionChange:
         """Return a change to a partition in the making, whose leader is sought as `election` says."""
-        change = self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active)
-        change.election = election
-        return change
+        return self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active, election)
 
     def _partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         for topic in self._topics.by_id.values():
@@ -272,10 +270,18 @@ class PartitionControl:
                 yield topic, partition_id, partition
 
     def _change(
-        self, topic: Topic, partition_id: int, partition: PartitionRegistration, is_alive: Callable[[int], bool]
+        self,
+        topic: Topic,
+        partition_id: int,
+        partition: PartitionRegistration,
+        is_alive: Callable[[int], bool],
+        election: Election | None = None,
     ) -> PartitionChange:
+        """Return a change in the making. `election`: without, an unclean one where the topic allows it."""
         is_elr_enabled = self._features.is_elr_enabled
-        is_unclean = self._configs.is_unclean_election_enabled(topic.name)
+        if election is None:
+            is_unclean = self._configs.is_unclean_election_enabled(topic.name)
+            election = Election.UNCLEAN if is_unclean else Election.ONLINE
         replica_count = len(topic.partitions[0].replicas)
         return PartitionChange(
             partition=partition,
@@ -288,7 +294,7 @@ class PartitionControl:
             is_elr_enabled=is_elr_enabled,
             is_acceptable_leader=self._leader_test(partition, is_alive),
             default_directory=self._brokers.default_directory,
-            election=Election.UNCLEAN if is_unclean else Election.ONLINE,
+            election=election,
         )
 
     def _leader_test(self, partition: PartitionRegistration, is_alive: Callable[[int], bool]) -> Callable[[int], bool]:

@@ -159,10 +159,10 @@ def test_a_quorum_of_one_grows_to_three_and_back(nodes: list[Server], tools: Jav
     eventually(lambda: quorum.voters() == [1])
     for each in (second, third):
         each.stop()
-    assert values(first.bootstrap) == expected
+    eventually(lambda: values(first.bootstrap) == expected)
     first.stop()
     first.start()
-    assert values(first.bootstrap) == expected
+    eventually(lambda: values(first.bootstrap) == expected)
     assert quorum.voters() == [1]
 
 
