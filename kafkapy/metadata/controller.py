@@ -9,7 +9,7 @@ Source: KIP-500, KIP-631 and those named in the parts.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
@@ -18,12 +18,11 @@ from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
 from kafkapy.metadata.feature_updates import FeatureUpdateControl
 from kafkapy.metadata.features import FeatureControl
-from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.leader_elections import LeaderElectionControl
 from kafkapy.metadata.partitions import PartitionControl
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.reassignments import ReassignmentControl
-from kafkapy.metadata.scram import ScramControl
 from kafkapy.metadata.topics import TopicControl
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -36,6 +35,9 @@ from kafkapy.protocol.messages.controller_registration_request import Controller
 from kafkapy.protocol.messages.controller_registration_response import ControllerRegistrationResponse
 from kafkapy.protocol.messages.no_op_record import NoOpRecord
 from kafkapy.seams import Random
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.scram import ScramControl
 
 
 class Controller:
@@ -74,7 +76,8 @@ class Controller:
         )
         self.producer_ids = ProducerIdControl(self.brokers)
         self.acls = AclControl(random)
-        self.scram = ScramControl(self.features)
+        self._scram: ScramControl | None = None
+        self._loaded_credentials = EMPTY_IMAGE.scram
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 
@@ -87,12 +90,21 @@ class Controller:
         self.topics.load(image)
         self.producer_ids.load(image)
         self.acls.load(image)
-        self.scram.load(image)
+        self._scram, self._loaded_credentials = None, image.scram
 
     def skip_to(self, next_offset: int) -> None:
         """Note where the log ends: the quorum's control records (a change of its voters) lie in it, too."""
         assert next_offset >= self.next_offset, f"the log ends at {next_offset}, before {self.next_offset}"
         self.next_offset = next_offset
+
+    @property
+    def scram(self) -> "ScramControl":
+        """The table of SCRAM credentials, made when the first is asked for or replayed: most clusters have none."""
+        if self._scram is None:
+            from kafkapy.metadata.scram import ScramControl
+
+            self._scram = ScramControl(self.features, self._loaded_credentials)
+        return self._scram
 
     # -- decisions beyond the parts' own --------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from kafkapy.errors import ApiError
 from kafkapy.machine import Decision
 from kafkapy.metadata.features import FeatureControl
-from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.scram_types import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, credential_record
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
@@ -36,12 +35,12 @@ class UserResult(NamedTuple):
 
 
 class ScramControl:
-    def __init__(self, features: FeatureControl) -> None:
+    def __init__(
+        self, features: FeatureControl, credentials: Mapping[tuple[int, str], UserScramCredentialRecord]
+    ) -> None:
+        """`credentials`: those of the image that the controller was loaded from."""
         self._features = features
-        self._by_key: dict[tuple[int, str], UserScramCredentialRecord] = {}
-
-    def load(self, image: MetadataImage) -> None:
-        self._by_key = dict(image.scram)
+        self._by_key = dict(credentials)
 
     @property
     def by_key(self) -> Mapping[tuple[int, str], UserScramCredentialRecord]:
