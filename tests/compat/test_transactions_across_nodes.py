@@ -25,6 +25,7 @@ from tools.kafka import JAVA_LIBS
 
 KINDS = {"apache": [ApacheKafka] * 3, "mixed": [Kafkapy, ApacheKafka, Kafkapy]}
 KIND = KINDS.get(os.environ.get("KAFKAPY_COMPAT_SERVER", ""), [Kafkapy] * 3)
+SERVED_BY_BOTH = ("--feature", "share.version=0", "--feature", "streams.version=0")
 PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
@@ -53,8 +54,12 @@ STATE_TOPIC = "__transaction_state"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
-    with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES) as running:
-        yield running
+    nodes = ThreeNodes(KIND, tmp_path_factory.mktemp("three"), PROPERTIES)
+    for node in nodes.nodes:
+        if len(set(KIND)) > 1:
+            node.format_arguments = SERVED_BY_BOTH
+    with nodes:
+        yield nodes
 
 
 def admin(cluster: ThreeNodes) -> AdminClient:
