@@ -106,6 +106,8 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
         _row(46, "list_partition_reassignments"),
         _row(47, "offset_delete"),
+        _row(48, "describe_client_quotas", max_elements=FEW),
+        _row(49, "alter_client_quotas", max_elements=CHANGED),
         _row(50, "describe_user_scram_credentials", max_elements=MEMBERS),
         _row(51, "alter_user_scram_credentials", max_elements=FEW),
         _row(55, "describe_quorum", max_elements=FEW),
@@ -145,6 +147,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
         _row(46, "list_partition_reassignments"),
+        _row(49, "alter_client_quotas", max_elements=CHANGED),
         _row(51, "alter_user_scram_credentials", max_elements=FEW),
         _row(52, "raft_requests", max_elements=FEW),
         _row(53, "raft_requests", max_elements=FEW),
@@ -168,7 +171,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 }
 """What the controllers' listener serves."""
 
-FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 51, 55, 57, 64, 80, 81))
+FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81))
 """What a broker passes on as it came where it is not the active controller."""
 
 FORWARDED_IN_PART_APIS = frozenset((33, 44))

@@ -37,6 +37,7 @@ from kafkapy.protocol.messages.no_op_record import NoOpRecord
 from kafkapy.seams import Random
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.client_quotas import ClientQuotaControl
     from kafkapy.metadata.scram import ScramControl
 
 
@@ -78,6 +79,8 @@ class Controller:
         self.acls = AclControl(random)
         self._scram: ScramControl | None = None
         self._loaded_credentials = EMPTY_IMAGE.scram
+        self._client_quotas: ClientQuotaControl | None = None
+        self._loaded_quotas = EMPTY_IMAGE.client_quotas
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 
@@ -91,6 +94,7 @@ class Controller:
         self.producer_ids.load(image)
         self.acls.load(image)
         self._scram, self._loaded_credentials = None, image.scram
+        self._client_quotas, self._loaded_quotas = None, image.client_quotas
 
     def skip_to(self, next_offset: int) -> None:
         """Note where the log ends: the quorum's control records (a change of its voters) lie in it, too."""
@@ -105,6 +109,15 @@ class Controller:
 
             self._scram = ScramControl(self.features, self._loaded_credentials)
         return self._scram
+
+    @property
+    def client_quotas(self) -> "ClientQuotaControl":
+        """The table of client quotas, made when the first is asked for or replayed: most clusters have none."""
+        if self._client_quotas is None:
+            from kafkapy.metadata.client_quotas import ClientQuotaControl
+
+            self._client_quotas = ClientQuotaControl(self._loaded_quotas)
+        return self._client_quotas
 
     # -- decisions beyond the parts' own --------------------------------------------------------------------------
 
@@ -218,7 +231,7 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "DelegationTokenRecord": _nothing,
     "UserScramCredentialRecord": lambda controller, record, _: controller.scram.replay(record),
     "FeatureLevelRecord": lambda controller, record, _: controller.features.replay(record),
-    "ClientQuotaRecord": _nothing,
+    "ClientQuotaRecord": lambda controller, record, _: controller.client_quotas.replay(record),
     "ProducerIdsRecord": lambda controller, record, _: controller.producer_ids.replay(record),
     "BrokerRegistrationChangeRecord": lambda controller, record, _: controller.brokers.replay_change(record),
     "AccessControlEntryRecord": lambda controller, record, _: controller.acls.replay(record),

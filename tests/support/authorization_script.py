@@ -347,6 +347,9 @@ def _cluster() -> Iterator[Step]:
     yield Step("DescribeUserScramCredentials", 0, "of one", {"users": [{"name": "u"}]})
     upsertion = {"name": "u", "mechanism": 1, "iterations": 1, "salt": b"s", "salted_password": b"p"}
     yield Step("AlterUserScramCredentials", 0, "that cannot be", {"deletions": [], "upsertions": [upsertion]})
+    yield Step("DescribeClientQuotas", 1, "of one user", {"components": [{"entity_type": "user", "match": "u"}]})
+    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "no.quota", "value": 1.0}]}
+    yield Step("AlterClientQuotas", 1, "that cannot be", {"entries": [entry]})
     yield Step("DescribeAcls", 3, "of nobody", any_acl)
     yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
     refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
