@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from kafkapy.config.validators import ConfigRuleError
+from kafkapy.config.validators import ADDRESS, ConfigRuleError
 from kafkapy.dataclass import dataclass
 
 LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -57,6 +57,13 @@ class Endpoint:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener}://{host}:{self.port}"
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Return host ("" for all addresses) and port of a text that is known to be host:port."""
+    matched = ADDRESS.fullmatch(text)
+    assert matched is not None, f"{text} was checked to be host:port"
+    return matched[1] or matched[2], int(matched[3])
 
 
 def parse_protocol_map(key: str, text: str) -> dict[str, SecurityProtocol]:

@@ -474,15 +474,15 @@ metrics | LIST | [] | | MEDIUM | false
 """Keys of a client metrics subscription (KIP-714); kafkapy.config.rules bounds interval.ms."""
 
 OWN: Final = """
+kafkapy.admin.listener | STRING | null | host:port | MEDIUM | false
 kafkapy.authentication.timeout.ms | INT | 10000 | [1,...] | MEDIUM | false
 kafkapy.legacy.clients.enable | BOOLEAN | false |  | LOW | false
-kafkapy.metrics.port | INT | -1 | [-1,...,65535] | MEDIUM | false
 kafkapy.sasl.oauthbearer.allowed.urls | LIST | [] |  | LOW | false
 """
-"""Broker keys that only kafkapy has (a deviation): how long a TLS handshake, and then a login, may take (Apache Kafka
-waits for connections.max.idle.ms); the versions that KIP-896 removed, for clients from 0.9 on; where
-http://127.0.0.1:PORT/metrics is served, -1 for nowhere (Apache Kafka has JMX, and others' agents for Prometheus); from
-which URLs the keys of bearer tokens may be read (Apache Kafka has a system property, which works here, too)."""
+"""Broker keys that only kafkapy has (a deviation): where /metrics, /livez, /readyz and /buildinfo are served, host:port
+(Apache Kafka has JMX, and others' agents for Prometheus); how long a TLS handshake, and then a login, may take (Apache
+Kafka waits for connections.max.idle.ms); the versions that KIP-896 removed, for clients from 0.9 on; from which URLs
+the keys of bearer tokens may be read (Apache Kafka has a system property, which works here, too)."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate | LONG | 9223372036854775807 | [0,...] | MEDIUM | false

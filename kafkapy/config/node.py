@@ -24,8 +24,8 @@ class NodeConfig(Section):
     create_topic_policy_class_name: str | None = None
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57671680
+    kafkapy_admin_listener: str | None = None
     kafkapy_legacy_clients_enable: bool = False
-    kafkapy_metrics_port: int = -1
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
     message_max_bytes: int = 1048588

@@ -39,6 +39,7 @@ FREE_LISTS: Final = frozenset(
 DURATION: Final = re.compile(
     r"[+-]?P(?=.)(?:[+-]?\d+D)?(?:T(?=.)(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE
 )
+ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]*)):([0-9]{1,5})")
 HOST_AND_PORT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
 
 
@@ -57,6 +58,8 @@ def validator_for(key: str, valid_values: str, *, is_list: bool) -> Validator | 
         return _gzip_level
     if key == "share.auto.offset.reset":
         return _offset_reset
+    if valid_values == "host:port":
+        return _host_and_port
     if valid_values.startswith("(case insensitive) "):
         return _one_of_any_case(_words(valid_values.removeprefix("(case insensitive) ")))
     if valid_values == "non-empty string":
@@ -111,6 +114,12 @@ def _one_of_any_case(words: list[str]) -> Validator:
 def _non_empty(key: str, value: Any) -> None:
     if value == "":
         raise ConfigError(key, value, "String must be non-empty")
+
+
+def _host_and_port(key: str, value: Any) -> None:
+    matched = ADDRESS.fullmatch(value or ":0")
+    if matched is None or int(matched[3]) > 65535:
+        raise ConfigError(key, value, "It must read host:port, [IPv6 address]:port or :port for all addresses")
 
 
 def _gzip_level(key: str, value: Any) -> None:

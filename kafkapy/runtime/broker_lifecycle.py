@@ -140,6 +140,16 @@ class BrokerLifecycle:
         while (await self._ask_until_answered(self._heartbeat)).is_fenced:
             await asyncio.sleep(RETRY_MS / 1000)
 
+    @property
+    def missing(self) -> str | None:
+        """Why this broker is not given work, None where it is."""
+        broker = self._controller.image.cluster.brokers.get(self._config.node_id)
+        if broker is None or self.state is LifecycleState.NOT_RUNNING:
+            return "the broker is not registered"
+        if broker.epoch != self.broker_epoch:
+            return "the broker was registered anew by another process"
+        return "the broker is fenced" if broker.fenced else None
+
     async def shut_down(self) -> None:
         """Leave in good order: hand over leaderships, become fenced, stop the heartbeats.
 

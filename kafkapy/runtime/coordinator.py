@@ -204,6 +204,11 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 host.describe_load(),
             )
 
+    @property
+    def loading_count(self) -> int:
+        """How many shards that belong here are still to be loaded."""
+        return sum(host.is_loading() for host in self._hosts.values())
+
     def max_load_time_ms(self) -> int:
         """Return how long the slowest load of the last 30 s took, 0 if there was none (Kafka: NaN)."""
         since_ms = self._clock.monotonic_ms() - LOAD_TIME_WINDOW_MS

@@ -69,6 +69,11 @@ class MetadataFollower:
         """Whether there is metadata that the broker does not follow yet."""
         return self._steps is not None or bool(self._changes)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many changes of the metadata the broker has not done yet."""
+        return len(self._changes) + (self._steps is not None)
+
     def on_image(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
         """Follow a committed image (an ImageListener): now, as far as a turn goes."""
         if self._is_closed:

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from kafkapy.machine import Decision
     from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
-    from kafkapy.server.metrics import MetricsEndpoint
 
 GRACE_MS: Final = 2000
 """How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
@@ -143,10 +142,6 @@ class BrokerServer:
         await self._stops.stop()
         logger.info("Shut down completed")
 
-    async def _close_metrics(self) -> None:
-        if self._metrics is not None:
-            await asyncio.to_thread(self._metrics.close)
-
     async def _follow_on(self) -> None:
         """Follow what is committed, as far as that goes before whoever supervises us loses patience."""
         if not await self._follower.caught_up(GRACE_MS):
@@ -199,6 +194,7 @@ class BrokerServer:
                 f"initial.broker.registration.timeout.ms={timeout_ms} ms: is a majority of the controllers running?",
             ) from None
         self._node.metadata_is_known()
+        self._node.conditions["registration"] = lambda: self._lifecycle.missing
 
     async def _registered(self) -> int:
         """Register; return the broker epoch. Raises ApiError; of a level that is not served it says how to lower it."""
@@ -230,14 +226,15 @@ class BrokerServer:
         self._stops.add_apart(StopOrder.LAST_CHANGES, self._follow_on, undo=None)
         self._stops.add(StopOrder.METADATA_FOLLOWER, self._follower.close)
         await self._follow_metadata()
+        self._node.conditions["metadata"] = self._missing_metadata
+        self._node.conditions["coordinators"] = lambda: self._coordinators.missing
         self._cleaner = self._new_cleaner()
         self._stops.add(StopOrder.CLEANER, self._cleaner.stop)
+        self._node.gauges = self._gauges
 
     async def _start_serving(self) -> None:
         """Be unfenced, begin with what happens in periods, accept."""
         config = self.config
-        self._metrics = self._new_metrics()
-        self._stops.add(StopOrder.METRICS, self._close_metrics)
         self._router.serve(self._new_services())
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
         await self._node.wait_at_start(self._follower.caught_up(), "the broker to follow the metadata")
@@ -254,6 +251,7 @@ class BrokerServer:
         self._dynamic_config.add_listener(self._apply_config)
         self._node.check_not_failed()
         self._reactor.start()
+        self._node.conditions["listeners"] = lambda: None
 
     # -- the parts ------------------------------------------------------------------------------------------------
 
@@ -269,6 +267,7 @@ class BrokerServer:
             is_stray=lambda log: self._registration_of(log) is None,
             assigned_directory=self._assigned_directory,
         )
+        self._node.conditions["logs"] = lambda: loading.missing
         config = self._dynamic_config.current
         recovery = LogRecovery(
             loading,
@@ -345,6 +344,10 @@ class BrokerServer:
         self._controller.add_image_listener(self._on_image)
         await self._follower.caught_up()
         self._node.check_not_failed()
+
+    def _missing_metadata(self) -> str | None:
+        count = self._follower.waiting_count
+        return self._node.missing_metadata() or (f"{count} changes are still to be followed" if count else None)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._replica_manager.announce(image)
@@ -444,14 +447,6 @@ class BrokerServer:
             clock=self._clock,
             io_pool=self._io_pool,
         )
-
-    def _new_metrics(self) -> "MetricsEndpoint | None":
-        port = self.config.node.kafkapy_metrics_port
-        if port < 0:
-            return None
-        from kafkapy.server.metrics import MetricsEndpoint  # most brokers never have one
-
-        return MetricsEndpoint(self._loop, port, self._gauges)
 
     def _gauges(self) -> Iterator[Gauge]:
         log_dirs = [directory.path for directory in self._log_manager.directories]

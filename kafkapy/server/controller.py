@@ -88,6 +88,7 @@ class ControllerServer:
         self._check_metadata_is_known(image)
         node.controller.add_image_listener(self._on_image)
         node.check_not_failed()
+        node.conditions["listeners"] = lambda: None
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):

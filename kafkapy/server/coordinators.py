@@ -68,6 +68,12 @@ class Coordinators:
         self.transactions.start()
         self.late_transactions.start()
 
+    @property
+    def missing(self) -> str | None:
+        """Why requests to a coordinator would have to wait, None where they would not."""
+        counts = {"groups": self.groups.loading_count, "transactions": self.transactions.loading_count}
+        return ", ".join(f"loading {count} partitions of {name}" for name, count in counts.items() if count) or None
+
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Follow a change of the metadata, a step whenever the next is asked for."""
         yield from self.groups.apply_delta(delta, image)

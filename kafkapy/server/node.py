@@ -6,7 +6,7 @@ A role (server/broker.py, server/controller.py) is started by `run`, between the
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
@@ -28,6 +28,7 @@ from kafkapy.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafkapy import seams
     from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.storage.cleaner.metrics import Gauge
 
 R = TypeVar("R")
 
@@ -72,6 +73,10 @@ class Node:
         self.reserve: SpaceReserve
         self._new_io_pool = new_io_pool
         self._new_connector = new_connector if new_connector is not None else _new_socket_connector
+        self.conditions: dict[str, Callable[[], str | None]] = {}
+        """What /readyz asks of, by name, each from when the start has come to it: what is missing, None for nothing."""
+        self.gauges: Callable[[], Iterable[Gauge]] = tuple
+        """What /metrics tells."""
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._has_metadata = False
         self._started_at = 0.0
@@ -85,6 +90,7 @@ class Node:
         try:
             self.io_pool = self._new_io_pool(self.loop, self.config.node.num_io_threads)
             self.stops.add(StopOrder.IO_POOL, self.io_pool.close)
+            self._start_admin_listener()
             await start()
         except BaseException:
             await self.stops.undo()
@@ -104,6 +110,13 @@ class Node:
             message = f"The start took longer than server.max.startup.time.ms={timeout_ms} ms, waiting for {for_what}"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
+    def _start_admin_listener(self) -> None:
+        if not self.config.node.kafkapy_admin_listener:
+            return
+        from kafkapy.server.admin.listener import AdminListener  # most nodes never have one
+
+        self.stops.add(StopOrder.ADMIN, AdminListener(self).close)
+
     @property
     def controller(self) -> "ControllerRuntime":
         """This node's controller, which has the image of the metadata."""
@@ -116,6 +129,7 @@ class Node:
         directories.lock()
         self.stops.add(StopOrder.LOCKS, directories.unlock)
         self.stops.add_apart(StopOrder.LOGS, close_logs, undo=self.log_manager.close)
+        self.conditions["directories"] = self._offline_directories
         self.check_not_failed()
         self.cluster_id = check_identity(self.disk, directories, self.config)
         check_metadata_log(self.disk, directories, self.config)
@@ -132,6 +146,7 @@ class Node:
         self.quorum_node = node = self._new_quorum_node()
         self.stops.add(StopOrder.METADATA_LOG, self._close_quorum)
         self.stops.add(StopOrder.CONTROLLER, node.close_controller)
+        self.conditions["metadata"] = self.missing_metadata
         try:
             await node.start()
         except StorageError:
@@ -143,6 +158,16 @@ class Node:
         """Let the authorizer use the ACLs of the image: it is up to the high watermark that this start has found."""
         self._has_metadata = True
         self.authorizer.refresh()
+
+    def missing_metadata(self) -> str | None:
+        """Return why the metadata is not followed, None where it is."""
+        if self.quorum_node.quorum.leader_id < 0:
+            return "no leader of the metadata quorum is known"
+        return None if self._has_metadata else "it is not known up to the high watermark of this start"
+
+    def _offline_directories(self) -> str | None:
+        offline = self.log_manager.directories.offline_paths
+        return f"offline: {', '.join(offline)}" if offline else None
 
     def update_dynamic_config(self, image: MetadataImage) -> None:
         """Take over what the metadata says of the configuration of this node and of all."""

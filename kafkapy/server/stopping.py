@@ -15,7 +15,6 @@ class StopOrder(IntEnum):
     """The steps of a node's stop, in their order."""
 
     METADATA_ROOM = auto()
-    METRICS = auto()
     REGISTRATION = auto()
     """Controlled shutdown: leaderships are handed over."""
     COMMITTED_CHANGES = auto()
@@ -41,6 +40,8 @@ class StopOrder(IntEnum):
     LOGS = auto()
     LOCKS = auto()
     IO_POOL = auto()
+    ADMIN = auto()
+    """Last: it says that the node is stopping."""
 
 
 class Stops:
@@ -51,6 +52,7 @@ class Stops:
 
     def __init__(self) -> None:
         self._steps: dict[StopOrder, tuple[Step, Step | None]] = {}
+        self.has_begun = False
 
     @property
     def added(self) -> frozenset[StopOrder]:
@@ -67,6 +69,7 @@ class Stops:
 
     async def stop(self) -> None:
         """Stop in order. Raises as take_steps does."""
+        self.has_begun = True
         await take_steps(stop for _, (stop, _) in sorted(self._steps.items()))
 
     async def undo(self) -> None:

@@ -92,8 +92,19 @@ class LogLoading:
         self._assigned_directory = assigned_directory
         self._counts: dict[str, list[int]] = {}
         """By directory: logs loaded, logs there."""
+        self._is_finished = False
 
     # What there is
+
+    @property
+    def missing(self) -> str | None:
+        """How far the logs are loaded: "recovering 37 of 120 logs"; None where all are."""
+        if self._is_finished:
+            return None
+        done, total = (sum(counts) for counts in zip((0, 0), *self._counts.values(), strict=True))
+        directories = self._manager.directories
+        is_recovering = any(not each.was_clean_shutdown for each in directories.live if each.path in self._counts)
+        return f"{'recovering' if is_recovering else 'loading'} {done} of {total} logs"
 
     def plan(self) -> list[LogToLoad]:
         """Return what is to be loaded, in every directory that can be read; the others go offline."""
@@ -239,6 +250,7 @@ class LogLoading:
 
     def finish(self) -> None:
         """Note which directories are loaded; finish or go on with moves between directories."""
+        self._is_finished = True
         manager = self._manager
         for directory in manager.directories.live:
             directory.is_loaded = True

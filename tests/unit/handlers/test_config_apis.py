@@ -209,7 +209,7 @@ def create(node: OneNode, name: str, configs: dict[str, str]) -> list[Any]:
     return node.create_topic(name, configs)
 
 
-OWN_KEYS = {"kafkapy.authentication.timeout.ms", "kafkapy.legacy.clients.enable", "kafkapy.metrics.port"}
+OWN_KEYS = {"kafkapy.authentication.timeout.ms", "kafkapy.legacy.clients.enable", "kafkapy.admin.listener"}
 OWN_KEYS |= {"kafkapy.sasl.oauthbearer.allowed.urls"}
 STEPS: dict[str, Callable[..., Any]] = {
     "create": create,

@@ -8,6 +8,7 @@ from kafkapy.config.log import LogConfig
 from kafkapy.storage.checkpoint import MetaProperties
 from kafkapy.storage.file_names import FUTURE_DIRECTORY_SUFFIX
 from kafkapy.storage.log.log import Log
+from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.types import TopicPartition, Uuid
 from tests.simulator.disk import SimDisk
@@ -171,3 +172,25 @@ def test_a_new_replica_goes_to_the_next_directory_where_the_best_one_fails() -> 
         manager.get_or_create_log(TopicPartition("b", 0), None, CONFIG, NOW_MS, is_new=True).directory == "/second/b-0"
     )
     assert manager.directories.offline_paths == ["/first"]
+
+
+@pytest.mark.parametrize(("is_clean", "word"), [(True, "loading"), (False, "recovering")])
+def test_how_far_the_loading_is(is_clean: bool, word: str) -> None:
+    disk = SimDisk()
+    manager = started(disk)
+    for partition in range(3):
+        manager.get_or_create_log(TopicPartition("a", partition), TOPIC_ID, CONFIG, NOW_MS)
+    if is_clean:
+        for directory in manager.directories:
+            directory.write_clean_shutdown(1)
+    disk.crash("all")
+    again = locked(disk)
+    loading = LogLoading(again, now_ms=NOW_MS, clock_ms=lambda: NOW_MS)
+    assert loading.missing == "loading 0 of 0 logs"
+    told = []
+    for item in loading.plan():
+        told.append(loading.missing)
+        loading.load(item)
+    assert told == [f"{word} {done} of 3 logs" for done in range(3)]
+    loading.finish()
+    assert loading.missing is None

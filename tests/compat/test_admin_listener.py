@@ -1,6 +1,8 @@
-"""What a broker tells Prometheus: asked over HTTP, read by Prometheus' own parser."""
+"""What a node tells of itself over HTTP: its metrics, read by Prometheus' own parser, its health and its build."""
 
+import json
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -41,7 +43,7 @@ def clean_a_topic(bootstrap: str) -> None:
 
 def test_a_cleaning_is_told_of(tmp_path: Path) -> None:
     port = free_port()
-    properties = {"kafkapy.metrics.port": str(port), "log.cleaner.backoff.ms": "100"}
+    properties = {"kafkapy.admin.listener": f"127.0.0.1:{port}", "log.cleaner.backoff.ms": "100"}
     with Kafkapy(tmp_path / "data", properties) as broker:
         before = scrape(port)
         assert before["kafka_log_logcleaner_last_clean_records_read"] == 0
@@ -61,7 +63,35 @@ def test_a_cleaning_is_told_of(tmp_path: Path) -> None:
 
 def test_a_taken_port_stops_the_start(tmp_path: Path) -> None:
     port = free_port()
-    properties = {"kafkapy.metrics.port": str(port)}
-    message = f"cannot serve metrics on 127.0.0.1:{port}: Address already in use"
+    properties = {"kafkapy.admin.listener": f"127.0.0.1:{port}"}
+    message = f"cannot serve kafkapy.admin.listener=127.0.0.1:{port}: Address already in use"
     with Kafkapy(tmp_path / "first", properties), pytest.raises(RuntimeError, match=message):
         Kafkapy(tmp_path / "second", properties).start()
+
+
+def page(port: int, path: str) -> tuple[int, dict[str, object]]:
+    """Return status and JSON."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_controller_tells_of_itself_and_what_it_waits_for(tmp_path: Path) -> None:
+    port = free_port()
+    controller = Kafkapy(tmp_path / "data")
+    controller.properties = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": f"CONTROLLER://{controller.bootstrap}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller.bootstrap},2@127.0.0.1:{free_port()}",
+        "kafkapy.admin.listener": f":{port}",
+    }
+    with controller:
+        status, body = page(port, "/readyz")
+        assert status == 503, "one of two voters is no majority"
+        assert body["missing"] == {"metadata": "no leader of the metadata quorum is known"}
+        assert page(port, "/buildinfo")[1]["process_roles"] == ["controller"]
+        assert scrape(port) == {}

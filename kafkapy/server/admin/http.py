@@ -1,0 +1,165 @@
+"""A small HTTP server on a thread of its own, so that it answers while the node's event loop is held up.
+
+One request a connection. Bounded: MAX_CONNECTIONS at once, others are answered 503; a request's head has
+MAX_HEAD_BYTES; a connection has CONNECTION_TIMEOUT_S for all of it, the reading of the answer included.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+from kafkapy.dataclass import dataclass
+
+MAX_CONNECTIONS: Final = 64
+MAX_HEAD_BYTES: Final = 8192
+CONNECTION_TIMEOUT_S: Final = 30.0
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long what a client still sends is taken, so that closing does not cost it the answer."""
+METHODS: Final = ("GET", "HEAD")
+PLAIN: Final = "text/plain; charset=utf-8"
+
+logger = logging.getLogger("kafkapy.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+Handler: TypeAlias = Callable[[str], Awaitable[Answer]]
+"""Called on the server's thread with the Accept header, "" where there is none."""
+
+
+class BadRequest(Exception):
+    """What was sent is no HTTP request that is served here."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class HttpServer:
+    """Serves `pages`, by path, from its making to close()."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        pages: Mapping[str, Handler],
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        timeout_s: float = CONNECTION_TIMEOUT_S,
+    ) -> None:
+        """`listening` is the server's from now on."""
+        self._pages = pages
+        self._max_connections = max_connections
+        self._timeout_s = timeout_s
+        self._connections: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.SelectorEventLoop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="kafkapy-admin", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the listener and all connections; wait for the thread."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+
+    def _run(self, listening: socket.socket) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve(listening))
+
+    async def _serve(self, listening: socket.socket) -> None:
+        server = await asyncio.start_server(self._connected, sock=listening, limit=MAX_HEAD_BYTES)
+        async with server:
+            await self._stopped.wait()
+            server.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._converse(reader, writer)
+        except (OSError, TimeoutError, EOFError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) > self._max_connections:
+            writer.write(_encoded(_plain(HTTPStatus.SERVICE_UNAVAILABLE), has_body=True))
+        else:
+            writer.write(await self._answer_to(reader))
+        await writer.drain()
+        writer.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_TIMEOUT_S):
+                while await reader.read(MAX_HEAD_BYTES):
+                    pass
+
+    async def _answer_to(self, reader: asyncio.StreamReader) -> bytes:
+        """Return the response to the one request. Raises EOFError where there is none."""
+        try:
+            method, path, accept = _parsed(await _head(reader))
+        except BadRequest as bad:
+            return _encoded(_plain(bad.status), has_body=True)
+        page = self._pages.get(path)
+        if page is None:
+            return _encoded(_plain(HTTPStatus.NOT_FOUND), has_body=method != "HEAD")
+        if method not in METHODS:
+            return _encoded(_plain(HTTPStatus.METHOD_NOT_ALLOWED), f"Allow: {', '.join(METHODS)}", has_body=True)
+        try:
+            answer = await page(accept)
+        except Exception:
+            logger.exception("The admin listener cannot answer a request for %s", path)
+            answer = _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _encoded(answer, has_body=method != "HEAD")
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """Return the request's first line and headers. Raises BadRequest where they are too long, EOFError."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as error:
+        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+
+
+def _parsed(head: bytes) -> tuple[str, str, str]:
+    """Return method, path without its query, and the Accept header. Raises BadRequest."""
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[1].startswith("/") or not words[2].startswith("HTTP/1."):
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    headers = [line.partition(":") for line in lines]
+    accept = next((value.strip() for name, _, value in headers if name.lower() == "accept"), "")
+    return words[0], words[1].partition("?")[0], accept
+
+
+def _plain(status: HTTPStatus) -> Answer:
+    return Answer(status, PLAIN, f"{status.phrase}\n".encode())
+
+
+def _encoded(answer: Answer, *headers: str, has_body: bool) -> bytes:
+    lines = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        *headers,
+    )
+    head = "".join(f"{line}\r\n" for line in lines) + "\r\n"
+    return head.encode() + (answer.body if has_body else b"")

@@ -1,0 +1,143 @@
+"""kafkapy.admin.listener: /metrics, /livez, /readyz and /buildinfo (a deviation: Apache Kafka has JMX alone).
+
+    /livez      200 where the node's event loop answers within LOOP_TIMEOUT_S, 503 where it does not
+    /readyz     200 where nothing is missing, 503 where something is; JSON says what: {"missing": {"logs": "recovering
+                37 of 120 logs"}, "status": "not ready"}
+    /metrics    Prometheus' text format, or OpenMetrics where that is asked for
+    /buildinfo  what runs here, as JSON
+
+It serves from before the first directory is opened until all is closed. Nothing is encrypted and nobody is asked who
+they are: bind it where only those reach it who may read this.
+"""
+
+import asyncio
+import concurrent.futures
+import json
+import platform
+import socket
+import sys
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkapy import __version__
+from kafkapy.config.endpoints import host_and_port
+from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
+
+if TYPE_CHECKING:
+    from kafkapy.server.node import Node
+
+LOOP_TIMEOUT_S: Final = 3.0
+"""How long the event loop may take to answer."""
+KEY: Final = "kafkapy.admin.listener"
+BACKLOG: Final = 128
+JSON: Final = "application/json"
+NODE_CONDITIONS: Final = ("directories", "metadata", "listeners")
+BROKER_CONDITIONS: Final = (*NODE_CONDITIONS, "logs", "coordinators", "registration")
+
+R = TypeVar("R")
+
+
+class AdminListener:
+    """Serves from its making, on the node's event loop, to close()."""
+
+    def __init__(self, node: "Node") -> None:
+        """Raises OSError where the address cannot be bound."""
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        listening = _bound(node.config.node.kafkapy_admin_listener or "")
+        host, port = listening.getsockname()[:2]
+        self.port: int = port
+        pages = {"/livez": self._live, "/readyz": self._ready, "/metrics": self._metrics, "/buildinfo": self._build}
+        self._server = HttpServer(listening, pages)
+        logger.info("Serving %s on %s:%d", ", ".join(pages), f"[{host}]" if ":" in host else host, port)
+
+    async def close(self) -> None:
+        """Serve no more."""
+        await asyncio.to_thread(self._server.close)
+
+    async def _live(self, _accept: str) -> Answer:
+        try:
+            await self._ask(lambda: None)
+        except TimeoutError:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
+        return Answer(HTTPStatus.OK, PLAIN, b"ok\n")
+
+    async def _ready(self, _accept: str) -> Answer:
+        try:
+            missing = await self._ask(lambda: missing_of(self._node))
+        except TimeoutError:
+            missing = {"event loop": _held_up()}
+        status = HTTPStatus.SERVICE_UNAVAILABLE if missing else HTTPStatus.OK
+        return _json({"missing": missing, "status": "not ready" if missing else "ready"}, status)
+
+    async def _metrics(self, accept: str) -> Answer:
+        from kafkapy.server.admin.metrics import exposition
+
+        try:
+            gauges = await self._ask(lambda: list(self._node.gauges()))
+        except TimeoutError:
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, f"{_held_up()}\n".encode())
+        return Answer(HTTPStatus.OK, *exposition(gauges, accept))
+
+    async def _build(self, _accept: str) -> Answer:
+        config = self._node.config
+        return _json(
+            {
+                "version": __version__,
+                "implementation": "kafkapy",
+                "python": platform.python_version(),
+                "platform": f"{sys.platform} {platform.machine()}",
+                "node_id": config.node_id,
+                "process_roles": list(config.node.process_roles),
+                "cluster_id": self._node.cluster_id or None,
+            }
+        )
+
+    async def _ask(self, call: Callable[[], R]) -> R:
+        """Return what `call` returns on the node's event loop. Raises TimeoutError, and what it raises."""
+        asked: concurrent.futures.Future[R] = concurrent.futures.Future()
+
+        def answer() -> None:
+            if asked.set_running_or_notify_cancel():
+                try:
+                    asked.set_result(call())
+                except Exception as error:
+                    asked.set_exception(error)
+
+        self._loop.call_soon_threadsafe(answer)
+        async with asyncio.timeout(LOOP_TIMEOUT_S):
+            return await asyncio.wrap_future(asked)
+
+
+def missing_of(node: "Node") -> dict[str, str]:
+    """Return why the node is not ready, by what is missing; empty where it is."""
+    if node.stops.has_begun:
+        return {"stop": "the node is stopping"}
+    missing: dict[str, str] = {}
+    for name in BROKER_CONDITIONS if node.config.is_broker else NODE_CONDITIONS:
+        condition = node.conditions.get(name)
+        reason = condition() if condition is not None else "the start has not come to it yet"
+        if reason is not None:
+            missing[name] = reason
+    return missing
+
+
+def _bound(text: str) -> socket.socket:
+    """Return a socket that listens on host:port; an empty host stands for all addresses. Raises OSError."""
+    try:
+        host, port = host_and_port(text)
+        family, *_, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot serve {KEY}={text}: {error.strerror}") from error
+    listening.setblocking(False)
+    return listening
+
+
+def _held_up() -> str:
+    return f"the event loop has not answered within {LOOP_TIMEOUT_S:g} s"
+
+
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    return Answer(status, JSON, json.dumps(value, sort_keys=True).encode() + b"\n")

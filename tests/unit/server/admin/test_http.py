@@ -1,0 +1,125 @@
+"""The admin listener's HTTP: what it answers, and what bounds it."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+
+import pytest
+
+from kafkapy.server.admin.http import MAX_HEAD_BYTES, PLAIN, Answer, HttpServer
+
+BODY = b"all is well\n"
+
+
+async def page(accept: str) -> Answer:
+    return Answer(HTTPStatus.OK, PLAIN, accept.encode() or BODY)
+
+
+async def large(_accept: str) -> Answer:
+    return Answer(HTTPStatus.OK, PLAIN, bytes(64 << 20))
+
+
+async def broken(_accept: str) -> Answer:
+    raise ValueError("no page")
+
+
+@contextmanager
+def serving(*, max_connections: int = 8, timeout_s: float = 30.0) -> Iterator[int]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    pages = {"/page": page, "/large": large, "/broken": broken}
+    server = HttpServer(listening, pages, max_connections=max_connections, timeout_s=timeout_s)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.close()
+
+
+def sent(port: int, request: bytes) -> bytes:
+    """Return all that comes until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall(request)
+        return received(connection)
+
+
+def received(connection: socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def status_of(response: bytes) -> int:
+    matched = re.match(rb"HTTP/1\.1 (\d{3}) ", response)
+    assert matched is not None, response[:100]
+    return int(matched[1])
+
+
+def test_a_page_is_answered_with_its_length_and_closed() -> None:
+    with serving() as port:
+        head, _, body = sent(port, b"GET /page?all=1 HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+        assert body == BODY
+        assert b"Content-Length: 12\r\n" in head
+        assert sent(port, b"HEAD /page HTTP/1.1\r\n\r\n") == head + b"\r\n\r\n"
+        assert sent(port, b"GET /page HTTP/1.0\r\nAccept:  text/x \r\n\r\n").endswith(b"\r\n\r\ntext/x")
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"GET / HTTP/1.1", 404),
+        (b"POST /other HTTP/1.1", 404),
+        (b"HEAD /page/ HTTP/1.1", 404),
+        (b"POST /page HTTP/1.1", 405),
+        (b"DELETE /page HTTP/1.1", 405),
+        (b"GET /broken HTTP/1.1", 500),
+        (b"GET http://host/page HTTP/1.1", 400),
+        (b"GET /page", 400),
+        (b"GET /page HTTP/2", 400),
+        (b"\x16\x03\x01\x02\x00\x01", 400),
+        (b"GET /page HTTP/1.1\r\nCookie: " + bytes(2 * MAX_HEAD_BYTES), 431),
+    ],
+)
+def test_what_is_no_page_is_told_apart(request_head: bytes, status: int) -> None:
+    with serving() as port:
+        assert status_of(sent(port, request_head + b"\r\n\r\n")) == status
+
+
+def test_a_body_that_nobody_reads_does_not_cost_the_answer() -> None:
+    with serving() as port:
+        response = sent(port, b"POST /page HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + bytes(1_000_000))
+        assert status_of(response) == 405
+        assert b"Allow: GET, HEAD\r\n" in response
+
+
+def test_connections_beyond_the_bound_are_turned_away() -> None:
+    with serving(max_connections=2) as port:
+        idle = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(2)]
+        assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 503
+        idle[0].sendall(b"GET /page HTTP/1.1\r\n\r\n")
+        assert status_of(received(idle[0])) == 200
+        for each in idle:
+            each.close()
+
+
+@pytest.mark.parametrize("request_part", [b"", b"GET /page HTTP/1.1\r\nA: b", b"GET /large HTTP/1.1\r\n\r\n"])
+def test_who_neither_asks_nor_reads_is_let_go(request_part: bytes) -> None:
+    with serving(max_connections=1, timeout_s=0.2) as port:
+        slow = socket.create_connection(("127.0.0.1", port), 20)
+        slow.sendall(request_part)
+        until = time.monotonic() + 20
+        while status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 503:
+            assert time.monotonic() < until
+        slow.close()
+
+
+def test_a_close_ends_the_connections_at_work() -> None:
+    with serving() as port:
+        idle = socket.create_connection(("127.0.0.1", port), 20)
+        idle.sendall(b"GET")
+        assert status_of(sent(port, b"GET /page HTTP/1.1\r\n\r\n")) == 200
+    with suppress(ConnectionResetError):
+        assert idle.recv(1) == b""
+    idle.close()
