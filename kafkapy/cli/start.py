@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kafkapy.cli.failure import fail, reason_of
+from kafkapy.cli.log_options import add_log_options, log_settings
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.config.load import load
 from kafkapy.config.properties import parse_properties
 from kafkapy.errors import ConfigError, KafkapyError
 
 if TYPE_CHECKING:
+    from kafkapy.server.logs import LogSettings
     from kafkapy.server.run import NodeServer
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
-LOG_LEVELS: Final = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             config, warnings = _embedded(given.data_dir or DEFAULT_DATA_DIR, given.port, overrides)
         else:
             config, warnings = load(properties_of_file(given.file, given.port, given.data_dir, overrides))
-        return _run(config, warnings, given.log_level)
+        return _run(config, warnings, log_settings(given))
     except (KafkapyError, OSError) as error:
         return fail(reason_of(error))
 
@@ -106,7 +107,7 @@ def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> 
     return config, warnings
 
 
-def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
+def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings") -> int:
     import logging
 
     import uvloop
@@ -115,10 +116,11 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log_level: str) -> int:
     from kafkapy.server.run import run_node
 
     failpoints.install_from_environment()
-    logs.configure(logging.getLevelName({"WARN": "WARNING", "FATAL": "CRITICAL"}.get(log_level, log_level)))
+    writer = logs.start(log)
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)
     status = run_node(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+    writer.close()
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
     return status
@@ -177,9 +179,7 @@ def _parser() -> argparse.ArgumentParser:
         "--port", type=_port, help=f"where clients connect; 0 for a free port (without a file: {DEFAULT_PORT})"
     )
     parser.add_argument("--data-dir", metavar="DIR", help=f"the log directory (without a file: ./{DEFAULT_DATA_DIR})")
-    parser.add_argument(
-        "--log-level", type=str.upper, choices=LOG_LEVELS, default="WARN", help="what to log on stderr (default WARN)"
-    )
+    add_log_options(parser)
     return parser
 
 

@@ -1,6 +1,7 @@
 """The broker's loggers as a config resource (KIP-412): levels by logger name, changed at once and never stored.
 
 Python's levels under Kafka's names; TRACE lies below DEBUG. A logger without a level of its own has its parent's.
+Besides our own loggers there are those of Apache Kafka's log4j2.yaml that have a counterpart here.
 """
 
 import logging
@@ -20,11 +21,28 @@ LEVELS = {
     "FATAL": logging.CRITICAL,
 }
 
+KAFKA_LOGGERS = {
+    "kafka": ("kafkapy", "kafka"),
+    "kafka.authorizer.logger": ("kafka.authorizer.logger",),
+    "org.apache.kafka": ("kafkapy",),
+    "org.apache.kafka.controller": ("kafkapy.runtime.controller",),
+    "org.apache.kafka.raft": ("kafkapy.runtime.quorum",),
+    "org.apache.kafka.storage.internals.log.LogCleaner": ("kafkapy.storage.cleaner.cleaning_pass",),
+    "state.change.logger": ("kafkapy.replication",),
+}
+"""By Kafka's name, the loggers that log the like here; the first one's level is shown."""
+
+
+def loggers_of(name: str) -> list[logging.Logger]:
+    """Return the loggers that a name stands for: Kafka's, one of ours, or "root"."""
+    return [_logger(each) for each in KAFKA_LOGGERS.get(name, (name,))]
+
 
 def levels_by_logger() -> dict[str, str]:
     """Return the effective level of every logger there is."""
     names = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
-    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (ROOT, *sorted(names))}
+    names = sorted({*names, *KAFKA_LOGGERS})
+    return {name: _level_name(loggers_of(name)[0].getEffectiveLevel()) for name in (ROOT, *names)}
 
 
 def alter(operations: Sequence[ConfigOperation], *, validate_only: bool) -> ApiError | None:
@@ -36,7 +54,8 @@ def alter(operations: Sequence[ConfigOperation], *, validate_only: bool) -> ApiE
             return error
     for operation in () if validate_only else operations:
         is_set = operation.operation is ConfigOperationType.SET
-        _logger(operation.name).setLevel(LEVELS[operation.value or ""] if is_set else logging.NOTSET)
+        for logger in loggers_of(operation.name):
+            logger.setLevel(LEVELS[operation.value or ""] if is_set else logging.NOTSET)
     return None
 
 

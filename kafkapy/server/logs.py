@@ -1,7 +1,37 @@
-"""Log lines as Apache Kafka's log4j writes them: `[2026-01-31 12:00:00,123] INFO text (logger)`, on standard error."""
+"""The process's log: lines as log4j writes them, `[2026-01-31 12:00:00,123] INFO text (logger)`, or JSON.
+
+    {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "kafkapy.server", "message": "text"}
+
+and "exception", the traceback, where there is one; each on a line of its own.
+"""
 
 import logging
+import os
 import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from kafkapy.server.log_writer import LogWriter
+
+LEVEL_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+JSON_VARIABLE: Final = "KAFKAPY_LOG_JSON"
+FILE_VARIABLE: Final = "KAFKAPY_LOG_FILE"
+"""By these the helper processes that this one starts know where and how to log."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogSettings:
+    """levels: by logger, "root" for all; a file of max_bytes at most, with file_count older ones beside it."""
+
+    levels: Mapping[str, int]
+    is_json: bool = False
+    file: str | None = None
+    max_bytes: int = 100 << 20
+    file_count: int = 10
 
 
 class KafkaFormatter(logging.Formatter):
@@ -9,13 +39,68 @@ class KafkaFormatter(logging.Formatter):
         super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
     def format(self, record: logging.LogRecord) -> str:
-        record.levelname = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
+        record.levelname = LEVEL_NAMES.get(record.levelname, record.levelname)
         return super().format(record)
 
 
-def configure(level: int = logging.INFO) -> None:
-    """Send the process's log to standard error from `level` on."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KafkaFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        from json import dumps  # most processes log text
+
+        line = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "level": LEVEL_NAMES.get(record.levelname, record.levelname),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return dumps(line)
+
+
+def start(settings: LogSettings) -> "LogWriter":
+    """Log from now on as the settings say, on standard error where they name no file. Raises OSError.
+
+    A thread of its own writes (log_writer.py), so that nobody who logs waits for a disk or a pipe.
+    """
+    from kafkapy.server.log_writer import FileSink, LogWriter, StreamSink
+
+    if settings.is_json:
+        os.environ[JSON_VARIABLE] = "1"
+    if settings.file is None:
+        sink: FileSink | StreamSink = StreamSink(sys.stderr)
+    else:
+        path = os.path.abspath(settings.file)
+        sink = FileSink(path, settings.max_bytes, settings.file_count)
+        os.environ[FILE_VARIABLE] = path
+    writer = LogWriter(sink)
+    _install(writer, is_json=settings.is_json)
+    _set_levels(settings.levels)
+    return writer
+
+
+def _set_levels(levels: Mapping[str, int]) -> None:
+    from kafkapy.handlers.broker_loggers import loggers_of
+
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for name, level in levels.items():
+        for logger in loggers_of(name):
+            logger.setLevel(level)
+
+
+def configure(level: int = logging.INFO) -> None:
+    """Have a helper process log from `level` on, where and as the process that started it does.
+
+    It appends to that one's file, without rotating it: the other does.
+    """
+    from kafkapy.server.log_writer import FileSink, LogWriter, StreamSink
+
+    path = os.environ.get(FILE_VARIABLE)
+    sink = FileSink(path, None, 0) if path else StreamSink(sys.stderr)
+    _install(LogWriter(sink), is_json=bool(os.environ.get(JSON_VARIABLE)))
+    _set_levels({"root": level})
+
+
+def _install(writer: "LogWriter", *, is_json: bool) -> None:
+    writer.setFormatter(JsonFormatter() if is_json else KafkaFormatter())
+    logging.basicConfig(handlers=[writer], force=True)

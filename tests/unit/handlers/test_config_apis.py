@@ -6,6 +6,7 @@ we word differently are named in REWORDED.
 
 import gzip
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -359,3 +360,12 @@ def restored_logger():
     logger = logging.getLogger("kafkapy.test.levels")
     yield logger.name
     logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(("name", "ours"), [("state.change.logger", "kafkapy.replication"), ("kafka", "kafkapy")])
+def test_loggers_have_kafkas_names_too(node, name: str, ours: str) -> None:
+    assert incremental(node, [[LOGGER, "3", [[name, SET, "ERROR"]]]])[0][0] == ErrorCode.NONE
+    (result,) = describe(node, [[LOGGER, "3", [name, ours]]])
+    assert sorted(row[:2] for row in result["configs"]) == sorted([[name, "ERROR"], [ours, "ERROR"]])
+    assert incremental(node, [[LOGGER, "3", [[name, DELETE, None]]]])[0][0] == ErrorCode.NONE
+    assert logging.getLogger(ours).level == logging.NOTSET
