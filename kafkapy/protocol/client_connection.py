@@ -22,7 +22,7 @@ from kafkapy.protocol.client_login import AUTHENTICATE_VERSION, HANDSHAKE_VERSIO
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
-from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.protocol.primitives import EncodeError, Message, Writer
 
 UNSUPPORTED_VERSION: Final = 35
 SASL_HANDSHAKE: Final = 17
@@ -44,8 +44,8 @@ class ClientRequest:
     on_response: Callable[[Message, int], None]
     """Called once with the response and its version, unless on_failure is."""
     on_failure: Callable[[bool], None]
-    """Called once if no response will come; True if the peer speaks none of our versions, False if it cannot be
-    reached, does not answer in time or closes the connection."""
+    """Called once if no response will come; True if the peer speaks none of our versions, or one that cannot carry the
+    message; False if it cannot be reached, does not answer in time or closes the connection."""
     timeout_ms: int
     min_version: int
     max_version: int
@@ -172,9 +172,14 @@ class ClientConnection:
         if version < max(lowest, request.min_version):
             request.on_failure(True)
             return
-        self._write(request, version)
+        try:
+            self._write(request, version)
+        except EncodeError:  # it alone: others wait behind it
+            request.on_failure(True)
 
     def _write(self, request: ClientRequest, version: int) -> None:
+        """Raises EncodeError; then nothing has changed."""
+        body = request.build(version).encode(version)
         request.version = version
         out = Writer()
         write_request_header(
@@ -185,7 +190,6 @@ class ClientConnection:
             client_id=self._client_id,
         )
         self._sent = (self._sent + 1) & 0x7FFFFFFF
-        body = request.build(version).encode(version)
         self._output += (len(out) + len(body)).to_bytes(4, "big")
         self._output += out
         self._output += body

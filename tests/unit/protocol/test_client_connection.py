@@ -99,6 +99,18 @@ def test_a_request_that_no_common_version_carries_fails_alone(lowest: int, highe
     assert requests(connection) == [(DESCRIBE_CLUSTER, 0, 1)]
 
 
+@pytest.mark.parametrize("is_queued", [True, False], ids=["while versions are asked for", "on a ready connection"])
+def test_a_message_that_its_version_cannot_carry_fails_alone(is_queued: bool) -> None:
+    connection, asked, other = started() if is_queued else ready(), Asked(), Asked()
+    asked.request.build = lambda version: DescribeClusterRequest(endpoint_type=1 << 40)
+    connection.submit(asked.request)
+    connection.submit(other.request)
+    if is_queued:
+        connection.receive(versions(0, 1))
+    assert (asked.failures, other.failures) == ([True], [])
+    assert requests(connection)[-1:] == [(DESCRIBE_CLUSTER, 1, 1)]
+
+
 def test_responses_go_to_their_requests_however_their_bytes_are_cut() -> None:
     connection, first, second = ready(), Asked(), Asked()
     connection.submit(first.request)
