@@ -20,12 +20,14 @@ class PartitionAppend:
     """Records for one partition, and the part of the answer that their fate is written to.
 
     required_offset: where the append ended, -1 where it failed or has not been made. needed: what a worker has to do
-    before it can be made; checked: what that brought. verification: proof for the first batch of a transaction
-    (ReplicaManager.start_verification). transaction_version: of the markers that a coordinator appends (KIP-1228).
+    before it can be made; checked: what that brought. follow_count: the partition's when it was made. verification:
+    proof for the first batch of a transaction (ReplicaManager.start_verification). transaction_version: of the markers
+    that a coordinator appends (KIP-1228).
     """
 
     __slots__ = (
         "checked",
+        "follow_count",
         "needed",
         "partition",
         "records",
@@ -48,6 +50,7 @@ class PartitionAppend:
         self.records = records
         self.response = response
         self.required_offset = -1
+        self.follow_count = partition.follow_count
         self.needed: NeedsWorker | None = None
         self.checked: ValidatedRecords | None = None
         self.verification = verification
@@ -57,7 +60,7 @@ class PartitionAppend:
         """Return whether the answer stands: it failed, or the replicas have it (or never will, which is an error)."""
         if self.required_offset < 0:
             return True
-        is_done, code = self.partition.acknowledgement(self.required_offset)
+        is_done, code = self.partition.acknowledgement(self.required_offset, self.follow_count)
         if is_done:
             self.required_offset = -1
             self.response.error_code = code

@@ -163,6 +163,7 @@ class Partition(Generic[LogT]):
         "_brokers",
         "_is_alone",
         "_local_id",
+        "follow_count",
         "followers",
         "isr",
         "leader_epoch",
@@ -200,6 +201,8 @@ class Partition(Generic[LogT]):
         self.pending_isr: PendingIsr | None = None
         """What the controller has been asked for, until its answer or newer metadata settles it."""
         self.followers: dict[int, FollowerState] = {}
+        self.follow_count = 0
+        """How often it was told to follow: what it appended as a leader before that may have been truncated."""
         self._local_id = local_id
         self._brokers = brokers
         self._is_alone = False
@@ -247,6 +250,7 @@ class Partition(Generic[LogT]):
         self._become(Role.FOLLOWER, registration)
         self.leader_epoch_start_offset = UNKNOWN_OFFSET
         self.followers = {}
+        self.follow_count += 1
         return is_new_epoch
 
     def take_offline(self) -> None:
@@ -446,10 +450,13 @@ class Partition(Generic[LogT]):
                 self.followers[replica_id].is_refused = True
         self.pending_isr = None
 
-    def acknowledgement(self, required_offset: int) -> tuple[bool, int]:
-        """Return (whether an append that ends at required_offset need not wait any more, its error code)."""
+    def acknowledgement(self, required_offset: int, follow_count: int) -> tuple[bool, int]:
+        """Return (whether an append that ends at required_offset need not wait any more, its error code).
+
+        follow_count: as it was at the append. A leader that has followed since may have other records there.
+        """
         log = self.log
-        if log is None or self.role is not Role.LEADER:
+        if log is None or self.role is not Role.LEADER or self.follow_count != follow_count:
             return True, self.check_leader() or NOT_LEADER_OR_FOLLOWER
         if log.high_watermark < required_offset or (
             required_offset <= log.flush_required_to and not log.is_committed(required_offset)

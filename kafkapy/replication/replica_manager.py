@@ -268,6 +268,7 @@ class ReplicaManager:
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
         append.required_offset = end_offset = result.last_offset + 1
+        append.follow_count = partition.follow_count
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.tell_of_append(partition)

@@ -157,12 +157,12 @@ def test_leader_epochs_never_go_back() -> None:
 def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
     log = FakeLog(log_end_offset=10, high_watermark=5, config=SimpleNamespace(min_insync_replicas=2))
     partition = led(log, replicas=(1, 2), isr=(1, 2))
-    assert partition.acknowledgement(6) == (False, ErrorCode.NONE)
-    assert partition.acknowledgement(5) == (True, ErrorCode.NONE)
+    assert partition.acknowledgement(6, 0) == (False, ErrorCode.NONE)
+    assert partition.acknowledgement(5, 0) == (True, ErrorCode.NONE)
     partition.lead(registration(replicas=(1, 2), isr=(1,), partition_epoch=1), now_ms=0)
-    assert partition.acknowledgement(5) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert partition.acknowledgement(5, 0) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
-    assert partition.acknowledgement(5) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert partition.acknowledgement(5, 0) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
@@ -289,7 +289,7 @@ def test_an_append_counts_the_maximal_isr_when_it_is_acknowledged() -> None:
     partition = led(log, replicas=(1, 2), isr=(1,))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     assert partition.pending_isr is not None
-    assert partition.acknowledgement(10) == (True, ErrorCode.NONE)
+    assert partition.acknowledgement(10, 0) == (True, ErrorCode.NONE)
 
 
 def test_a_follower_that_has_not_caught_up_for_too_long_leaves() -> None:
