@@ -373,7 +373,7 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
         reads_followers=limits.reads_followers,
     )
     follower = limits.follower if notes_progress else None
-    ends = [] if follower is None else [_end_offset(partition) for _, partition in readable]
+    before = [] if follower is None else [(_end_offset(each), each.follow_count) for _, each in readable]
     try:
         while (cold := read.read()) is not None:
             try:
@@ -383,7 +383,7 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
     except BaseException:
         read.release()
         raise
-    if follower is not None and _note_progress(services, limits, readable, read.answers, ends):
+    if follower is not None and _note_progress(services, limits, readable, read.answers, before):
         read.must_answer = True
     return read
 
@@ -397,17 +397,19 @@ def _note_progress(
     limits: _Limits,
     readable: list[Readable],
     answers: list[PartitionData],
-    ends: list[int],
+    before: list[tuple[int, int]],
 ) -> bool:
     """Take note of how far a follower is, if its log goes along with ours; return whether any part was refused.
 
-    ends: of our logs, before the read. Refused, in `answers`, is what an earlier life of the follower's broker asks.
+    before: where our logs ended before the read, and how often each partition had followed. One that has followed while
+    another's pages were warmed may have other records now than the follower has.
+    Refused, in `answers`, is what an earlier life of the follower's broker asks.
     """
     follower, is_refused = limits.follower, False
     assert follower is not None
-    for index, ((asked, partition), end_offset) in enumerate(zip(readable, ends, strict=True)):
+    for index, ((asked, partition), (end_offset, follow_count)) in enumerate(zip(readable, before, strict=True)):
         answer = answers[index]
-        if answer.error_code or answer.diverging_epoch.end_offset >= 0:
+        if answer.error_code or answer.diverging_epoch.end_offset >= 0 or partition.follow_count != follow_count:
             continue
         code = services.replica_manager.note_follower_fetch(
             partition,
