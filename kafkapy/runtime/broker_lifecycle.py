@@ -161,8 +161,10 @@ class BrokerLifecycle:
         if was_known and self._config.node.controlled_shutdown_enable:
             try:
                 await asyncio.wait_for(self._leave(), SHUTDOWN_TIMEOUT_MS / 1000)
-            except (ApiError, TimeoutError) as error:
-                log.warning("Controlled shutdown was not finished: %s", error or "it took too long")
+            except TimeoutError:
+                log.warning("Controlled shutdown was not finished in %d ms", SHUTDOWN_TIMEOUT_MS)
+            except ApiError as error:
+                log.warning("Controlled shutdown was not finished: %s", error)
         self.state = LifecycleState.NOT_RUNNING
 
     async def close(self) -> None:

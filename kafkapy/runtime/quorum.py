@@ -64,6 +64,7 @@ from kafkapy.runtime.quorum_description import QuorumDescription, describe_quoru
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
 from kafkapy.runtime.quorum_snapshots import SnapshotJob, SnapshotSchedule
+from kafkapy.runtime.quorum_waiters import QuorumWaiters
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.runtime.voter_candidates import VoterCandidates
 from kafkapy.seams import Clock, Disk, IoPool, Random, failpoint
@@ -159,7 +160,7 @@ class Quorum:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
-        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters = QuorumWaiters()
         self._is_closed = False
         self._is_recovered = False
         self._fatal: BaseException | None = None
@@ -273,14 +274,11 @@ class Quorum:
         return self._is_recovered
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return once `condition` holds; it is asked after every step. Raises what stopped the quorum."""
-        if self._fatal is not None:
-            raise self._fatal
-        if condition():
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((condition, future))
-        await future
+        """Return once `condition` holds; it is asked after every step.
+
+        Raises what stopped the quorum; NotLeaderError once it is closed.
+        """
+        await self._waiters.wait(condition)
 
     async def close(self) -> None:
         """Resign if leader, end what runs, sync and close the log. Raises StorageError."""
@@ -291,6 +289,7 @@ class Quorum:
             self._next_turn = None
         self._step(ResignRequested(self.leader_epoch))
         self._is_closed = True
+        self._waiters.fail(NotLeaderError("the metadata quorum is closed"))
         for timer in (self._timer, self._clean_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
@@ -500,10 +499,7 @@ class Quorum:
             return
         self._fatal = error
         logger.critical("The metadata quorum stops: %s", error, exc_info=error)
-        waiters, self._waiters = self._waiters, []
-        for _, future in waiters:
-            if not future.done():
-                future.set_exception(error)
+        self._waiters.fail(error)
         self._delivery.tell_end(self.leader_epoch)
         self._on_fatal(error)
 
@@ -525,7 +521,7 @@ class Quorum:
             return
         finally:
             self._is_notifying = False
-        self._wake_waiters()
+        self._waiters.wake()
         if self._next_turn is None:
             self._maybe_start_snapshot()
 
@@ -533,17 +529,6 @@ class Quorum:
         self._next_turn = None
         if not self._is_closed:
             self._notify()
-
-    def _wake_waiters(self) -> None:
-        waiting = []
-        for condition, future in self._waiters:
-            if future.done():
-                continue
-            if condition():
-                future.set_result(None)
-            else:
-                waiting.append((condition, future))
-        self._waiters = waiting
 
     # ---- peers
 

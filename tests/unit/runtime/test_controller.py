@@ -577,7 +577,7 @@ def test_shut_down_hands_over_and_is_fast() -> None:
     on_node(scenario)
 
 
-def test_shut_down_without_a_controller_does_not_hang() -> None:
+def test_shut_down_without_a_controller_does_not_hang(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(node: Node) -> None:
         lifecycle = await node.started()
         node.quorum.lose()
@@ -587,6 +587,7 @@ def test_shut_down_without_a_controller_does_not_hang() -> None:
         assert lifecycle.state is LifecycleState.NOT_RUNNING
 
     on_node(scenario)
+    assert "Controlled shutdown was not finished in 5000 ms" in caplog.messages
 
 
 def test_producer_id_blocks_do_not_overlap() -> None:
