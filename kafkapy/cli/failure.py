@@ -4,7 +4,8 @@ import sys
 from typing import Final
 
 from kafkapy.config.definitions import broker_definitions
-from kafkapy.errors import ConfigError
+from kafkapy.errors import ApiError, ConfigError
+from kafkapy.protocol.error_code import ErrorCode
 
 INTERRUPTED: Final = 130
 """The exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
@@ -30,6 +31,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{error.strerror or error}"
+    if isinstance(error, ApiError):
+        return error.message or ErrorCode(error.code).name
     return str(error)
 
 

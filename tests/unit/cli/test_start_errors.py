@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy import Broker
+from kafkapy.cli.failure import reason_of
+from kafkapy.errors import ApiError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.server.distributions import foreign_distributions
 
 ENTRY_POINTS = "[console_scripts]\nkafkapy={}\n"
@@ -24,6 +27,17 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert said.out == ""
     assert said.err.count("\n") == 1, said.err
     return said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ApiError(ErrorCode.UNSUPPORTED_VERSION, "group.version is at level 9"), "group.version is at level 9"),
+        (ApiError(ErrorCode.REQUEST_TIMED_OUT), "REQUEST_TIMED_OUT"),
+    ],
+)
+def test_what_a_controller_refuses_is_told_in_its_words(error, reason) -> None:
+    assert reason_of(error) == reason
 
 
 def test_a_data_directory_that_is_a_file_is_called_one(tmp_path, capsys) -> None:
