@@ -1,7 +1,8 @@
 """`kafkapy start [server.properties]`: one node in the foreground, until SIGTERM, SIGINT or SIGHUP.
 
 Without a file, an embedded node: its directory is formatted when it is not, and it runs with one-node defaults. Says
-one line on stdout when clients may connect; why it cannot start, in one line on stderr, with exit status 1.
+one line on stdout when clients may connect; why it cannot start, in one line on stderr. Its --help lists the exit
+statuses.
 """
 
 import argparse
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = "kafkapy-data"
+DEFAULT_STOP_TIMEOUT_S: Final = 300
+MAX_STOP_TIMEOUT_S: Final = 86_400
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             config, warnings = _embedded(given.data_dir or DEFAULT_DATA_DIR, given.port, overrides)
         else:
             config, warnings = load(properties_of_file(given.file, given.port, given.data_dir, overrides))
-        return _run(config, warnings, log_settings(given))
+        return _run(config, warnings, log_settings(given), given.stop_timeout)
     except (KafkapyError, OSError) as error:
         return fail(reason_of(error))
 
@@ -107,7 +110,7 @@ def _embedded(data_dir: str, port: int | None, overrides: Mapping[str, str]) -> 
     return config, warnings
 
 
-def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings") -> int:
+def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings", stop_timeout_s: float) -> int:
     import logging
 
     import uvloop
@@ -119,7 +122,7 @@ def _run(config: BrokerConfig, warnings: Sequence[str], log: "LogSettings") -> i
     writer = logs.start(log)
     for warning in warnings:
         logging.getLogger("kafkapy.config").warning("%s", warning)
-    status = run_node(config, on_ready=_say_ready, new_loop=uvloop.new_event_loop)
+    status = run_node(config, on_ready=_say_ready, stop_timeout_s=stop_timeout_s, new_loop=uvloop.new_event_loop)
     writer.close()
     for stream in (sys.stdout, sys.stderr):
         _forget_unwritten(stream)
@@ -164,6 +167,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafkapy start",
         description="Run a node in the foreground: as a server.properties says, or embedded with one-node defaults.",
+        epilog="Exit status: 0 stopped as it was asked to; 1 it could not start or go on, or its stop was not clean; "
+        "2 a wrong command line; 3 its stop took too long. After 1 and 3 the next start recovers the logs.",
         allow_abbrev=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=98),  # else it imports shutil and its codecs
     )
@@ -180,7 +185,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", metavar="DIR", help=f"the log directory (without a file: ./{DEFAULT_DATA_DIR})")
     add_log_options(parser)
+    parser.add_argument(
+        "--stop-timeout",
+        type=_seconds,
+        default=DEFAULT_STOP_TIMEOUT_S,
+        metavar="SECONDS",
+        help=f"how long a stop may take before the process ends with status 3 (default {DEFAULT_STOP_TIMEOUT_S})",
+    )
     return parser
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MAX_STOP_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds: 1 to {MAX_STOP_TIMEOUT_S}")
+    return int(text)
 
 
 def _port(text: str) -> int:

@@ -110,6 +110,11 @@ class BrokerServer:
         self._limits: ReactorLimits
 
     @property
+    def node(self) -> Node:
+        """For those who watch it."""
+        return self._node
+
+    @property
     def cluster_id(self) -> str:
         return self._node.cluster_id
 

@@ -54,6 +54,11 @@ class ControllerServer:
         self._is_metadata_known = False
 
     @property
+    def node(self) -> Node:
+        """For those who watch it."""
+        return self._node
+
+    @property
     def cluster_id(self) -> str:
         return self._node.cluster_id
 

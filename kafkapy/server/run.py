@@ -1,11 +1,17 @@
-"""A node as the process: until a signal asks it to stop, or it cannot go on."""
+"""A node as the process: until a signal asks it to stop, or it cannot go on.
+
+Its exit status: 0 it was asked to stop, and has; 1 it could not start or go on, or its stop was not clean; 2 the
+command line is wrong; 3 its stop did not end in time. After 1 and 3 the next start recovers what had not been flushed.
+"""
 
 import asyncio
 import gc
 import logging
+import os
 import signal
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.server.limits import raise_open_file_limit
@@ -16,9 +22,12 @@ if TYPE_CHECKING:
     from kafkapy.seams import Connector, IoPool
     from kafkapy.server.broker import BrokerServer
     from kafkapy.server.controller import ControllerServer
+    from kafkapy.server.systemd import Supervisor
 
 NewConnector: TypeAlias = "Callable[[asyncio.AbstractEventLoop, IoPool], Connector]"
 NodeServer: TypeAlias = "BrokerServer | ControllerServer"
+
+STOP_TIMED_OUT: Final = 3
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -27,13 +36,17 @@ def run_node(
     config: BrokerConfig,
     *,
     on_ready: Callable[[NodeServer], None],
+    stop_timeout_s: float,
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
 ) -> int:
-    """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`."""
+    """Run a node until SIGTERM, SIGINT or SIGHUP, then stop it in order; return the exit status. Raises as `start`.
+
+    A stop that takes longer than `stop_timeout_s` ends the process.
+    """
     _freeze_heap()
     raise_open_file_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(new_node(config), on_ready))
+        return runner.run(_serve(new_node(config), on_ready, stop_timeout_s))
 
 
 def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
@@ -50,7 +63,7 @@ def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = Non
     return BrokerServer(config, disk=disk, clock=clock, random=random, new_connector=new_connector)
 
 
-async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None]) -> int:
+async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], stop_timeout_s: float) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = loop.create_future()
 
@@ -62,19 +75,50 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None]) -> 
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # ignored under nohup: as a JVM does
             loop.add_signal_handler(each, stop, each.name)
+    supervisor = _supervisor(server)
     await server.start()
     _freeze_heap()
     assert server.failed is not None
     on_ready(server)
+    if supervisor is not None:
+        supervisor.ready(f"Serving on {server.bootstrap_servers}, cluster {server.cluster_id}")
     await asyncio.wait((asked_to_stop, server.failed), return_when=asyncio.FIRST_COMPLETED)
     if server.failed.done():
         logger.critical("Stopping: %s", server.failed.result())
+    if supervisor is not None:
+        supervisor.stopping()
+    return await _stopped(server, stop_timeout_s) or int(server.failed.done())
+
+
+async def _stopped(server: NodeServer, timeout_s: float) -> int:
+    """Stop the node; return 1 where that was not clean. Does not return where it does not end in time."""
+    limit = threading.Timer(timeout_s, _end_at_once, (timeout_s,))
+    limit.daemon = True
+    limit.start()
     try:
         await server.stop()
     except Exception as error:
         logger.critical("The stop was not clean: %s", error)
         return 1
-    return 1 if server.failed.done() else 0
+    finally:
+        limit.cancel()
+    return 0
+
+
+def _end_at_once(timeout_s: float) -> None:
+    """End the process whatever holds it up: a disk that answers no more, say. No clean stop is written down then."""
+    logger.critical("The stop did not end within %g s: the next start recovers the logs", timeout_s)
+    logging.shutdown()
+    os._exit(STOP_TIMED_OUT)
+
+
+def _supervisor(server: NodeServer) -> "Supervisor | None":
+    """Return what tells systemd of the node, where systemd runs it."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from kafkapy.server.systemd import Supervisor
+
+    return Supervisor(server.node, os.environ)
 
 
 def _freeze_heap() -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kafkapy import __version__
 from kafkapy.config.endpoints import host_and_port
 from kafkapy.server.admin.http import PLAIN, Answer, HttpServer, logger
+from kafkapy.server.admin.readiness import missing_of
 
 if TYPE_CHECKING:
     from kafkapy.server.node import Node
@@ -32,8 +33,6 @@ LOOP_TIMEOUT_S: Final = 3.0
 KEY: Final = "kafkapy.admin.listener"
 BACKLOG: Final = 128
 JSON: Final = "application/json"
-NODE_CONDITIONS: Final = ("directories", "metadata", "listeners")
-BROKER_CONDITIONS: Final = (*NODE_CONDITIONS, "logs", "coordinators", "registration")
 
 R = TypeVar("R")
 
@@ -108,19 +107,6 @@ class AdminListener:
         self._loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(LOOP_TIMEOUT_S):
             return await asyncio.wrap_future(asked)
-
-
-def missing_of(node: "Node") -> dict[str, str]:
-    """Return why the node is not ready, by what is missing; empty where it is."""
-    if node.stops.has_begun:
-        return {"stop": "the node is stopping"}
-    missing: dict[str, str] = {}
-    for name in BROKER_CONDITIONS if node.config.is_broker else NODE_CONDITIONS:
-        condition = node.conditions.get(name)
-        reason = condition() if condition is not None else "the start has not come to it yet"
-        if reason is not None:
-            missing[name] = reason
-    return missing
 
 
 def _bound(text: str) -> socket.socket:

@@ -15,7 +15,7 @@ from harness.servers import free_port
 from kafkapy import Broker
 from kafkapy.errors import ConfigError
 from kafkapy.server.admin import listener
-from kafkapy.server.admin.listener import BROKER_CONDITIONS, missing_of
+from kafkapy.server.admin.readiness import BROKER_CONDITIONS, missing_of
 from kafkapy.storage.offline.format import embedded_config
 from kafkapy.storage.system_disk import SystemDisk
 
@@ -48,7 +48,7 @@ def test_a_broker_is_ready_when_it_has_started() -> None:
 def test_what_is_missing_is_named() -> None:
     broker = Broker()
     with broker:
-        node = broker._running._node
+        node = broker._running.node
         assert missing_of(node) == {}
         assert set(node.conditions) == set(BROKER_CONDITIONS)
         del node.conditions["logs"]

@@ -1,0 +1,23 @@
+"""What a node lacks before clients are to be sent to it: for /readyz, and for systemd while it starts."""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkapy.server.node import Node
+
+NODE_CONDITIONS: Final = ("directories", "metadata", "listeners")
+BROKER_CONDITIONS: Final = (*NODE_CONDITIONS, "logs", "coordinators", "registration")
+NOT_REACHED: Final = "the start has not come to it yet"
+
+
+def missing_of(node: "Node") -> dict[str, str]:
+    """Return why the node is not ready, by what is missing; empty where it is."""
+    if node.stops.has_begun:
+        return {"stop": "the node is stopping"}
+    missing: dict[str, str] = {}
+    for name in BROKER_CONDITIONS if node.config.is_broker else NODE_CONDITIONS:
+        condition = node.conditions.get(name)
+        reason = condition() if condition is not None else NOT_REACHED
+        if reason is not None:
+            missing[name] = reason
+    return missing

@@ -1,0 +1,112 @@
+"""The node under systemd, which the test plays; its unit file; and the time limit of its stop."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkapy.cli.start import _parser
+from kafkapy.server.run import STOP_TIMED_OUT
+
+UNIT = Path(__file__).parents[3] / "packaging" / "kafkapy.service"
+
+
+@contextmanager
+def supervised(
+    tmp_path: Path, *options: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
+    """Start a node; yield its process, and the socket that it notifies."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(path))
+        notified.settimeout(20)
+        command = [sys.executable, "-m", "kafkapy", "start", "--data-dir", str(tmp_path / "data"), "--port", "0"]
+        environment = {**os.environ, "NOTIFY_SOCKET": str(path), **variables}
+        with subprocess.Popen(
+            [*command, *options], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield process, notified
+            finally:
+                process.kill()
+
+
+def told(notified: socket.socket) -> dict[str, str]:
+    """Return the assignments of the next notification."""
+    return dict(line.split("=", 1) for line in notified.recv(4096).decode().split("\n"))  # type: ignore[misc]
+
+
+def told_until(notified: socket.socket, name: str) -> dict[str, str]:
+    while name not in (found := told(notified)):
+        pass
+    return found
+
+
+def test_systemd_is_told_of_start_watchdog_and_stop(tmp_path: Path) -> None:
+    with supervised(tmp_path, WATCHDOG_USEC="60000") as (process, notified):
+        starting = told(notified)
+        assert starting == {"EXTEND_TIMEOUT_USEC": "30000000", "STATUS": "Starting"}
+        assert told_until(notified, "READY")["STATUS"].startswith("Serving on 127.0.0.1:")
+        for _ in range(3):
+            assert told(notified) == {"WATCHDOG": "1"}
+        process.terminate()
+        assert told_until(notified, "STOPPING") == {"STOPPING": "1", "STATUS": "Stopping"}
+        assert process.wait(20) == 0
+
+
+def test_a_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
+    with supervised(tmp_path, WATCHDOG_USEC="1000", WATCHDOG_PID="1") as (process, notified):
+        told_until(notified, "READY")
+        process.terminate()
+        assert "STOPPING" in told(notified)
+        assert process.wait(20) == 0
+
+
+def test_a_socket_that_nobody_reads_is_a_warning(tmp_path: Path) -> None:
+    with supervised(tmp_path, NOTIFY_SOCKET=str(tmp_path / "nobody")) as (process, _):
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+    assert errors.count("systemd cannot be told how the node is") == 1
+    assert process.returncode == 0
+
+
+def test_a_stop_that_does_not_end_in_time_ends_the_process() -> None:
+    """The stop hangs in a call that nothing interrupts, as one on a dead disk does."""
+    program = """
+import asyncio, time
+from kafkapy.server import run
+
+class Hanging:
+    async def stop(self): time.sleep(60)
+
+asyncio.run(run._stopped(Hanging(), 0.1))
+"""
+    found = subprocess.run([sys.executable, "-c", program], timeout=20, capture_output=True, text=True, check=False)
+    assert found.returncode == STOP_TIMED_OUT
+    assert "The stop did not end within 0.1 s" in found.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_the_unit_file_is_one(tmp_path: Path) -> None:
+    """As it is but for the command, which is not installed here."""
+    text = UNIT.read_text()
+    assert "ExecStart=/opt/kafkapy/bin/kafkapy start " in text
+    unit = tmp_path / UNIT.name
+    unit.write_text(text.replace("/opt/kafkapy/bin/kafkapy", "/bin/true"))
+    found = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    about_it = [line for line in found.stderr.splitlines() if UNIT.stem in line]
+    assert (found.returncode, about_it) == (0, []), found.stderr
+
+
+def test_the_unit_file_starts_with_options_that_exist() -> None:
+    line = next(line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart="))
+    given = _parser().parse_args(line.split()[2:])
+    assert (given.file, given.stop_timeout) == ("/etc/kafkapy/server.properties", 300)
