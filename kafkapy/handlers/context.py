@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
     from kafkapy.runtime.transaction_verification import TransactionVerification
     from kafkapy.seams import Clock, IoPool, Random
+    from kafkapy.security.quotas import ClientQuotas
     from kafkapy.storage.manager.log_manager import LogManager
 
 
@@ -163,6 +164,8 @@ class Services:
     topics_in_creation: TopicsInCreation = field(default_factory=TopicsInCreation)
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: BROKER_APIS)
     turns: Turns = field(default_factory=Turns)
+    client_quotas: "ClientQuotas | None" = None
+    """None while no client has a quota that is enforced."""
 
 
 def walk(services: Services | ControllerServices, context: RequestContext) -> Walk:

@@ -12,6 +12,9 @@ A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (
 it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
 that is not assigned is refused.
 
+A consumer beyond its consumer_byte_rate is answered with nothing and throttle_time_ms, and its connection is muted for
+as long (KIP-219); its session stays as it was.
+
 Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
 """
 
@@ -23,6 +26,7 @@ from typing import Final, NamedTuple
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, warm
+from kafkapy.handlers.quotas import most_fetched, throttle_fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import (
@@ -88,7 +92,11 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
         broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
         answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
     else:
+        if services.client_quotas is not None:
+            request.max_bytes = most_fetched(services, context, request.max_bytes)
         answers = await _fetch(services, context, request, fetch)
+        if services.client_quotas is not None and (throttled_ms := throttle_fetch(services, context, answers)) > 0:
+            return _respond_throttled(fetch, answers, throttled_ms)
     return _respond(services, context, fetch, answers)
 
 
@@ -458,6 +466,14 @@ def _respond(services: Services, context: RequestContext, fetch: FetchContext, a
     if has_moved and version >= LEADERS_SINCE:
         _tell_leaders(services, context, response)
     return response
+
+
+def _respond_throttled(fetch: FetchContext, answers: Answers, throttle_time_ms: int) -> FetchResponse:
+    """Return no partition: what was read is to be fetched again once the throttle is over."""
+    for _, answer in answers:
+        release_records(answer)
+    error_code, session_id = fetch.finish_throttled()
+    return FetchResponse(throttle_time_ms=throttle_time_ms, error_code=error_code, session_id=session_id)
 
 
 def _tell_leaders(services: Services, context: RequestContext, response: FetchResponse) -> None:

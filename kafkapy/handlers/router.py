@@ -71,6 +71,8 @@ class Router:
                 response = await self._large.handle(handler, parts, context, request)
         except ApiError as error:
             response = _error_response(header, error)
+        if header.api_key == PRODUCE and self._services.client_quotas is not None:
+            self._throttle(context, response, len(frame))
         if response is None:
             return None
         if context.is_long:
@@ -101,6 +103,11 @@ class Router:
         from kafkapy.handlers.forwarding import forward
 
         return await forward(self._services, RequestContext(header, connection), frame)
+
+    def _throttle(self, context: RequestContext, response: Any, size_bytes: int) -> None:
+        from kafkapy.handlers.quotas import throttle_produce  # most brokers have none
+
+        throttle_produce(self._services, context, response, size_bytes)
 
     def _load(self, served: ServedApi) -> Route:
         module = import_module(f"kafkapy.handlers.{served.handler}")

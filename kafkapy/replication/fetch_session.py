@@ -195,6 +195,15 @@ class FetchContext:
         """Which partitions of a follower's session have to be looked at."""
         return self._session.watch if self._session is not None else None
 
+    def finish_throttled(self) -> tuple[int, int]:
+        """Return (error code, session id) of an empty response, which leaves the session's partitions as they were."""
+        session = self._session
+        if session is None:
+            return 0, NO_SESSION_ID
+        if session.epoch != self._epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id
+        return 0, session.session_id
+
     def finish(
         self, answers: list[tuple[FetchedPartition, PartitionData]], now_ms: int
     ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionData]]]:

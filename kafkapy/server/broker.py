@@ -11,7 +11,7 @@ replication.py.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.config.broker import BrokerConfig
@@ -19,12 +19,7 @@ from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
 from kafkapy.metadata.delta import MetadataDelta, difference
-from kafkapy.metadata.image import (
-    EMPTY_IMAGE,
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
-    MetadataImage,
-)
+from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, QuotaEntity
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.reactor.io_pool import ThreadIoPool
@@ -108,6 +103,7 @@ class BrokerServer:
         self._new_background_helper = new_helper if new_helper is not None else _new_background_helper
         self._addresses: dict[str, tuple[str, int]] = {}
         self._limits: ReactorLimits
+        self._services: Services | None = None
 
     @property
     def node(self) -> Node:
@@ -240,7 +236,9 @@ class BrokerServer:
     async def _start_serving(self) -> None:
         """Be unfenced, begin with what happens in periods, accept."""
         config = self.config
-        self._router.serve(self._new_services())
+        self._services = self._new_services()
+        self._apply_quotas(self._controller.image, self._controller.image.client_quotas)
+        self._router.serve(self._services)
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
         await self._node.wait_at_start(self._follower.caught_up(), "the broker to follow the metadata")
         self._stops.add(StopOrder.TIMERS, self._expirer.stop)
@@ -361,10 +359,17 @@ class BrokerServer:
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
+        self._apply_quotas(image, delta.quota_changes)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._replication.apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)
         yield from self._coordinators.apply_delta(delta, image)
+
+    def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:
+        if changed and self._services is not None:
+            from kafkapy.server.client_quotas import apply_quotas  # most brokers have none
+
+            apply_quotas(self._services, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.

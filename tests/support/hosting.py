@@ -186,6 +186,7 @@ class Hosting:
             replica_manager=self.manager,
             fetch_sessions=self.sessions,
             turns=Turns(),
+            client_quotas=None,
         )
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

@@ -54,7 +54,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
     )
     response = await conversion.fetch(served)
     asked = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
-    answer = LegacyFetchResponse()
+    answer = LegacyFetchResponse(throttle_time_ms=response.throttle_time_ms)
     try:
         for topic in response.responses:
             converted = FetchableTopicResponse(topic.topic)
@@ -119,6 +119,8 @@ class _Conversion:
             asked.fetch_offset = next_offset
             topics = [FetchTopic(topic=topic, partitions=_served([asked]))]
             again = await self.fetch(FetchRequest(max_bytes=self.bytes_left, topics=topics))
+            if not again.responses:  # throttled
+                return answer
             read = again.responses[0].partitions[0]
         return answer
 

@@ -1,0 +1,154 @@
+"""producer_byte_rate and consumer_byte_rate: throttle_time_ms is told, then the connection is muted (KIP-219).
+
+The windows are ten full ones of a second and the one that runs: a burst may be ten seconds of a quota.
+"""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kafkapy.protocol.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.fetch_request import FetchRequest
+from tests.support.asking import (
+    batch_of,
+    create_topic,
+    fetch_partition,
+    fetch_request,
+    fetch_topic,
+    produce,
+    produce_request,
+    until,
+    values_in,
+)
+from tests.support.wire import WireClient, request_frame
+
+RATE = 10_000
+"""Bytes a second, of which a burst of 100,000 is allowed."""
+PRODUCE_VERSION, FETCH_VERSION = 12, 12
+
+Connect = Callable[[], WireClient]
+
+
+def set_quotas(connect: Connect, topic: str, **rates: float) -> None:
+    """Give the client-id that is the topic's name its quotas, and wait until they are applied.
+
+    They are once a probe is throttled, whose quota is set with them.
+    """
+    probe = f"probe-{topic}"
+    entries = [
+        EntryData([EntityData("client-id", name)], [OpData(key, value) for key, value in quotas.items()])
+        for name, quotas in ((topic, rates), (probe, {"producer_byte_rate": 1.0}))
+    ]
+    assert [each.error_code for each in connect().call(AlterClientQuotasRequest(entries), 1).entries] == [0, 0]
+    create_topic(connect(), probe)
+    until(lambda: throttle_of_produce(connect(), probe, b"", client_id=probe) > 0)
+
+
+def throttle_of_produce(client: WireClient, topic: str, value: bytes, *, client_id: str) -> int:
+    request = produce_request(topic, batch_of(value=value))
+    response = client.call(request, PRODUCE_VERSION, client_id=client_id)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    return int(response.throttle_time_ms)
+
+
+def assert_muted(client: WireClient, throttle_ms: int, since_s: float) -> None:
+    """`since_s`: when the request that was throttled had been sent, time.monotonic()."""
+    client.send(ApiVersionsRequest(), 0)
+    assert not client.has_answer(throttle_ms / 4000), "the connection is muted"
+    client.receive()
+    assert time.monotonic() - since_s >= throttle_ms / 1000 * 0.95
+
+
+@pytest.fixture
+def limited(connect: Connect, topic: str) -> str:
+    """A topic, and a client-id of the same name with both quotas."""
+    create_topic(connect(), topic)
+    set_quotas(connect, topic, producer_byte_rate=RATE, consumer_byte_rate=RATE)
+    return topic
+
+
+def test_a_producer_beyond_its_quota_is_told_and_muted(connect: Connect, limited: str) -> None:
+    client, value = connect(), b"x" * 103_000
+    size_bytes = len(request_frame(produce_request(limited, batch_of(value=value)), PRODUCE_VERSION, client_id=limited))
+    sent_s = time.monotonic()
+    throttle_ms = throttle_of_produce(client, limited, value, client_id=limited)
+    expected_ms = (size_bytes / 10 - RATE) / RATE * 10_000
+    assert throttle_ms == pytest.approx(expected_ms, rel=0.1)
+    assert_muted(client, throttle_ms, sent_s)
+
+
+def test_a_producer_below_its_quota_is_not_throttled(connect: Connect, limited: str) -> None:
+    client = connect()
+    throttles = [throttle_of_produce(client, limited, b"x" * 9_000, client_id=limited) for _ in range(10)]
+    assert throttles == [0] * 10
+
+
+def test_clients_of_another_id_are_not_throttled(connect: Connect, limited: str) -> None:
+    assert throttle_of_produce(connect(), limited, b"x" * 500_000, client_id="another") == 0
+
+
+def test_connections_of_a_client_id_share_its_quota(connect: Connect, limited: str) -> None:
+    assert throttle_of_produce(connect(), limited, b"x" * 95_000, client_id=limited) == 0
+    assert throttle_of_produce(connect(), limited, b"x" * 10_000, client_id=limited) > 0
+
+
+def test_a_producer_without_answers_is_muted(connect: Connect, limited: str) -> None:
+    client = connect()
+    request = produce_request(limited, batch_of(value=b"x" * 104_000), acks=0)
+    sent_s = time.monotonic()
+    client.send_frame(request_frame(request, PRODUCE_VERSION, client_id=limited))
+    assert_muted(client, 400, sent_s)
+
+
+def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect, limited: str) -> None:
+    client = connect()
+    for _ in range(15):
+        produce(client, limited, batch_of(value=b"x" * 7_000))
+    opened = client.call(
+        FetchRequest(session_epoch=0, topics=[fetch_topic(limited, fetch_partition(0))]),
+        FETCH_VERSION,
+        client_id=limited,
+    )
+    (partition,) = opened.responses[0].partitions
+    assert opened.throttle_time_ms == 0
+    assert len(values_in(partition)) == 14, "no more is read than the windows allow"
+    asked = fetch_partition(0, max_bytes=4_000)
+    throttled, sent_s = go_on(client, limited, opened.session_id, 1, asked), time.monotonic()
+    assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, opened.session_id, [])
+    assert throttled.throttle_time_ms == pytest.approx(14 * 7_090 / 10 + 700 - RATE, rel=0.15)
+    assert_muted(client, throttled.throttle_time_ms, sent_s)
+    again = next(filter(lambda response: response.responses, refetches(client, limited, opened.session_id)))
+    assert len(values_in(again.responses[0].partitions[0])) == 1, "the session is as it was"
+
+
+def go_on(client: WireClient, client_id: str, session_id: int, epoch: int, *asked: object):
+    topics = [fetch_topic(client_id, *asked)] if asked else []
+    request = FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
+    return client.call(request, FETCH_VERSION, client_id=client_id)
+
+
+def refetches(client: WireClient, client_id: str, session_id: int):
+    for epoch in range(2, 7):
+        yield go_on(client, client_id, session_id, epoch)
+
+
+def test_a_consumer_of_another_id_reads_on(connect: Connect, limited: str) -> None:
+    client = connect()
+    produce(client, limited, batch_of(value=b"x" * 300_000))
+    response = client.call(fetch_request(limited), FETCH_VERSION, client_id="another")
+    assert response.throttle_time_ms == 0
+    assert len(values_in(response.responses[0].partitions[0])) == 1
+
+
+def test_a_quota_that_is_removed_throttles_no_more(connect: Connect, limited: str) -> None:
+    assert throttle_of_produce(connect(), limited, b"x" * 120_000, client_id=limited) > 0
+    entry = EntryData([EntityData("client-id", limited)], [OpData("producer_byte_rate", remove=True)])
+    connect().call(AlterClientQuotasRequest([entry]), 1)
+    until(lambda: throttle_of_produce(connect(), limited, b"", client_id=limited) == 0)
