@@ -5,23 +5,27 @@ the cluster. A server.properties mounted at /mnt/shared/config comes first, the 
 is neither, the image's default is used. Unlike Kafka's image, a node without controller.quorum.voters is formatted with
 its voters in the log, a formatted directory is taken as it is, and logs lie in the volume unless a key says otherwise.
 
-`entrypoint.py health` is the image's health check: it ends with 0 where the broker's first listener takes a connection.
+kafkapy.admin.listener is :9404 unless a key says otherwise. `entrypoint.py health` is the image's health check: it ends
+with 0 where /readyz there says that the node is ready, and prints what is missing.
 """
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import NoReturn
 
-from kafkapy.config.endpoints import LISTENER
+from kafkapy.config.endpoints import host_and_port
 from kafkapy.config.properties import format_properties, parse_properties
 
 HOME = Path(os.environ.get("KAFKAPY_HOME", "/opt/kafkapy"))
 MOUNTED = Path(os.environ.get("KAFKAPY_MOUNTED_CONFIG", "/mnt/shared/config"))
 DATA_DIR = os.environ.get("KAFKAPY_DATA_DIR", "/var/lib/kafkapy/data")
+ADMIN_KEY = "kafkapy.admin.listener"
+DEFAULT_ADMIN_LISTENER = ":9404"
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 """What Apache Kafka's image has, too: containers that are told nothing else belong to one cluster."""
 
@@ -66,6 +70,8 @@ def merged_properties(environment: Mapping[str, str], mounted: Path, default: Pa
         properties = parse_properties(default.read_text(encoding="utf-8"))
     if "log.dirs" not in properties and "log.dir" not in properties:
         properties["log.dirs"] = DATA_DIR
+    if not properties.get(ADMIN_KEY, "").strip():
+        properties[ADMIN_KEY] = DEFAULT_ADMIN_LISTENER
     return properties
 
 
@@ -79,33 +85,35 @@ def format_command(properties: Mapping[str, str], path: Path, cluster_id: str) -
 
 def start_command(environment: Mapping[str, str], path: Path) -> list[str]:
     level = environment.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip() or "INFO"
-    return [*KAFKAPY, "start", str(path), "--log-level", level]
+    loggers = [each for each in environment.get("KAFKA_LOG4J_LOGGERS", "").split(",") if each.strip()]
+    levels = [part for each in (level, *loggers) for part in ("--log-level", each.strip())]
+    return [*KAFKAPY, "start", str(path), *levels]
 
 
 KAFKAPY = (sys.executable, "-m", "kafkapy")
 ANY_HOST = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-HEALTH_TIMEOUT_S = 3
+HEALTH_TIMEOUT_S = 4
+"""More than the admin listener waits for the event loop."""
 
 
-def client_address(properties: Mapping[str, str]) -> tuple[str, int]:
-    """Return host and port of the first listener that is not the controllers', as reached from the container itself."""
-    controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
-    for entry in properties.get("listeners", "PLAINTEXT://:9092").split(","):
-        matched = LISTENER.fullmatch(entry.strip())
-        if matched is not None and matched[1].upper() not in controllers:
-            return ANY_HOST.get(matched[2], matched[2]), int(matched[3])
-    raise ValueError("there is no listener for clients")
+def admin_address(properties: Mapping[str, str]) -> tuple[str, int]:
+    """Return host and port of the admin listener as reached from the container itself."""
+    host, port = host_and_port(properties[ADMIN_KEY].strip())
+    return ANY_HOST.get(host, host), port
 
 
 def check_health(path: Path) -> int:
-    """Return 0 where the broker with this server.properties takes connections."""
+    """Return 0 where the node with this server.properties says that it is ready; print what it says."""
     try:
-        address = client_address(parse_properties(path.read_text(encoding="utf-8")))
-        socket.create_connection(address, HEALTH_TIMEOUT_S).close()
-    except (OSError, ValueError) as error:
+        address = admin_address(parse_properties(path.read_text(encoding="utf-8")))
+        connection = HTTPConnection(*address, timeout=HEALTH_TIMEOUT_S)
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        print(response.read().decode(errors="replace"), end="")
+    except (OSError, HTTPException) as error:
         print(f"unhealthy: {error}", file=sys.stderr)
         return 1
-    return 0
+    return 0 if response.status == HTTPStatus.OK else 1
 
 
 def main() -> int:

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,10 @@ from types import ModuleType
 
 import pytest
 
+from harness.servers import free_port
+
 SCRIPT = Path(__file__).parents[3] / "docker" / "entrypoint.py"
+ADMIN = {"kafkapy.admin.listener": ":9404"}
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +51,12 @@ def test_environment_is_laid_over_the_mounted_file(entrypoint, tmp_path) -> None
     mounted, default = tmp_path / "mounted", tmp_path / "default"
     default.write_text("node.id=1\nlog.dirs=/d\n")
     merged = entrypoint.merged_properties
-    assert merged({}, mounted, default) == {"node.id": "1", "log.dirs": "/d"}
-    assert merged({"KAFKA_NODE_ID": "2"}, mounted, default) == {"node.id": "2", "log.dirs": entrypoint.DATA_DIR}
+    assert merged({}, mounted, default) == {"node.id": "1", "log.dirs": "/d"} | ADMIN
+    assert merged({"KAFKA_NODE_ID": "2"}, mounted, default) == {"node.id": "2", "log.dirs": entrypoint.DATA_DIR} | ADMIN
     mounted.write_text("node.id=3\nlog.dir=/m\n")
-    assert merged({"KAFKA_NODE_ID": "4"}, mounted, default) == {"node.id": "4", "log.dir": "/m"}
+    assert merged({"KAFKA_NODE_ID": "4"}, mounted, default) == {"node.id": "4", "log.dir": "/m"} | ADMIN
+    mounted.write_text("log.dir=/m\nkafkapy.admin.listener=127.0.0.1:1\n")
+    assert merged({}, mounted, default) == {"log.dir": "/m", "kafkapy.admin.listener": "127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
@@ -69,31 +73,29 @@ def test_quorum_is_formatted_as_its_keys_say(entrypoint, properties, last) -> No
 
 
 @pytest.mark.parametrize(
-    ("listeners", "address"),
+    ("listener", "address"),
     [
-        (None, ("127.0.0.1", 9092)),
-        ("PLAINTEXT://:19092,CONTROLLER://:9093", ("127.0.0.1", 19092)),
-        ("CONTROLLER://:9093, INSIDE://0.0.0.0:9094", ("127.0.0.1", 9094)),
-        ("CONTROLLER://:9093,PLAINTEXT://[::]:9095", ("::1", 9095)),
-        ("PLAINTEXT://broker.example:9096", ("broker.example", 9096)),
+        (":9404", ("127.0.0.1", 9404)),
+        ("0.0.0.0:9405", ("127.0.0.1", 9405)),
+        ("[::]:9406", ("::1", 9406)),
+        (" node.example:9407 ", ("node.example", 9407)),
     ],
 )
-def test_health_is_asked_of_the_first_listener_for_clients(entrypoint, listeners, address) -> None:
-    properties = {"controller.listener.names": "CONTROLLER"}
-    if listeners is not None:
-        properties["listeners"] = listeners
-    assert entrypoint.client_address(properties) == address
+def test_health_is_asked_of_the_admin_listener(entrypoint, listener: str, address: tuple[str, int]) -> None:
+    assert entrypoint.admin_address({"kafkapy.admin.listener": listener}) == address
 
 
-def test_a_node_is_healthy_while_its_listener_takes_connections(tmp_path) -> None:
-    (tmp_path / "config").mkdir()
+def test_loggers_of_the_environment_are_options(entrypoint) -> None:
+    environment = {"KAFKA_LOG4J_ROOT_LOGLEVEL": "ERROR", "KAFKA_LOG4J_LOGGERS": "kafka=WARN, state.change.logger=INFO"}
+    command = entrypoint.start_command(environment, Path("server.properties"))
+    levels = ["ERROR", "kafka=WARN", "state.change.logger=INFO"]
+    assert command[-6:] == [part for level in levels for part in ("--log-level", level)]
+
+
+def health(environment: dict[str, str]) -> tuple[int, str]:
     command = [sys.executable, str(SCRIPT), "health"]
-    environment = {**os.environ, "KAFKAPY_HOME": str(tmp_path)}
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        (tmp_path / "config" / "server.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\n")
-        assert subprocess.run(command, env=environment, check=False).returncode == 0
-    assert subprocess.run(command, env=environment, check=False).returncode == 1
+    found = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=20)
+    return found.returncode, found.stdout
 
 
 def test_default_properties_are_valid(entrypoint, tmp_path) -> None:
@@ -126,6 +128,7 @@ def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         "KAFKA_CONTROLLER_QUORUM_VOTERS": "5@localhost:9093",
         "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+        "KAFKA_KAFKAPY_ADMIN_LISTENER": f"127.0.0.1:{free_port()}",
     }
     for _ in range(2):  # a second start finds the directory formatted
         with subprocess.Popen(
@@ -133,6 +136,8 @@ def test_entry_point_runs_a_broker_in_an_empty_folder(tmp_path) -> None:
         ) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline(), process.stdout.readline()]
+            assert health(environment) == (0, '{"missing": {}, "status": "ready"}\n')
             process.terminate()
             assert process.wait(20) == 0
+        assert health(environment) == (1, "")
         assert re.fullmatch(r"kafkapy ready on 127\.0\.0\.1:\d+ \(cluster A{21}Q, node 5\)\n", lines[1]), lines
