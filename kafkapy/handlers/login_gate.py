@@ -70,6 +70,7 @@ class LoginGate:
                 if login.is_expired(now_ms):
                     raise CloseConnection("the session has expired")
                 return await self._gate.route(info, frame)
+        login.settings = self._gate.settings(info.listener_name)
         try:
             reply = login.receive(frame, now_ms=now_ms, wall_ms=self._clock.wall_ms())
         except VersionsAsked:

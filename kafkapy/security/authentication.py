@@ -76,7 +76,8 @@ class Login:
     """The machine of one connection."""
 
     def __init__(self, settings: LoginSettings) -> None:
-        self._settings = settings
+        self.settings = settings
+        """May be replaced at any time: who was removed meanwhile cannot renew a session."""
         self._server: SaslServer | None = None
         self._has_headers = False
         self._reauthentication_began_ms: int | None = None
@@ -115,7 +116,7 @@ class Login:
 
     def receive(self, frame: memoryview, *, now_ms: int, wall_ms: int) -> Reply:
         """Take a frame of a login; `now_ms` is monotonic. Raises ProtocolError, VersionsAsked."""
-        if len(frame) > self._settings.max_receive_bytes:
+        if len(frame) > self.settings.max_receive_bytes:
             return self._fail("Failing SASL authentication due to invalid receive size")
         if self.state is LoginState.OTHER_MECHANISM:
             return self._fail(self._bad_mechanism)
@@ -140,7 +141,7 @@ class Login:
             self.state = LoginState.HANDSHAKE
 
     def _handshake(self, header: RequestHeader, mechanism: str) -> Reply:
-        mechanisms = self._settings.mechanisms
+        mechanisms = self.settings.mechanisms
         if mechanism not in mechanisms:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
             return self._fail(f"Unsupported SASL mechanism {mechanism}", _encode(header, refusal))
@@ -153,7 +154,7 @@ class Login:
             )
             self.state = LoginState.OTHER_MECHANISM
         else:
-            self._server = self._settings.servers[mechanism]()
+            self._server = self.settings.servers[mechanism]()
             self.mechanism = mechanism
             self.state = LoginState.TOKENS
         return Reply(answer)
@@ -209,7 +210,7 @@ class Login:
         self.user = server.authorization_id
         self._server = None
         self.state = LoginState.COMPLETE
-        max_reauth_ms = self._settings.max_reauth_ms.get(self.mechanism, 0)
+        max_reauth_ms = self.settings.max_reauth_ms.get(self.mechanism, 0)
         bounds = [max_reauth_ms] if max_reauth_ms > 0 else []
         if server.expires_at_ms is not None:
             bounds.append(server.expires_at_ms - wall_ms)

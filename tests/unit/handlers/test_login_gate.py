@@ -1,0 +1,105 @@
+"""What a login is asked for follows the configuration as it is now, also on connections that are open for long."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from kafkapy.handlers.login_gate import GateSettings, LoginGate
+from kafkapy.protocol.connection import ConnectionInfo, gather_nothing
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import write_request_header
+from kafkapy.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkapy.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from kafkapy.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from kafkapy.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
+from kafkapy.protocol.primitives import Writer
+from kafkapy.security.authentication import LoginSettings
+from kafkapy.security.plain import PlainServer
+
+LISTENER = "LISTENER"
+TOKEN = b"\0alice\0wonder"
+
+
+class StillClock:
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return 5_000
+
+
+def settings(users: Mapping[str, str], mechanism: str = "PLAIN") -> LoginSettings:
+    return LoginSettings(servers={mechanism: partial(PlainServer, users)}, max_reauth_ms={mechanism: 60_000})
+
+
+class Listener:
+    """One connection to a listener whose settings may change."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self.settings = settings(users)
+        self.info = ConnectionInfo("1", LISTENER, "SASL_PLAINTEXT", "10.0.0.7", 1, is_authenticated=False)
+        gate = GateSettings(
+            settings=lambda _: self.settings,
+            route=lambda *_: self._served(),
+            gather=gather_nothing,
+            clock=StillClock(),
+            failure_delay_ms={LISTENER: 0},
+            timeout_ms=1000,
+        )
+        self._gate = LoginGate(gate, self.info)
+
+    async def _served(self) -> Writer | None:
+        raise AssertionError("only logins are sent")
+
+    def _send(self, request) -> bytes:
+        out = Writer()
+        write_request_header(out, api_key=request.API_KEY, api_version=1, correlation_id=7, client_id=None)
+        request.write(out, 1)
+        coroutine = self._gate.route(self.info, memoryview(out))
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return bytes(stop.value)
+        raise AssertionError("a login waited")
+
+    def shake_hands(self, mechanism: str = "PLAIN") -> int:
+        answer = self._send(SaslHandshakeRequest(mechanism=mechanism))
+        return SaslHandshakeResponse.decode(answer[4:], 1).error_code
+
+    def authenticate(self) -> int:
+        answer = self._send(SaslAuthenticateRequest(auth_bytes=TOKEN))
+        return SaslAuthenticateResponse.decode(answer[4:], 1).error_code
+
+
+def logged_in() -> Listener:
+    listener = Listener({"alice": "wonder"})
+    assert (listener.shake_hands(), listener.authenticate()) == (0, 0)
+    assert listener.info.is_authenticated
+    return listener
+
+
+def test_a_session_is_renewed() -> None:
+    listener = logged_in()
+    assert (listener.shake_hands(), listener.authenticate()) == (0, 0)
+    assert not listener.info.close_after_answer
+
+
+def test_who_was_removed_cannot_renew_a_session() -> None:
+    listener = logged_in()
+    listener.settings = settings({"bob": "builder"})
+    assert listener.shake_hands() == 0
+    assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert listener.info.close_after_answer
+
+
+def test_a_session_cannot_be_renewed_by_a_mechanism_that_was_disabled() -> None:
+    listener = logged_in()
+    listener.settings = settings({"alice": "wonder"}, mechanism="OTHER")
+    assert listener.shake_hands() == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert listener.info.close_after_answer
+
+
+def test_who_was_removed_after_connecting_cannot_log_in() -> None:
+    listener = Listener({"alice": "wonder"})
+    listener.settings = settings({})
+    assert listener.shake_hands() == 0
+    assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
