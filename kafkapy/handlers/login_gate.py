@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _ERROR_CODE: Final = slice(4, 6)
 """Where the error code is in an answer to ApiVersions, whose header is always version 0."""
 _NO_ERROR: Final = b"\0\0"
+MOST_LOGGED: Final = 400
+"""Characters of what a client has sent: Apache Kafka's own texts are shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,5 +111,7 @@ class LoginGate:
 
 
 def _line(text: str) -> str:
-    """Return a text that cannot forge a line of a log."""
+    """Return a text that cannot forge a line of a log, nor fill it."""
+    if len(text) > MOST_LOGGED:
+        text = f"{text[:MOST_LOGGED]}..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

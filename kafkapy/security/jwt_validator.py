@@ -42,7 +42,7 @@ def parse_jwks(text: bytes) -> list[Key]:
     try:
         entries = json.loads(text)["keys"]
         found = [entry for entry in entries if entry["kty"] in KEY_TYPES.values() and entry.get("use", "sig") == "sig"]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise JwtError(f"the JWKS cannot be read: {type(error).__name__}") from error
     keys = []
     for entry in found[:MAX_KEYS]:
@@ -101,7 +101,7 @@ class JwtValidator:
             for key in self._keys(key_id, now_ms):
                 if key.key_type == key_type and (claims := _claims(PyJWS(), token, key, str(algorithm))) is not None:
                     return claims
-        except PyJWTError as error:
+        except (PyJWTError, RecursionError) as error:
             raise JwtError(f"Could not validate the access token: {type(error).__name__}") from error
         raise JwtError("Could not validate the access token: no key of the JWKS has signed it")
 

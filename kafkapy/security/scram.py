@@ -14,10 +14,14 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
 from kafkapy.security.sasl import SaslError, ToldSaslError
+
+MAX_MESSAGE_BYTES: Final = 65_536
+"""Of a message to the server: who has not logged in shall not have the loop read more at a time (1 ms)."""
 
 _ALPHA = "[A-Za-z]+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
@@ -86,6 +90,8 @@ class ScramServer:
         return self._name
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
+        if len(response) > MAX_MESSAGE_BYTES:
+            raise SaslError(f"The SCRAM client {'first' if self._credential is None else 'final'} message is too long")
         text = response.decode("utf-8", "replace")
         return self._first(text) if self._credential is None else self._final(text, self._credential)
 

@@ -1,5 +1,6 @@
 """What a login is asked for follows the configuration as it is now, also on connections that are open for long."""
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 
@@ -103,3 +104,11 @@ def test_who_was_removed_after_connecting_cannot_log_in() -> None:
     listener.settings = settings({})
     assert listener.shake_hands() == 0
     assert listener.authenticate() == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_line_of_the_log_is_bounded(caplog) -> None:
+    with caplog.at_level(logging.INFO):
+        Listener({}).shake_hands("\n" * 32_000)
+    (line,) = caplog.messages
+    assert "Unsupported SASL mechanism \\n\\n" in line
+    assert len(line) < 1000

@@ -7,7 +7,7 @@ import pytest
 from kafkapy.metadata.scram_types import MECHANISMS, keys_of, salted_password
 from kafkapy.security.plain import PlainClient, PlainServer, users_of
 from kafkapy.security.sasl import SaslError, ToldSaslError, in_java_order
-from kafkapy.security.scram import ScramClient, ScramCredential, ScramServer
+from kafkapy.security.scram import MAX_MESSAGE_BYTES, ScramClient, ScramCredential, ScramServer
 
 NOW_MS = 0
 SHA_256, SHA_512 = MECHANISMS["SCRAM-SHA-256"], MECHANISMS["SCRAM-SHA-512"]
@@ -94,6 +94,16 @@ FIRST = "n,,n=user,r=abc"
 def test_scram_refuses_first_messages_that_it_cannot_read(first) -> None:
     with pytest.raises(SaslError):
         scram_server().evaluate(first.encode(), NOW_MS)
+
+
+def test_scram_refuses_messages_that_are_too_long() -> None:
+    server = scram_server()
+    first = "n,,n=user,r=abc".ljust(MAX_MESSAGE_BYTES, "x")
+    with pytest.raises(SaslError, match="client first message is too long"):
+        scram_server().evaluate(f"{first}x".encode(), NOW_MS)
+    server.evaluate(first.encode(), NOW_MS)
+    with pytest.raises(SaslError, match="client final message is too long"):
+        server.evaluate(b"c=biws,r=abc".ljust(MAX_MESSAGE_BYTES + 1, b"x"), NOW_MS)
 
 
 def test_scram_refuses_another_authorization_id() -> None:

@@ -59,6 +59,13 @@ def signed_with_the_public_key() -> str:
     return jwt.encode({"sub": "alice", "exp": WALL_MS // 1000 + 60}, secret, algorithm="HS256", headers={"kid": "one"})
 
 
+def critical() -> str:
+    """RFC 7515, section 4.1.11: who does not know an extension that is critical must refuse the token."""
+    claims = {"sub": "alice", "iss": "us", "aud": "kafka", "iat": WALL_MS // 1000, "exp": WALL_MS // 1000 + 60}
+    headers = {"kid": "one", "crit": ["bound-to"], "bound-to": "10.0.0.7"}
+    return jwt.encode(claims, KEY.private, algorithm=KEY.algorithm, headers=headers)
+
+
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
@@ -85,6 +92,7 @@ def signed_with_the_public_key() -> str:
         (unsigned(), "algorithm or key id is not allowed"),
         (unsigned(alg="ES256", kid="one"), "no key of the JWKS has signed it"),
         (signed_with_the_public_key(), "algorithm or key id is not allowed"),
+        (critical(), "InvalidTokenError"),
         ("a.b.c", "Could not validate the access token"),
         ("abc", "Could not validate the access token"),
     ],
@@ -141,7 +149,9 @@ def test_messages_that_are_none_are_refused(message, reason) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [1]}', b'{"keys": [{}]}', b"\xff"]
+    "text",
+    [b"", b"{", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [1]}', b'{"keys": [{}]}', b"\xff", b"[" * 200_000],
+    ids=range(9),
 )
 def test_a_key_set_that_is_none_is_refused(text) -> None:
     with pytest.raises(JwtError, match="the JWKS cannot be read"):
