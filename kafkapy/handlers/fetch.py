@@ -16,6 +16,8 @@ A consumer beyond its consumer_byte_rate is answered with nothing and throttle_t
 as long (KIP-219); its session stays as it was.
 
 Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
+Deviation: Apache Kafka gives whoever names a replica id a session before which those of consumers give way; here that
+takes the right to the cluster.
 """
 
 import asyncio
@@ -77,7 +79,10 @@ class _Limits(NamedTuple):
 async def handle(services: Services, context: RequestContext, request: FetchRequest) -> FetchResponse:
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE else request.replica_id
-    is_from_follower = replica_id >= 0
+    names_replica = replica_id >= 0
+    is_from_follower = names_replica and services.authorizer.authorize(
+        context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    )
     watches = services.replica_manager.watches
     fetch = services.fetch_sessions.open(
         request,
@@ -91,6 +96,9 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     if is_from_follower:
         broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
         answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
+    elif names_replica:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answers = [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
     else:
         if services.client_quotas is not None:
             request.max_bytes = most_fetched(services, context, request.max_bytes)
@@ -208,9 +216,6 @@ async def _fetch_for(
     services: Services, context: RequestContext, request: FetchRequest, fetch: FetchContext, follower: _Follower
 ) -> Answers:
     """Return an answer for each partition that a follower asks for, in their order."""
-    if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
     watch = fetch.watch
     if watch is not None:
         assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
