@@ -20,6 +20,8 @@ LOGIN_MODULES: Final = {
     OAUTHBEARER: f"{_MODULES}.oauthbearer.OAuthBearerLoginModule",
 }
 """By mechanism."""
+_PLAIN_WORDS: Final = ("username", "password", "null")
+"""What no password is taken for."""
 _FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _QUOTES: Final = "\"'"
 _DIGITS: Final = "0123456789.-"
@@ -27,8 +29,15 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 _OCTAL: Final = "01234567"
 
 
+_HIDDEN: Final = "[hidden]"
+
+
 class JaasError(KafkapyError):
-    """A text that is no JAAS configuration, or names a login module that is not known. It carries no secret."""
+    """A text that is no JAAS configuration, or names a login module that is not known.
+
+    It carries no secret. Deviation: where Apache Kafka tells the word that it stumbled over, which behind a password
+    with a quote or a blank in it is the password's rest, it is told only where no password can have come before.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,7 @@ def _kind(tokens: list[Token], position: int) -> str:
 def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
     """Return the entry at a position, and where the next begins."""
     module = tokens[position].text
+    is_first = position == 0
     position += 1
     if position == len(tokens):
         raise JaasError("Login module control flag not specified in JAAS config")
@@ -114,7 +124,8 @@ def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
     if flag is None:
         raise JaasError("Login module control flag is not available in the JAAS config")
     if flag.upper() not in _FLAGS:
-        raise JaasError(f"Invalid login module control flag '{flag}' in JAAS config")
+        shown = flag if is_first else _HIDDEN
+        raise JaasError(f"Invalid login module control flag '{shown}' in JAAS config")
     position += 1
     options: dict[str, str] = {}
     while position < len(tokens) and tokens[position].kind != ";":
@@ -122,7 +133,8 @@ def _entry(tokens: list[Token], position: int) -> tuple[JaasEntry, int]:
         key = "null" if text is None else text  # as Java prints what is no word
         value = tokens[position + 2].text if position + 2 < len(tokens) else None
         if _kind(tokens, position + 1) != "=" or value is None:
-            raise JaasError(f"Value not specified for key '{key}' in JAAS config")
+            shown = key if not options or key in _PLAIN_WORDS else _HIDDEN
+            raise JaasError(f"Value not specified for key '{shown}' in JAAS config")
         options[key] = value
         position += 3
     if position == len(tokens):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def test_entries_are_read_as_apache_kafka_reads_them() -> None:
         cases = [json.loads(line) for line in lines]
     assert len(cases) > 500
     for case in cases:
-        assert outcome(case["text"]) == case["outcome"], case
+        assert outcome(case["text"]) in (case["outcome"], hidden(case["outcome"])), case
 
 
 def outcome(text: str) -> str | list[object]:
@@ -26,6 +27,11 @@ def outcome(text: str) -> str | list[object]:
     except JaasError as error:
         return str(error)
     return [entry.module, dict(entry.options)]
+
+
+def hidden(told: str | list[object]) -> str | list[object]:
+    """Return what Apache Kafka tells without the word that it names, which is not always shown here."""
+    return re.sub("'.*'", "'[hidden]'", told, flags=re.DOTALL) if isinstance(told, str) else told
 
 
 @pytest.mark.parametrize("value", ["", "a", 'say "a"', "back\\slash", "two\nlines\r", "; = // /* */", "ä 文"])
@@ -78,3 +84,25 @@ def test_only_the_login_module_of_a_mechanism_is_known() -> None:
 def test_secrets_are_not_shown() -> None:
     entry = parse_entry(f'{MODULE} required password="s3cret";')
     assert "s3cret" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ('password="ab"s3cret";', "Value not specified for key '[hidden]' in JAAS config"),
+        ("password=ab@s3cret;", "Value not specified for key 'null' in JAAS config"),
+        ("username=a password=1s3cret;", "Value not specified for key 'password' in JAAS config"),
+        ('user_alice="ab"user_s3cret";', "Value not specified for key '[hidden]' in JAAS config"),
+        ("user_alice", "Value not specified for key 'user_alice' in JAAS config"),
+        ("password=ab;c s3cret;", "Invalid login module control flag '[hidden]' in JAAS config"),
+    ],
+)
+def test_parts_of_a_password_that_is_not_quoted_well_are_not_shown(options, told) -> None:
+    with pytest.raises(JaasError) as error:
+        parse_entry(f"{MODULE} required {options}")
+    assert str(error.value) == told
+
+
+def test_a_wrong_flag_is_shown() -> None:
+    with pytest.raises(JaasError, match="Invalid login module control flag 'needed' in JAAS config"):
+        parse_entry(f"{MODULE} needed;")
