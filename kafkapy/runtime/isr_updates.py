@@ -95,15 +95,21 @@ class IsrUpdates:
             await asyncio.sleep(self._max_lag_ms() / 2000)
             now_ms = self._clock.monotonic_ms()
             for count, partition in enumerate(list(self._replica_manager.partitions)):
-                isr = partition.isr_without_stragglers(now_ms)
-                if isr is not None:
-                    logger.info("Shrinking the ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
-                    partition.begin_isr_change(isr)
-                    self.want(partition)
-                elif partition.is_leader and not partition.is_alone:
-                    self._replica_manager.tell_of_append(partition)
+                try:
+                    self._look_at(partition, now_ms)
+                except Exception:  # of one that waits for the partition: the others are looked at all the same
+                    logger.exception("Looking at the ISR of %s failed unexpectedly", partition.topic_partition)
                 if count % 200 == 199:
                     await asyncio.sleep(0)
+
+    def _look_at(self, partition: "HostedPartition", now_ms: int) -> None:
+        isr = partition.isr_without_stragglers(now_ms)
+        if isr is not None:
+            logger.info("Shrinking the ISR of %s from %s to %s", partition.topic_partition, partition.isr, isr)
+            partition.begin_isr_change(isr)
+            self.want(partition)
+        elif partition.is_leader and not partition.is_alone:
+            self._replica_manager.tell_of_append(partition)
 
     async def _send_wanted(self) -> None:
         while True:
@@ -178,6 +184,7 @@ class IsrUpdates:
             logger.info("The ISR of %s stays %s: %s", partition.topic_partition, partition.isr, code.name)
             if code in REJECTED:
                 partition.reject_isr_change()
+                self._replica_manager.tell_of_append(partition)  # the high watermark waited for whoever was to join
             return code in REJECTED or code in SETTLED_BY_METADATA
         has_moved = partition.end_isr_change(
             answer.isr,

@@ -9,10 +9,13 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
+from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.runtime.isr_updates import IsrUpdates
+from kafkapy.timer.purgatory import DelayedOperation
 from tests.simulator.loop import SimLoop
-from tests.support.hosting import Hosting, on_loop
+from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
 
 Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
 
@@ -157,3 +160,63 @@ def test_any_other_failure_is_asked_again_after_50_ms(answer: Answer) -> None:
         await updates.stop()
 
     check()
+
+
+@on_loop
+async def test_the_high_watermark_waits_no_longer_for_a_follower_that_may_not_join(loop: SimLoop) -> None:
+    """The follower has been fenced meanwhile: nobody else moves the high watermark."""
+    partition, _, updates = set_up(loop, refused(ErrorCode.INELIGIBLE_REPLICA))
+    hosting = updates._replica_manager
+    assert partition.log is not None
+    append = PartitionAppend(partition, batch(b"x"), PartitionProduceResponse())
+    assert not hosting.append_records([append], required_acks=-1)
+    partition.followers[2].broker_epoch = None  # as of an earlier life: not eligible any more
+    answered = loop.create_future()
+    hosting.wait_for_replicas([append], timeout_ms=10_000, on_done=lambda: answered.set_result(None))
+    await pass_ms(loop, 10)
+    assert (answered.done(), partition.log.high_watermark, append.response.error_code) == (True, 1, 0)
+    await updates.stop()
+
+
+@on_loop
+async def test_a_request_that_fails_does_not_end_the_watch_over_lagging_followers(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    partition = hosting.create_topic(replicas=(1, 2))
+    controller: Any = FakeController(done)
+    updates = IsrUpdates(
+        hosting.manager,
+        controller,
+        node_id=1,
+        broker_epoch=lambda: 5,
+        max_lag_ms=lambda: 30_000,
+        clock=hosting.clock,
+    )
+    hosting.manager.on_isr_wanted = updates.want
+    updates.start()
+    assert partition.log is not None
+    hosting.manager.wait_for_commit(Failing(), partition, timeout_ms=100_000)
+    partition.log.append_as_leader(batch(b"x"), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
+    partition.note_follower_fetch(2, fetch_offset=0, log_start_offset=0, now_ms=0)
+    partition.followers[2].log_end_offset = 1
+    await pass_ms(loop, 16_000)
+    assert partition.log.high_watermark == 1, "the watch has moved it, and met the request that fails"
+    partition.log.append_as_leader(batch(b"y"), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
+    await pass_ms(loop, 50_000)
+    assert partition.isr == (1,)
+    await updates.stop()
+
+
+class Failing(DelayedOperation):
+    """A request that meets a mistake of ours once it could be answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_watched = False
+
+    def try_complete(self) -> bool:
+        if self._is_watched:
+            raise RuntimeError("a mistake")
+        self._is_watched = True
+        return False
+
+    def on_complete(self) -> None: ...
