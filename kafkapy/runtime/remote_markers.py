@@ -139,7 +139,10 @@ class BrokerMarkers:
             self._requests.discard(task)
             for each in queued:
                 code = codes.get((each.marker.producer_id, each.partition), int(ErrorCode.NETWORK_EXCEPTION))
-                each.write.settle(each.partition, each.place, code)
+                try:
+                    each.write.settle(each.partition, each.place, code)
+                except Exception:  # of one transaction: the others have to hear of theirs
+                    logger.exception("The marker for %s was answered with %d, and that failed", each.partition, code)
             self._send(timeout_ms)
 
     async def _ask(self, queued: Sequence[QueuedMarker], timeout_ms: int) -> Mapping[tuple[int, TopicPartition], int]:
