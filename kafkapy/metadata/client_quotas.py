@@ -7,8 +7,8 @@ Of an entity named twice in a request the first alteration is carried out, and t
 so does Apache Kafka. An ip must be an address: host names, which Apache Kafka looks up, are refused (a deviation, as a
 look-up would hold the loop).
 
-Deviation: producer_byte_rate and consumer_byte_rate are enforced; request_percentage, controller_mutation_rate and
-connection_creation_rate are kept, described and handed on to Apache Kafka only.
+Deviation: request_percentage and controller_mutation_rate are kept, described and handed on to Apache Kafka, and not
+enforced; connection_creation_rate is, on the listeners of brokers, not on those of controllers.
 """
 
 import ipaddress

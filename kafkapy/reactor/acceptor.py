@@ -2,13 +2,15 @@
 
 At max.connections (broker-wide or the listener's own) an acceptor stops accepting until a connection closes: peers
 wait in the backlog, as with Kafka. A connection that comes faster than max.connection.creation.rate waits, and those
-behind it in the backlog. Beyond max.connections.per.ip a connection is closed at once.
+behind it in the backlog. Beyond max.connections.per.ip a connection is closed at once, beyond its address's
+connection_creation_rate after a while; deviation: at once, if MAX_DELAYED_CLOSES others wait to be closed.
 """
 
 import asyncio
 import errno
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.reactor.connection_quotas import ConnectionQuotas
@@ -16,6 +18,8 @@ from kafkapy.reactor.limits import ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN
 from kafkapy.seams import Channel, Listener
 
 logger = logging.getLogger(__name__)
+
+MAX_DELAYED_CLOSES: Final = 1_000
 
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -44,6 +48,8 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
         self._throttled: Channel | None = None
         """A connection that came too fast: it goes before those of the backlog."""
+        self._to_close: dict[Channel, asyncio.TimerHandle] = {}
+        """Connections that came too fast from their address."""
         quotas.add_listener(listener_name)
 
     def start(self) -> None:
@@ -71,6 +77,8 @@ class Acceptor:
             self._pause.cancel()
         if self._throttled is not None:
             self._throttled.close()
+        for channel in list(self._to_close):
+            self._close_delayed(channel)
         self.listener.close()
 
     def _on_acceptable(self) -> None:
@@ -86,12 +94,28 @@ class Acceptor:
                 continue
             if channel is None:
                 return
-            throttle_ms = self._quotas.record_creation(self.listener_name, round(self._loop.time() * 1000))
+            now_ms = round(self._loop.time() * 1000)
+            close_ms = self._quotas.record_from(channel.peer[0], now_ms)
+            if close_ms > 0:
+                self._close_later(channel, close_ms)
+                continue
+            throttle_ms = self._quotas.record_creation(self.listener_name, now_ms)
             if throttle_ms > 0:
                 self._throttled = channel
                 self._rest(throttle_ms)
                 return
             self._admit(channel)
+
+    def _close_later(self, channel: Channel, delay_ms: int) -> None:
+        """Close a connection that came too fast from its address, which never is served."""
+        if len(self._to_close) >= MAX_DELAYED_CLOSES:
+            channel.close()
+            return
+        self._to_close[channel] = self._loop.call_later(delay_ms / 1000, self._close_delayed, channel)
+
+    def _close_delayed(self, channel: Channel) -> None:
+        self._to_close.pop(channel).cancel()
+        channel.close()
 
     def _admit(self, channel: Channel) -> None:
         host = channel.peer[0]

@@ -3,13 +3,18 @@
 At max.connections (broker-wide or the listener's own) nothing is accepted until a connection closes. The listener
 between brokers, where there are others beside it, is not bound by the broker-wide limits: when it goes beyond them, the
 connection of another listener that was idle for longest makes room. Rates are measured as by Kafka's metrics (KIP-612):
-over quota.window.num windows, at least all but one of which count as full, so a burst after silence passes.
+over quota.window.num windows, at least all but one of which count as full, so a burst after silence passes. An address
+may have a rate of its own (ip_rates.py).
 """
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafkapy.reactor.limits import UNLIMITED, ReactorLimits
+
+if TYPE_CHECKING:
+    from kafkapy.reactor.ip_rates import IpRates
 
 
 class ConnectionRate:
@@ -56,6 +61,8 @@ class ConnectionQuotas:
         self._listeners: list[str] = []
         self._rate = self._new_rate()
         self._listener_rates: dict[str, ConnectionRate] = {}
+        self._ip_rates: IpRates | None = None
+        """None while no address has a rate."""
         self.count = 0
 
     def update(self, limits: ReactorLimits) -> None:
@@ -81,6 +88,20 @@ class ConnectionQuotas:
     @property
     def is_exceeded(self) -> bool:
         return self.count > self._limits.max_connections
+
+    def set_ip_rate(self, ip: str | None, per_second: float | None) -> None:
+        """Set or remove how many connections a second may come from an address, None for each that has no own rate."""
+        if self._ip_rates is None:
+            from kafkapy.reactor.ip_rates import IpRates  # most brokers have none
+
+            self._ip_rates = IpRates(self._limits.quota_window_num, self._limits.quota_window_ms)
+        self._ip_rates.set_limit(ip, per_second)
+        if self._ip_rates.is_empty:
+            self._ip_rates = None
+
+    def record_from(self, ip: str, now_ms: int) -> int:
+        """Note that a connection came from an address; return 0, or after how many ms it is to be closed."""
+        return self._ip_rates.record(ip, now_ms) if self._ip_rates is not None else 0
 
     def may_connect(self, ip: str) -> bool:
         limits = self._limits

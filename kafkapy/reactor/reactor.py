@@ -131,6 +131,10 @@ class Reactor:
         for acceptor in self.acceptors:
             acceptor.room_freed()
 
+    def set_ip_rate(self, ip: str | None, per_second: float | None) -> None:
+        """Set or remove how many connections a second may come from an address, None for each that has no own rate."""
+        self._quotas.set_ip_rate(ip, per_second)
+
     @property
     def connection_count(self) -> int:
         return self._quotas.count

@@ -8,23 +8,16 @@ Of the quotas of a key the most specific applies, in this order (KIP-13, KIP-55)
 Clients whose quota names no client-id share a bucket with all of their user's; of a quota of a client-id alone with all
 users of that id. A default is a limit for each, not for all together. A bucket is forgotten after an hour of silence.
 
-Deviation: there are at most MAX_BUCKETS buckets of a key, the least recently used goes: client-ids are the clients' own
+Deviation: there are at most MAX_RATES buckets of a key, the least recently used goes: client-ids are the clients' own
 words. What has no limit is not measured, while Apache Kafka measures all clients once one quota of a key is set.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkapy.metadata.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, NO_QUOTAS, PRODUCER_BYTE_RATE, USER
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.rate import WindowedRate
-
-BUCKET_EXPIRATION_MS: Final = 3_600_000
-MAX_BUCKETS: Final = 20_000
-"""Up to 2 KiB each."""
-EXPIRED_AT_ONCE: Final = 16
-"""Buckets forgotten with each one that is made: what a request may have to do for others."""
+from kafkapy.security.rate import RateTable
 
 _ANY: Final = ""
 """In a bucket's name: of all users, or of all client-ids. Entities and users have no empty name."""
@@ -43,12 +36,9 @@ class ClientQuota:
     """The quotas of one key, and the rates measured for them."""
 
     def __init__(self, window_count: int, window_ms: int) -> None:
-        self._window_count = window_count
-        self._window_ms = window_ms
         self._limits: dict[tuple[_Name, _Name], float] = {}
         """By user and client-id: a name, None for the default, _ANY if the entity does not have the type."""
-        self._rates: OrderedDict[Bucket, tuple[int, WindowedRate]] = OrderedDict()
-        """Last used at, and the rate; least recently used first."""
+        self._rates = RateTable[Bucket](window_count, window_ms)
 
     @property
     def is_empty(self) -> bool:
@@ -99,37 +89,18 @@ class ClientQuota:
         limit = self.limit(bucket)
         if limit is None:
             return 0
-        rate = self._rate(bucket, now_ms)
+        rate = self._rates.rate(bucket, now_ms)
         rate.record(value, now_ms)
         return rate.throttle_ms(limit, now_ms)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Take back a value: what it was for is not sent."""
-        self._rate(self.bucket(user, client_id), now_ms).record(-value, now_ms)
+        self._rates.rate(self.bucket(user, client_id), now_ms).record(-value, now_ms)
 
     def most_in_windows(self, user: str, client_id: str) -> float | None:
         """Return what may be recorded in all windows together, None if there is no limit."""
         limit = self.limit(self.bucket(user, client_id))
-        return None if limit is None else limit * (self._window_count - 1) * self._window_ms / 1000
-
-    def _rate(self, bucket: Bucket, now_ms: int) -> WindowedRate:
-        found = self._rates.pop(bucket, None)
-        if found is None or now_ms - found[0] > BUCKET_EXPIRATION_MS:
-            self._expire(now_ms)
-            rate = WindowedRate(self._window_count, self._window_ms)
-        else:
-            rate = found[1]
-        self._rates[bucket] = (now_ms, rate)
-        return rate
-
-    def _expire(self, now_ms: int) -> None:
-        rates = self._rates
-        if len(rates) >= MAX_BUCKETS:
-            rates.popitem(last=False)
-        for _ in range(EXPIRED_AT_ONCE):
-            if not rates or now_ms - next(iter(rates.values()))[0] <= BUCKET_EXPIRATION_MS:
-                return
-            rates.popitem(last=False)
+        return None if limit is None else limit * (self._rates.window_count - 1) * self._rates.window_ms / 1000
 
 
 class ClientQuotas:

@@ -6,9 +6,18 @@ the time measured may be longer than they are.
 """
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
 
-MAX_THROTTLE_MS = 2**31 - 1
+MAX_THROTTLE_MS: Final = 2**31 - 1
+EXPIRATION_MS: Final = 3_600_000
+MAX_RATES: Final = 20_000
+"""Of a table: up to 2 KiB each."""
+EXPIRED_AT_ONCE: Final = 16
+"""Rates forgotten with each one that is made: what one client may have to do for others."""
+
+K = TypeVar("K", bound=Hashable)
 
 
 class WindowedRate:
@@ -62,3 +71,36 @@ class WindowedRate:
         elapsed_ms = now_ms - self._windows[0][0] if self._windows else 0
         missing_windows = self._window_count - 1 - elapsed_ms // self._window_ms
         return max(elapsed_ms + max(missing_windows, 0) * self._window_ms, 1)
+
+
+class RateTable(Generic[K]):
+    """Rates by who is measured, forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
+
+    def __init__(self, window_count: int, window_ms: int) -> None:
+        self.window_count = window_count
+        self.window_ms = window_ms
+        self._rates: OrderedDict[K, tuple[int, WindowedRate]] = OrderedDict()
+        """Last used at, and the rate; least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    def rate(self, key: K, now_ms: int) -> WindowedRate:
+        """Return the rate of `key`, which counts as used."""
+        found = self._rates.pop(key, None)
+        if found is None or now_ms - found[0] > EXPIRATION_MS:
+            self._expire(now_ms)
+            rate = WindowedRate(self.window_count, self.window_ms)
+        else:
+            rate = found[1]
+        self._rates[key] = (now_ms, rate)
+        return rate
+
+    def _expire(self, now_ms: int) -> None:
+        rates = self._rates
+        if len(rates) >= MAX_RATES:
+            rates.popitem(last=False)
+        for _ in range(EXPIRED_AT_ONCE):
+            if not rates or now_ms - next(iter(rates.values()))[0] <= EXPIRATION_MS:
+                return
+            rates.popitem(last=False)

@@ -369,7 +369,7 @@ class BrokerServer:
         if changed and self._services is not None:
             from kafkapy.server.client_quotas import apply_quotas  # most brokers have none
 
-            apply_quotas(self._services, image, changed)
+            apply_quotas(self._services, self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.quotas import BUCKET_EXPIRATION_MS, MAX_BUCKETS, Bucket, ClientQuota, ClientQuotas
+from kafkapy.security.quotas import Bucket, ClientQuota, ClientQuotas
+from kafkapy.security.rate import EXPIRATION_MS, MAX_RATES
 
 LEVELS: list[dict[str, str | None]] = [
     {"user": "u", "client-id": "c"},
@@ -81,16 +82,16 @@ def test_a_bucket_is_forgotten_after_an_hour_of_silence() -> None:
     quota = new_quota(({"client-id": None}, 1000.0))
     for number in range(5):
         quota.record("u", f"c{number}", 1, now_ms=number)
-    quota.record("u", "c4", 1, now_ms=BUCKET_EXPIRATION_MS)
-    quota.record("u", "new", 1, now_ms=BUCKET_EXPIRATION_MS + 3)
+    quota.record("u", "c4", 1, now_ms=EXPIRATION_MS)
+    quota.record("u", "new", 1, now_ms=EXPIRATION_MS + 3)
     assert quota.bucket_count == 3, "c3 is an hour old, not more; c4 was used since"
 
 
 def test_buckets_are_bounded() -> None:
     quota = new_quota(({"client-id": None}, 1000.0))
-    for number in range(MAX_BUCKETS + 5):
+    for number in range(MAX_RATES + 5):
         quota.record("u", f"c{number}", 1, now_ms=0)
-    assert quota.bucket_count == MAX_BUCKETS
+    assert quota.bucket_count == MAX_RATES
 
 
 def test_each_key_of_an_entity_is_measured_for_itself() -> None:
