@@ -64,7 +64,9 @@ class CommandConfig:
         if algorithm is not None:
             found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
         if self.protocol.startswith("SASL_"):
-            found["sasl.username"], found["sasl.password"] = self._name_and_password()
+            found["sasl.username"], found["sasl.password"], is_token = self._credentials()
+            if is_token:
+                raise CommandConfigError("sasl.jaas.config: tokenauth: librdkafka knows no delegation tokens")
         return found
 
     def context(self) -> "SSLContext | None":
@@ -92,19 +94,21 @@ class CommandConfig:
         from kafkapy.security.scram import ScramClient
 
         mechanism = self._properties.get("sasl.mechanism", "GSSAPI")
-        name, password = self._name_and_password()
+        name, password, is_token = self._credentials()
         if mechanism == "PLAIN":
             return PlainClient(name, password)
         if mechanism in MECHANISMS:
-            return ScramClient(MECHANISMS[mechanism], name, password, nonce=secrets.token_hex(16))
+            return ScramClient(MECHANISMS[mechanism], name, password, nonce=secrets.token_hex(16), is_token=is_token)
         raise CommandConfigError(f"sasl.mechanism: {mechanism} is not known to this command")
 
-    def _name_and_password(self) -> tuple[str, str]:
+    def _credentials(self) -> tuple[str, str, bool]:
+        """Return name, password and whether they are a delegation token's. Raises CommandConfigError."""
         from kafkapy.security.jaas import JaasError, parse_entry
+        from kafkapy.security.scram import TOKEN_EXTENSION
 
         try:
             options = parse_entry(self._properties.get("sasl.jaas.config", "")).options
-            return options["username"], options["password"]
+            return options["username"], options["password"], options.get(TOKEN_EXTENSION, "").lower() == "true"
         except JaasError as error:
             raise CommandConfigError(f"sasl.jaas.config: {error}") from error
         except KeyError as error:

@@ -56,6 +56,8 @@ class Connection(Protocol):
     software_version: str
     throttle_ms: int
     is_held: bool
+    is_by_token: bool
+    is_forwarded: bool
 
 
 class RequestContext:

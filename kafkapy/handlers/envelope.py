@@ -8,7 +8,7 @@ that the broker looks for the active controller anew.
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import ControllerServices, RequestContext
-from kafkapy.handlers.forwarding import decode_principal
+from kafkapy.handlers.forwarding import principal_data
 from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
 from kafkapy.protocol.connection import ConnectionInfo
@@ -50,7 +50,7 @@ async def handle(services: ControllerServices, context: RequestContext, request:
 def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo:
     """Return the client's side of the request. Raises ApiError."""
     try:
-        principal = decode_principal(request.request_principal or b"")
+        principal = principal_data(request.request_principal or b"")
     except ProtocolError as error:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
     if len(request.client_host_address) not in (4, 16):
@@ -61,5 +61,7 @@ def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo
         security_protocol=context.security_protocol,
         peer_host=host_text(request.client_host_address),
         peer_port=0,
-        principal=principal,
+        principal=f"{principal.type}:{principal.name}",
+        is_by_token=principal.token_authenticated,
+        is_forwarded=True,
     )

@@ -61,7 +61,7 @@ def _envelope(context: RequestContext, frame: memoryview) -> EnvelopeRequest:
     kind, _, name = context.principal.partition(":")
     return EnvelopeRequest(
         request_data=bytes(frame),
-        request_principal=encode_principal(kind, name),
+        request_principal=encode_principal(kind, name, is_by_token=context.connection.is_by_token),
         client_host_address=ipaddress.ip_address(context.client_host).packed,
     )
 
@@ -84,19 +84,24 @@ def _decoded(context: RequestContext, answer: bytes) -> Message:
     return response_type(context.api_key).decode(answer[position:], context.api_version)
 
 
-def encode_principal(kind: str, name: str) -> bytes:
+def encode_principal(kind: str, name: str, *, is_by_token: bool = False) -> bytes:
     """Return a principal as Envelope carries it: int16 version, DefaultPrincipalData."""
-    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_by_token)
     return PRINCIPAL_VERSION.to_bytes(2, "big") + data.encode(PRINCIPAL_VERSION)
 
 
 def decode_principal(data: bytes) -> str:
-    """Return `type:name`. Raises ProtocolError."""
+    """Return `type:name`. Raises ProtocolError, ApiError."""
+    principal = principal_data(data)
+    return f"{principal.type}:{principal.name}"
+
+
+def principal_data(data: bytes) -> DefaultPrincipalData:
+    """Return what an Envelope says of a client. Raises ProtocolError, ApiError."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if version != PRINCIPAL_VERSION:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-    principal = DefaultPrincipalData.decode(data[2:], PRINCIPAL_VERSION)
-    return f"{principal.type}:{principal.name}"
+    return DefaultPrincipalData.decode(data[2:], PRINCIPAL_VERSION)
 
 
 async def _ask(services: Services, envelope: EnvelopeRequest) -> EnvelopeResponse | None:

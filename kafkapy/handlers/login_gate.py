@@ -81,6 +81,7 @@ class LoginGate:
             return await self._refuse(info, reply)
         if login.is_complete:
             info.principal = f"User:{login.user}"
+            info.is_by_token = login.is_by_token
             info.is_authenticated = True
             logger.debug("Connection %s has authenticated as User:%s", info.connection_id, _line(login.user))
         return reply.answer

@@ -100,6 +100,10 @@ BROKER_APIS: dict[int, ServedApi] = {
         _row(35, "describe_log_dirs", max_elements=FETCHED),
         _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
+        _row(38, "create_delegation_token", max_elements=FEW),
+        _row(39, "renew_delegation_token", max_elements=FEW),
+        _row(40, "expire_delegation_token", max_elements=FEW),
+        _row(41, "describe_delegation_token", max_elements=FEW),
         _row(42, "delete_groups"),
         _row(43, "elect_leaders"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
@@ -143,6 +147,9 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
         _row(33, "alter_configs", max_elements=CHANGED),
         _row(36, "sasl_authenticate", max_elements=FEW),
         _row(37, "create_partitions", max_elements=CHANGED),
+        _row(38, "create_delegation_token", max_elements=FEW),
+        _row(39, "renew_delegation_token", max_elements=FEW),
+        _row(40, "expire_delegation_token", max_elements=FEW),
         _row(43, "elect_leaders"),
         _row(44, "incremental_alter_configs", max_elements=CHANGED),
         _row(45, "alter_partition_reassignments", max_elements=REASSIGNED),
@@ -174,8 +181,11 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
 FORWARDED_APIS = frozenset((19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81))
 """What a broker passes on as it came where it is not the active controller."""
 
-FORWARDED_IN_PART_APIS = frozenset((33, 44))
-"""AlterConfigs and IncrementalAlterConfigs: a broker looks at its own resources and passes on the rest."""
+FORWARDED_IN_PART_APIS = frozenset((33, 38, 39, 40, 44))
+"""AlterConfigs and IncrementalAlterConfigs: a broker looks at its own resources and passes on the rest.
+
+CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: it refuses what it can itself.
+"""
 
 LEGACY_APIS = frozenset((0, 1, 2, 19, 20))
 """Served from version 0 on, by handlers.legacy, where kafkapy.legacy.clients.enable says so: clients from 0.9."""

@@ -38,6 +38,7 @@ from kafkapy.seams import Random
 
 if TYPE_CHECKING:
     from kafkapy.metadata.client_quotas import ClientQuotaControl
+    from kafkapy.metadata.delegation_tokens import DelegationTokenControl, TokenRules
     from kafkapy.metadata.scram import ScramControl
 
 
@@ -55,6 +56,7 @@ class Controller:
         default_partition_count: int = 1,
         default_replication_factor: int = 1,
         quorum_node_ids: Iterable[int] = (),
+        token_rules: "TokenRules | None" = None,
     ) -> None:
         self.next_offset = 0
         """The offset that the next record appended will get."""
@@ -81,6 +83,10 @@ class Controller:
         self._loaded_credentials = EMPTY_IMAGE.scram
         self._client_quotas: ClientQuotaControl | None = None
         self._loaded_quotas = EMPTY_IMAGE.client_quotas
+        self._random = random
+        self._token_rules = token_rules
+        self._tokens: DelegationTokenControl | None = None
+        self._loaded_tokens = EMPTY_IMAGE.delegation_tokens
         self._quorum_node_ids = frozenset((node_id, *quorum_node_ids))
         self.configs.check_exists = self._check_resource_exists
 
@@ -95,6 +101,7 @@ class Controller:
         self.acls.load(image)
         self._scram, self._loaded_credentials = None, image.scram
         self._client_quotas, self._loaded_quotas = None, image.client_quotas
+        self._tokens, self._loaded_tokens = None, image.delegation_tokens
 
     def skip_to(self, next_offset: int) -> None:
         """Note where the log ends: the quorum's control records (a change of its voters) lie in it, too."""
@@ -118,6 +125,15 @@ class Controller:
 
             self._client_quotas = ClientQuotaControl(self._loaded_quotas)
         return self._client_quotas
+
+    @property
+    def tokens(self) -> "DelegationTokenControl":
+        """The table of delegation tokens, made when the first is asked for or replayed."""
+        if self._tokens is None:
+            from kafkapy.metadata.delegation_tokens import DelegationTokenControl
+
+            self._tokens = DelegationTokenControl(self.features, self._random, self._token_rules, self._loaded_tokens)
+        return self._tokens
 
     # -- decisions beyond the parts' own --------------------------------------------------------------------------
 
@@ -228,7 +244,7 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "FenceBrokerRecord": lambda controller, record, _: controller.brokers.replay_fence(record),
     "UnfenceBrokerRecord": lambda controller, record, _: controller.brokers.replay_unfence(record),
     "RemoveTopicRecord": lambda controller, record, _: controller.topics.replay_remove(record),
-    "DelegationTokenRecord": _nothing,
+    "DelegationTokenRecord": lambda controller, record, _: controller.tokens.replay(record),
     "UserScramCredentialRecord": lambda controller, record, _: controller.scram.replay(record),
     "FeatureLevelRecord": lambda controller, record, _: controller.features.replay(record),
     "ClientQuotaRecord": lambda controller, record, _: controller.client_quotas.replay(record),
@@ -242,7 +258,7 @@ _REPLAY: Final[dict[str, Callable[[Controller, Any, int], None]]] = {
     "BeginTransactionRecord": _nothing,
     "EndTransactionRecord": _nothing,
     "AbortTransactionRecord": _nothing,
-    "RemoveDelegationTokenRecord": _nothing,
+    "RemoveDelegationTokenRecord": lambda controller, record, _: controller.tokens.replay_remove(record),
     "RegisterControllerRecord": lambda controller, record, _: controller.brokers.replay_controller(record),
     "ClearElrRecord": lambda controller, record, _: controller.topics.replay_clear_elr(record),
 }

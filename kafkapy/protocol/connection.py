@@ -74,6 +74,10 @@ class ConnectionInfo:
     software_version: str = "unknown"
     is_authenticated: bool = True
     """False on SASL listeners until the login has succeeded."""
+    is_by_token: bool = False
+    """Whether it has logged in with a delegation token (KIP-48)."""
+    is_forwarded: bool = False
+    """Whether this is not the connection that the request came on: a broker passed it on, in an Envelope."""
     is_held: bool = False
     """Set by a handler that is about to wait: until it is answered no further request is started; then False again."""
     throttle_ms: int = 0

@@ -32,6 +32,7 @@ from kafkapy.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
+    from kafkapy.metadata.delegation_tokens import TokenRules
     from kafkapy.runtime.quorum import CommittedBatch, Quorum, SnapshotSource
 
 R = TypeVar("R")
@@ -83,6 +84,7 @@ class ControllerRuntime:
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) in order of offset."""
         self._has_appended = False
+        self._token_rules = _token_rules(config)
         self._fence_interval_ms = config.quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION
         self._fences_checked_ms = 0
         self._committed_offset = -1
@@ -152,6 +154,7 @@ class ControllerRuntime:
         """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
         loop = asyncio.get_running_loop()
         quorum, replication = self._config.quorum, self._config.replication
+        sweep_ms = 0 if self._token_rules is None else self._config.security.delegation_token_expiry_check_interval_ms
         balance_s = (
             replication.leader_imbalance_check_interval_seconds if replication.auto_leader_rebalance_enable else 0
         )
@@ -161,6 +164,7 @@ class ControllerRuntime:
             loop.create_task(self._every(self._fence_interval_ms, self._fence_expired)),
             loop.create_task(self._every(replication.unclean_leader_election_interval_ms, self._elect_uncleanly)),
             loop.create_task(self._every(balance_s * 1000, self._balance_leaders)),
+            loop.create_task(self._every(sweep_ms, self._sweep_tokens)),
         ]
 
     async def close(self) -> None:
@@ -247,6 +251,7 @@ class ControllerRuntime:
             default_partition_count=config.node.num_partitions,
             default_replication_factor=config.replication.default_replication_factor,
             quorum_node_ids=config.quorum_voters,
+            token_rules=self._token_rules,
         )
         controller.load(self.image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
         self._controller = controller
@@ -391,6 +396,12 @@ class ControllerRuntime:
         if elected:
             log.info("%d partitions are led by their preferred replica again", elected)
 
+    async def _sweep_tokens(self) -> None:
+        """Remove the delegation tokens whose time is over (delegation.token.expiry.check.interval.ms)."""
+        now_ms = self._clock.wall_ms()
+        while await self.write(lambda controller, _: controller.tokens.decide_sweep(now_ms)):
+            pass
+
     def _snapshot(self) -> tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]:
         image = self.image
         provenance = image.provenance
@@ -408,6 +419,19 @@ class ControllerChanges:
         self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
         return await self._controller.write(decide, timeout_ms=timeout_ms)
+
+
+def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
+    """Return delegation.token.*, None where there is no secret key: most brokers have none."""
+    security = config.security
+    key = security.delegation_token_secret_key
+    if key is None or not key.value:
+        return None
+    from kafkapy.metadata.delegation_tokens import TokenRules
+
+    return TokenRules(
+        key.value.encode(), security.delegation_token_max_lifetime_ms, security.delegation_token_expiry_time_ms
+    )
 
 
 def _time_out(future: "asyncio.Future[None]") -> None:

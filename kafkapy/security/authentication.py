@@ -86,6 +86,8 @@ class Login:
         self.mechanism = ""
         self.user = ""
         """The name of the principal, once complete."""
+        self.is_by_token = False
+        """Whether the login was by a delegation token, once complete."""
         self.session_ends_ms: int | None = None
         """By the monotonic clock, once complete; None: never."""
 
@@ -208,6 +210,7 @@ class Login:
         if not server.is_complete:
             return 0
         self.user = server.authorization_id
+        self.is_by_token = server.is_by_token
         self._server = None
         self.state = LoginState.COMPLETE
         max_reauth_ms = self.settings.max_reauth_ms.get(self.mechanism, 0)

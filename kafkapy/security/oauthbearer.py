@@ -45,6 +45,7 @@ class OAuthBearerServer:
         self.is_complete = False
         self.authorization_id = ""
         self.expires_at_ms: int | None = None
+        self.is_by_token = False
 
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         if self._is_refused and response == b"\x01":

@@ -43,6 +43,11 @@ class SaslServer(Protocol):
         """When the credentials cease to be valid, by the wall clock; None: never."""
         ...
 
+    @property
+    def is_by_token(self) -> bool:
+        """Whether the client logs in with a delegation token (KIP-48). Only once complete."""
+        ...
+
     def evaluate(self, response: bytes, now_ms: int) -> bytes:
         """Take the client's token, return the challenge to it. `now_ms`: the wall clock. Raises SaslError."""
         ...

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.scram_types import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
@@ -22,6 +22,8 @@ from kafkapy.security.sasl import SaslError, ToldSaslError
 
 MAX_MESSAGE_BYTES: Final = 65_536
 """Of a message to the server: who has not logged in shall not have the loop read more at a time (1 ms)."""
+TOKEN_EXTENSION: Final = "tokenauth"
+"""The client's first message says with it that name and password are a delegation token's id and HMAC (KIP-48)."""
 
 _ALPHA = "[A-Za-z]+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
@@ -65,16 +67,42 @@ def made_up_credential(mechanism: ScramMechanism, secret: bytes, name: str) -> S
     return ScramCredential(salt, stored_key, server_key, MIN_ITERATIONS)
 
 
+class ScramToken(NamedTuple):
+    """What a server knows of a delegation token."""
+
+    owner: str
+    """The name of the principal that who logs in with it becomes."""
+    credential: ScramCredential
+    expires_at_ms: int
+
+
+Tokens = Callable[[str], ScramToken | None]
+"""Return a delegation token by its id, None where there is none."""
+
+
+def _no_token(token_id: str) -> ScramToken | None:
+    return None
+
+
 class ScramServer:
     """sasl.SaslServer for both mechanisms."""
 
-    expires_at_ms = None
-
-    def __init__(self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str, secret: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credentials: Credentials,
+        *,
+        nonce: str,
+        secret: bytes,
+        tokens: Tokens = _no_token,
+    ) -> None:
         """`nonce`: printable, without comma, never the same twice; `secret` is what made-up salts are made from."""
         self.mechanism = mechanism.name
         self._scram = mechanism
         self._credentials = credentials
+        self._tokens = tokens
+        self.is_by_token = False
+        self.expires_at_ms: int | None = None
         self._own_nonce = nonce
         self._secret = secret
         self._credential: ScramCredential | None = None
@@ -93,14 +121,13 @@ class ScramServer:
         if len(response) > MAX_MESSAGE_BYTES:
             raise SaslError(f"The SCRAM client {'first' if self._credential is None else 'final'} message is too long")
         text = response.decode("utf-8", "replace")
-        return self._first(text) if self._credential is None else self._final(text, self._credential)
+        return self._first(text, now_ms) if self._credential is None else self._final(text, self._credential)
 
-    def _first(self, text: str) -> bytes:
+    def _first(self, text: str, now_ms: int) -> bytes:
         found = _match(_CLIENT_FIRST, text, "client first")
-        if "tokenauth=true" in found["extensions"].lower().split(","):
-            raise SaslError("Token Authentication failed: delegation tokens are not served")
         self._name = name = found["name"].replace("=2C", ",").replace("=3D", "=")
-        credential = self._credentials(name)
+        self.is_by_token = _is_by_token(found["extensions"])
+        credential = self._of_token(name, now_ms) if self.is_by_token else self._credentials(name)
         if found["authorization_id"] not in (None, found["name"]):
             raise ToldSaslError(
                 "Authentication failed: Client requested an authorization id that is different from username"
@@ -115,6 +142,18 @@ class ScramServer:
         challenge = f"r={self._nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         self._signed = f"{found['bare']},{challenge}"
         return challenge.encode()
+
+    def _of_token(self, token_id: str, now_ms: int) -> ScramCredential | None:
+        """Return what is known of a token, and become its owner. One that is over is not known any more.
+
+        Deviation: Apache Kafka lets it log in until it is swept away, and closes the connection at its first request.
+        """
+        token = self._tokens(token_id)
+        if token is None or token.expires_at_ms < now_ms:
+            return None
+        self._name = token.owner
+        self.expires_at_ms = token.expires_at_ms
+        return token.credential
 
     def _final(self, text: str, credential: ScramCredential) -> bytes:
         found = _match(_CLIENT_FINAL, text, "client final")
@@ -138,13 +177,16 @@ class ScramServer:
 class ScramClient:
     """sasl.SaslClient for both mechanisms."""
 
-    def __init__(self, mechanism: ScramMechanism, name: str, password: str, *, nonce: str) -> None:
-        """`nonce`: printable, without comma, never the same twice."""
+    def __init__(
+        self, mechanism: ScramMechanism, name: str, password: str, *, nonce: str, is_token: bool = False
+    ) -> None:
+        """`nonce`: printable, without comma, never the same twice; `is_token`: name and password are a token's."""
         self.mechanism = mechanism.name
         self._scram = mechanism
         self._password = password
         self._nonce = nonce
-        self._bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        extensions = f",{TOKEN_EXTENSION}=true" if is_token else ""
+        self._bare = f"n={name.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extensions}"
         self._is_begun = False
         self._expected: bytes | None = None
         self.is_complete = False
@@ -179,6 +221,12 @@ class ScramClient:
         proof = _xor(_hmac(self._scram, salted, b"Client Key"), _hmac(self._scram, keys.stored_key, signed))
         self._expected = _hmac(self._scram, keys.server_key, signed)
         return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
+
+
+def _is_by_token(extensions: str) -> bool:
+    """Whether the extensions `,name=value,...` say that name and password are a token's. The last one counts."""
+    values = dict(each.partition("=")[::2] for each in extensions.split(","))
+    return values.get(TOKEN_EXTENSION, "").lower() == "true"
 
 
 def _match(pattern: str, text: str, what: str) -> re.Match[str]:

@@ -24,6 +24,7 @@ from kafkapy.security.jaas import LOGIN_MODULES, JaasEntry, JaasError, check_mod
 from kafkapy.security.plain import PlainServer, users_of
 from kafkapy.security.sasl import GSSAPI, OAUTHBEARER, PLAIN, SaslServer
 from kafkapy.security.scram import ScramCredential, ScramServer
+from kafkapy.server.token_logins import TokenLogins
 
 if TYPE_CHECKING:
     from kafkapy.handlers.login_gate import GateSettings
@@ -61,7 +62,7 @@ class Logins:
         io_pool: "IoPool",
     ) -> None:
         self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
-        self._mechanisms = _Mechanisms(image, random, io_pool)
+        self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key)
         self._failure_delay_ms = {
             each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
             for each in self._endpoints
@@ -103,7 +104,9 @@ class Logins:
 class _Mechanisms:
     """Makes the server's side of logins."""
 
-    def __init__(self, image: "Callable[[], MetadataImage]", random: Random, io_pool: "IoPool") -> None:
+    def __init__(
+        self, image: "Callable[[], MetadataImage]", random: Random, io_pool: "IoPool", token_key: Password | None
+    ) -> None:
         self._image = image
         self._io_pool = io_pool
         self._bearer_tokens: BearerTokens | None = None
@@ -111,6 +114,7 @@ class _Mechanisms:
         """Then no keys of bearer tokens are read any more: the loop would wait for them."""
         self._random = random
         self._secret = random.randrange(0, 1 << 256).to_bytes(32, "big")
+        self._tokens = TokenLogins(image, token_key, self._secret)
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
         """Return what one listener asks of logins. Raises ConfigError."""
@@ -153,7 +157,8 @@ class _Mechanisms:
 
     def _scram(self, mechanism: ScramMechanism) -> SaslServer:
         credentials = partial(self._credential, mechanism.code)
-        return ScramServer(mechanism, credentials, nonce=new_nonce(self._random), secret=self._secret)
+        tokens = partial(self._tokens.find, mechanism)
+        return ScramServer(mechanism, credentials, nonce=new_nonce(self._random), secret=self._secret, tokens=tokens)
 
     def _credential(self, code: int, name: str) -> ScramCredential | None:
         record = self._image().scram.get((code, name))

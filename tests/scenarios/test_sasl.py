@@ -130,9 +130,7 @@ def test_a_wrong_password_is_told_and_closes(client, token, told) -> None:
     assert_closed(client)
 
 
-@pytest.mark.parametrize(
-    "token", [b"", b"n,,n=alice", b"n,,n=alice,r=", b"y,,n=alice,r=abc", b"\xff" * 100, b"n,,n=a,r=b,tokenauth=true"]
-)
+@pytest.mark.parametrize("token", [b"", b"n,,n=alice", b"n,,n=alice,r=", b"y,,n=alice,r=abc", b"\xff" * 100])
 def test_scram_says_no_more_than_that_it_failed(client, token) -> None:
     shake_hands(client, "SCRAM-SHA-256")
     response = client.call(SaslAuthenticateRequest(auth_bytes=token), 2)

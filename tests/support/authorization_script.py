@@ -350,6 +350,7 @@ def _cluster() -> Iterator[Step]:
     yield Step("DescribeClientQuotas", 1, "of one user", {"components": [{"entity_type": "user", "match": "u"}]})
     entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": [{"key": "no.quota", "value": 1.0}]}
     yield Step("AlterClientQuotas", 1, "that cannot be", {"entries": [entry]})
+    yield from _delegation_tokens()
     yield Step("DescribeAcls", 3, "of nobody", any_acl)
     yield Step("DeleteAcls", 3, "of nobody", {"filters": [any_acl]})
     refused = [_acl(ResourceType.CLUSTER, "no cluster", "*", PermissionType.ALLOW)]
@@ -373,6 +374,15 @@ def _several_brokers() -> Iterator[Step]:
     yield Step("RemoveRaftVoter", 0, "of another cluster", stranger)
     update = [{"feature": "no.feature", "max_version_level": 1, "upgrade_type": 1}]
     yield Step("UpdateFeatures", 2, "for trial", {"feature_updates": update, "validate_only": True})
+
+
+def _delegation_tokens() -> Iterator[Step]:
+    """Yield what is not allowed over PLAINTEXT, before any right is asked for."""
+    owner = {"owner_principal_type": "User", "owner_principal_name": "u"}
+    yield Step("CreateDelegationToken", 3, "for another", {**owner, "renewers": [], "max_lifetime_ms": -1})
+    yield Step("RenewDelegationToken", 2, "of nobody", {"hmac": b"h", "renew_period_ms": 1})
+    yield Step("ExpireDelegationToken", 2, "of nobody", {"hmac": b"h", "expiry_time_period_ms": 1})
+    yield Step("DescribeDelegationToken", 3, "all", {"owners": None})
 
 
 def _configs() -> Iterator[Step]:

@@ -30,6 +30,9 @@ def secured(tmp_path_factory):
         yield broker, certificate
 
 
+TOKEN = f'{SCRAM_MODULE} username="id" password="hmac" tokenauth="true"'
+
+
 def client_properties(directory, certificate, *, mechanism="PLAIN", password=PASSWORD, **more):
     path = directory / "client.properties"
     module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
@@ -74,6 +77,7 @@ def test_commands_with_a_connection_of_their_own_log_in(secured, tmp_path, capsy
         ({"ssl.truststore.type": "JKS"}, "only PEM files are read here"),
         ({"sasl.jaas.config": "x"}, "Login module control flag not specified"),
         ({"sasl.jaas.config": f"{PLAIN_MODULE};"}, "it names no username or no password"),
+        ({"sasl.jaas.config": f"{TOKEN};"}, "librdkafka knows no delegation tokens"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(tmp_path, keys, reason) -> None:
@@ -102,3 +106,11 @@ def test_librdkafka_gets_its_own_names(tmp_path) -> None:
         "ssl.ca.location": "/ca.pem",
         "ssl.endpoint.identification.algorithm": "none",
     }
+
+
+def test_a_connection_of_their_own_logs_in_with_a_token(tmp_path) -> None:
+    keys = {"sasl.jaas.config": f"{TOKEN};"}
+    path = client_properties(tmp_path, "/ca.pem", mechanism="SCRAM-SHA-256", **keys)
+    login = CommandConfig.of_file(str(path)).login()
+    assert login is not None
+    assert login.evaluate(b"").endswith(b",tokenauth=true")

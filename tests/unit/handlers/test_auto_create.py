@@ -20,7 +20,7 @@ from tests.support.controllers import Cluster
 from tests.support.metadata_services import services
 
 METADATA, CREATE_TOPICS, VERSION = 3, 19, 7
-CONNECTION: Any = SimpleNamespace(principal="User:alice", peer_host="10.0.0.7")
+CONNECTION: Any = SimpleNamespace(principal="User:alice", peer_host="10.0.0.7", is_by_token=False)
 CONTEXT = RequestContext(RequestHeader(METADATA, 12, 5, "app"), CONNECTION)
 
 

@@ -7,13 +7,15 @@ import pytest
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.handlers.forwarding import decode_principal, encode_principal, forward
+from kafkapy.handlers.forwarding import decode_principal, encode_principal, forward, principal_data
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from tests.simulator.loop import SimLoop, run
 
-CONTEXT: Any = SimpleNamespace(principal="User:alice", client_host="10.0.0.7")
+CONTEXT: Any = SimpleNamespace(
+    principal="User:alice", client_host="10.0.0.7", connection=SimpleNamespace(is_by_token=True)
+)
 
 
 class Elsewhere:
@@ -54,6 +56,7 @@ def test_a_request_goes_as_it_came_with_the_clients_principal_and_address() -> N
     (envelope,) = elsewhere.asked
     assert (envelope.request_data, envelope.client_host_address) == (b"frame", bytes([10, 0, 0, 7]))
     assert decode_principal(envelope.request_principal or b"") == "User:alice"
+    assert principal_data(envelope.request_principal or b"").token_authenticated
 
 
 def test_it_is_asked_again_while_no_controller_is_active() -> None:

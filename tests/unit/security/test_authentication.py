@@ -23,6 +23,7 @@ class TokenServer(PlainServer):
     """PLAIN with credentials that end."""
 
     expires_at_ms = WALL_MS + 700
+    is_by_token = False
 
 
 class BrokenServer(PlainServer):

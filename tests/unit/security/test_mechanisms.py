@@ -87,7 +87,6 @@ FIRST = "n,,n=user,r=abc"
         "n,,n=ü,r=abc",
         "n,,n=,r=abc",
         "n,a=,n=user,r=abc",
-        FIRST + ",tokenauth=true",
         "\0" * 1000,
     ],
 )

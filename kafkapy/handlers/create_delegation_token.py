@@ -1,0 +1,74 @@
+"""CreateDelegationToken 1-3: a token for the requester, or for another owner whom it may make tokens for. KIP-373."""
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.handlers.token_requests import NO_TIME, change, check_connection, decided_elsewhere, split
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kafkapy.protocol.messages.create_delegation_token_response import CreateDelegationTokenResponse
+from kafkapy.security.authorizer import AclOperation, ResourceType
+
+WITH_REQUESTER = 3
+"""The version from which on owner and requester may differ."""
+
+
+async def handle(
+    services: Services | ControllerServices, context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    requester = owner = context.principal
+    if request.owner_principal_name:
+        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    response = _named(context, owner)
+    try:
+        _check(services, context, request, owner)
+    except ApiError as error:
+        response.error_code = int(error.code)
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
+        return response
+    answered = await decided_elsewhere(services, context, request)
+    if answered is not None:
+        assert isinstance(answered, CreateDelegationTokenResponse)
+        return answered
+    renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+    try:
+        created = await change(
+            services,
+            lambda controller, now_ms: controller.tokens.decide_create(
+                requester=requester,
+                owner=owner,
+                renewers=renewers,
+                max_lifetime_ms=request.max_lifetime_ms,
+                now_ms=now_ms,
+            ),
+        )
+    except ApiError as error:
+        response.error_code = int(error.code)
+        return response
+    response.issue_timestamp_ms = created.record.issue_timestamp
+    response.expiry_timestamp_ms = created.record.expiration_timestamp
+    response.max_timestamp_ms = created.record.max_timestamp
+    response.token_id, response.hmac = created.record.token_id, created.hmac
+    return response
+
+
+def _named(context: RequestContext, owner: str) -> CreateDelegationTokenResponse:
+    """Return an answer that says whose token it is about."""
+    kind, name = split(owner)
+    response = CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
+    if context.api_version >= WITH_REQUESTER:
+        kind, name = split(context.principal)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    return response
+
+
+def _check(
+    services: Services | ControllerServices, context: RequestContext, request: CreateDelegationTokenRequest, owner: str
+) -> None:
+    """Raise ApiError where the request is not let through to the controller."""
+    check_connection(context)
+    if owner != context.principal and not services.authorizer.authorize(
+        context, AclOperation.CREATE_TOKENS, ResourceType.USER, owner
+    ):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+    if any(each.principal_type != "User" for each in request.renewers):
+        raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)

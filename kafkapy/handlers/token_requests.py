@@ -1,0 +1,53 @@
+"""What the requests about delegation tokens have in common: from whom they are taken, and where they are decided."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import ControllerServices, RequestContext, Services
+from kafkapy.handlers.forwarding import forward_message
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.primitives import Message
+
+if TYPE_CHECKING:
+    from kafkapy.machine import Decision
+    from kafkapy.metadata.controller import Controller
+
+R = TypeVar("R")
+
+ANONYMOUS = "User:ANONYMOUS"
+NO_TIME = -1
+"""For timestamps in answers of a broker that refuses."""
+
+
+def check_connection(context: RequestContext) -> None:
+    """Raise ApiError unless the client has proved who it is, and not by a token.
+
+    Of a forwarded request, the broker that the client is connected to has looked at the connection.
+    """
+    connection = context.connection
+    protocol = context.security_protocol
+    is_stranger = protocol == "PLAINTEXT" or (protocol == "SSL" and context.principal == ANONYMOUS)
+    if connection.is_by_token or (is_stranger and not connection.is_forwarded):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+async def decided_elsewhere(
+    services: Services | ControllerServices, context: RequestContext, request: Message
+) -> Message | None:
+    """Return the active controller's answer where that is another node."""
+    if isinstance(services, ControllerServices) or services.active_controller.is_local:
+        return None
+    return await forward_message(services, context, request)
+
+
+async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decision[Any, R]]") -> R:
+    """Have the controller decide, at a time by the wall clock in ms. Raises ApiError."""
+    now_ms = services.clock.wall_ms()
+    return await services.follower.change(lambda controller, _: decide(controller, now_ms))
+
+
+def split(principal: str) -> tuple[str, str]:
+    """Return type and name of a principal."""
+    kind, _, name = principal.partition(":")
+    return kind, name

@@ -1,0 +1,176 @@
+"""The controller's table of delegation tokens: made, renewed, ended by hand or by time. KIP-48, KIP-373.
+
+A record says whose a token is and until when. Its HMAC, which is what a client proves that it knows, follows from the
+id and delegation.token.secret.key: it is in no record. Times are by the wall clock, in ms. Answers carry Apache
+Kafka's codes; its timestamps in them are 0 where the controller refuses.
+"""
+
+import base64
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkapy.errors import ApiError
+from kafkapy.machine import Decision
+from kafkapy.metadata.features import FeatureControl
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.delegation_token_record import DelegationTokenRecord
+from kafkapy.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+from kafkapy.seams import Random
+
+TOKENS_SINCE: Final = 14
+"""The metadata.version (3.6-IV2) from which on there are records of tokens."""
+MAX_RECORDS_PER_SWEEP: Final = 1000
+INT64_MAX: Final = (1 << 63) - 1
+USER_TYPE: Final = "User"
+
+
+class TokenRules(NamedTuple):
+    """The keys delegation.token.*: the secret as UTF-8, never empty."""
+
+    secret: bytes
+    max_lifetime_ms: int
+    expiry_time_ms: int
+
+    def __repr__(self) -> str:
+        return "TokenRules([hidden])"
+
+
+class CreatedToken(NamedTuple):
+    record: DelegationTokenRecord
+    hmac: bytes
+
+
+def token_hmac(secret: bytes, token_id: str) -> bytes:
+    """Return HMAC-SHA512 of a token's id. Its base64 is the password that a client logs in with."""
+    return hmac.digest(secret, token_id.encode(), "sha512")
+
+
+def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
+    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
+
+
+def is_owner_or_renewer(token: DelegationTokenRecord, principal: str) -> bool:
+    """`principal`: `type:name`."""
+    return principal == token.owner or principal in token.renewers
+
+
+class DelegationTokenControl:
+    def __init__(
+        self,
+        features: FeatureControl,
+        random: Random,
+        rules: TokenRules | None,
+        tokens: Mapping[str, DelegationTokenRecord],
+    ) -> None:
+        """`rules`: None where no secret key is set; `tokens`: those of the image the controller was loaded from."""
+        self._features = features
+        self._random = random
+        self._rules = rules
+        self._by_id = dict(tokens)
+        self._ids: dict[bytes, str] = {}
+        """By HMAC; empty without a key."""
+        if rules is not None:
+            self._ids = {token_hmac(rules.secret, token_id): token_id for token_id in tokens}
+
+    @property
+    def by_id(self) -> Mapping[str, DelegationTokenRecord]:
+        return self._by_id
+
+    def decide_create(
+        self, *, requester: str, owner: str, renewers: Sequence[str], max_lifetime_ms: int, now_ms: int
+    ) -> Decision[Any, CreatedToken]:
+        """Make a token. Principals are `type:name`. Raises ApiError."""
+        rules = self._checked_rules()
+        if not all(renewer.startswith(f"{USER_TYPE}:") for renewer in renewers):
+            raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        lifetime_ms = min(rules.max_lifetime_ms, max_lifetime_ms) if max_lifetime_ms > 0 else rules.max_lifetime_ms
+        max_timestamp = _sum(now_ms, lifetime_ms)
+        record = DelegationTokenRecord(
+            owner=owner,
+            requester=requester,
+            renewers=list(renewers),
+            issue_timestamp=now_ms,
+            max_timestamp=max_timestamp,
+            expiration_timestamp=min(max_timestamp, _sum(now_ms, rules.expiry_time_ms)),
+            token_id=base64.urlsafe_b64encode(self._random.uuid()).decode().rstrip("="),
+        )
+        created = CreatedToken(record, token_hmac(rules.secret, record.token_id))
+        return Decision(created, [record], is_atomic=True)
+
+    def decide_renew(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
+        """Let a token be valid for longer; answer until when. `token` is its HMAC. Raises ApiError."""
+        rules = self._checked_rules()
+        found = self._find(token)
+        if is_expired(found, now_ms):
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+        _check_may_change(found, asker)
+        period_ms = min(rules.expiry_time_ms, period_ms) if period_ms > 0 else rules.expiry_time_ms
+        return _valid_until(found, _sum(now_ms, period_ms))
+
+    def decide_expire(self, *, asker: str, token: bytes, period_ms: int, now_ms: int) -> Decision[Any, int]:
+        """Let a token end in `period_ms`, now if it is negative; answer when. Raises ApiError."""
+        self._checked_rules()
+        found = self._find(token)
+        _check_may_change(found, asker)
+        if period_ms < 0:
+            return Decision(now_ms, [RemoveDelegationTokenRecord(token_id=found.token_id)], is_atomic=True)
+        if is_expired(found, now_ms):
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+        return _valid_until(found, _sum(now_ms, period_ms))
+
+    def decide_sweep(self, now_ms: int) -> Decision[Any, bool]:
+        """Remove tokens whose time is over, so many at a time; answer whether there may be more."""
+        over = [token_id for token_id, token in self._by_id.items() if is_expired(token, now_ms)]
+        records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in over[:MAX_RECORDS_PER_SWEEP]]
+        return Decision(len(over) > MAX_RECORDS_PER_SWEEP, records)
+
+    def _checked_rules(self) -> TokenRules:
+        if self._rules is None:
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+        if self._features.metadata_version < TOKENS_SINCE:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        return self._rules
+
+    def _find(self, token: bytes) -> DelegationTokenRecord:
+        token_id = self._ids.get(bytes(token))
+        if token_id is None:
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        return self._by_id[token_id]
+
+    # -- replay ---------------------------------------------------------------------------------------------------
+
+    def replay(self, record: DelegationTokenRecord) -> None:
+        self._by_id[record.token_id] = record
+        if self._rules is not None:
+            self._ids[token_hmac(self._rules.secret, record.token_id)] = record.token_id
+
+    def replay_remove(self, record: RemoveDelegationTokenRecord) -> None:
+        """Forget a token. One that is not there is no error: two may have ended it at the same time."""
+        self._by_id.pop(record.token_id, None)
+        if self._rules is not None:
+            self._ids.pop(token_hmac(self._rules.secret, record.token_id), None)
+
+
+def _check_may_change(token: DelegationTokenRecord, asker: str) -> None:
+    if not is_owner_or_renewer(token, asker):
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _valid_until(token: DelegationTokenRecord, wanted_ms: int) -> Decision[Any, int]:
+    """Return what makes a token valid until then, or until its longest life ends."""
+    expires_ms = min(token.max_timestamp, wanted_ms)
+    changed = DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issue_timestamp,
+        max_timestamp=token.max_timestamp,
+        expiration_timestamp=expires_ms,
+        token_id=token.token_id,
+    )
+    return Decision(expires_ms, [changed], is_atomic=True)
+
+
+def _sum(now_ms: int, duration_ms: int) -> int:
+    return min(now_ms + duration_ms, INT64_MAX)
