@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkapy.errors import ApiError
 from kafkapy.group.shard import GroupShard
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.runtime.shard_host import ShardHost
 
 logger = logging.getLogger("kafkapy.group")
@@ -21,6 +22,8 @@ class GroupHost(ShardHost[GroupShard]):
     """Runs the groups of one partition of `__consumer_offsets`."""
 
     def on_active(self) -> None:
+        self._unwritten: dict[str, int] = {}
+        """By group: how many times in a row what the time demands could not be written."""
         self.shard.on_loaded(self._clock.monotonic_ms())
         self._arm()
 
@@ -46,9 +49,22 @@ class GroupHost(ShardHost[GroupShard]):
             try:
                 self._carry_out(self.shard.on_time(group_id, now_ms))
             except ApiError as error:
-                logger.warning("Group %s: what the time demands was not written: %s", group_id, error)
+                self._note_unwritten(group_id, error)
+            else:
+                self._unwritten.pop(group_id, None)
             self.shard.note_deadline(group_id)
         self._arm()
+
+    def _note_unwritten(self, group_id: str, error: ApiError) -> None:
+        """Log a failure that comes again and again (twice a second, while replicas are missing) ever less often."""
+        count = self._unwritten[group_id] = self._unwritten.get(group_id, 0) + 1
+        if count & (count - 1) == 0:
+            logger.warning(
+                "Group %s: what the time demands was not written (attempt %d): %s",
+                group_id,
+                count,
+                ErrorCode(error.code).name,
+            )
 
     async def expire_offsets(self) -> None:
         """Remove what has expired, in slices."""

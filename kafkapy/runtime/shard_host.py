@@ -146,6 +146,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._clock = clock
         self._wheel = wheel
         self._logger = logger
+        self._append_refusal: ErrorCode | None = None
+        """Why the last append failed; None if it did not."""
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
@@ -338,8 +340,11 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
         if response.base_offset < 0:
             code = ErrorCode(response.error_code)
-            self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
+            if code is not self._append_refusal:  # once, not for each request of each client
+                self._append_refusal = code
+                self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
             raise ApiError(_TRANSLATED.get(code, code))
+        self._append_refusal = None
         return response.base_offset
 
     def append_markers(self, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
