@@ -266,6 +266,12 @@ def _check_authorizer(config: BrokerConfig) -> None:
         config,
         f"principal.builder.class can only be {DEFAULT_PRINCIPAL_BUILDER}: no other builder is known here",
     )
+    _require(
+        not config.value("client.quota.callback.class"),
+        "client.quota.callback.class",
+        config,
+        "client.quota.callback.class must be unset: no class is known here that could decide on quotas",
+    )
     for user in config.security.super_users.split(";"):
         _require(
             not user.strip() or ":" in user,

@@ -1,5 +1,7 @@
 """kafka-configs.sh with the entity types that have quotas."""
 
+from tests.support.quotas import remove_quotas
+
 
 def test_configs_command_sets_and_describes_quotas(java_tool, bootstrap):
     def configs(*arguments: str) -> str:
@@ -14,3 +16,4 @@ def test_configs_command_sets_and_describes_quotas(java_tool, bootstrap):
     configs("--alter", "--ip", "10.9.8.7", "--add-config", "connection_creation_rate=7")
     described = configs("--describe", "--entity-type", "ips")
     assert "Quota configs for ip '10.9.8.7' are connection_creation_rate=7.0" in described
+    remove_quotas(bootstrap)

@@ -4,7 +4,7 @@ The windows are ten full ones of a second and the one that runs: a burst may be 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -27,6 +27,7 @@ from tests.support.asking import (
     until,
     values_in,
 )
+from tests.support.quotas import remove_quotas
 from tests.support.wire import WireClient, request_frame
 
 RATE = 10_000
@@ -34,6 +35,12 @@ RATE = 10_000
 PRODUCE_VERSION, FETCH_VERSION = 12, 12
 
 Connect = Callable[[], WireClient]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_quotas_after(bootstrap: str) -> Iterator[None]:
+    yield
+    remove_quotas(bootstrap)
 
 
 def set_quotas(connect: Connect, topic: str, **rates: float) -> None:

@@ -1,5 +1,7 @@
 """Client quotas through the admin's APIs: what is set, described by filters, refused and removed."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from kafkapy.protocol.messages.alter_client_quotas_request import (
@@ -10,6 +12,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
 )
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 from tests.support.asking import until
+from tests.support.quotas import remove_quotas
 from tests.support.wire import WireClient
 
 INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
@@ -18,6 +21,12 @@ RATE = "producer_byte_rate"
 
 Names = dict[str, str | None]
 Component = tuple[str, int, str | None]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_quotas_after(bootstrap: str) -> Iterator[None]:
+    yield
+    remove_quotas(bootstrap)
 
 
 def key(names: Names) -> tuple[tuple[str, str | None], ...]:

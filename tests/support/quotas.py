@@ -1,0 +1,26 @@
+"""Client quotas of a broker that serves many tests: they are removed when a file's tests are done."""
+
+from kafkapy.protocol.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from kafkapy.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from tests.support.asking import until
+from tests.support.wire import WireClient
+
+
+def remove_quotas(bootstrap_servers: str) -> None:
+    """Remove all quotas: while there are some, Produce requests go another way."""
+    with WireClient(bootstrap_servers) as client:
+        found = client.call(DescribeClientQuotasRequest(components=[]), 1).entries
+        entries = [
+            EntryData(
+                [EntityData(part.entity_type, part.entity_name) for part in each.entity],
+                [OpData(value.key, remove=True) for value in each.values],
+            )
+            for each in found
+        ]
+        client.call(AlterClientQuotasRequest(entries), 1)
+        until(lambda: not client.call(DescribeClientQuotasRequest(components=[]), 1).entries)
