@@ -24,6 +24,7 @@ LEVELS = {
 KAFKA_LOGGERS = {
     "kafka": ("kafkapy", "kafka"),
     "kafka.authorizer.logger": ("kafka.authorizer.logger",),
+    "kafka.request.logger": ("kafka.request.logger",),
     "org.apache.kafka": ("kafkapy",),
     "org.apache.kafka.controller": ("kafkapy.runtime.controller",),
     "org.apache.kafka.raft": ("kafkapy.runtime.quorum",),

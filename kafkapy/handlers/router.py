@@ -6,12 +6,14 @@ exception is ApiVersions at an unknown version, which is answered in version 0).
 """
 
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import Connection, ControllerServices, RequestContext, Services
 from kafkapy.handlers.large_requests import LARGE_FRAME_BYTES, Handler, LargeRequests, Parts, encode
+from kafkapy.handlers.request_logger import request_logger
 from kafkapy.handlers.table import BROKER_APIS, FORWARDED_APIS, LEGACY_APIS, ServedApi
 from kafkapy.protocol.api import API_VERSIONS, APIS, message_type, request_type, response_type
 from kafkapy.protocol.connection import Served
@@ -44,8 +46,13 @@ class Router:
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
         self._large = LargeRequests(services)
 
-    async def route(self, connection: Connection, frame: memoryview) -> Writer | None:
-        """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0)."""
+    async def route(self, connection: Connection, frame: memoryview, *, is_logged: bool = False) -> Writer | None:
+        """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0).
+
+        is_logged: whoever calls writes a line of it where kafka.request.logger asks for that.
+        """
+        if request_logger.is_on and not is_logged:
+            return await self._log(connection, frame)
         header, position = read_request_header(frame)
         served = self._apis.get(header.api_key)
         if served is None:
@@ -84,12 +91,19 @@ class Router:
 
         A protocol.connection.Gather.
         """
+        if request_logger.is_on:
+            return None
         small_produces = self._small_produces
         if small_produces is None:
             from kafkapy.handlers.small_produces import SmallProduces
 
             self._small_produces = small_produces = SmallProduces(self._services)
         return small_produces.serve(connection, data, position, most)
+
+    async def _log(self, connection: Connection, frame: memoryview) -> Writer | None:
+        from kafkapy.handlers.request_log import logged  # most brokers never have one
+
+        return await logged(partial(self.route, is_logged=True), connection, frame)
 
     async def _forward(
         self, header: RequestHeader, connection: Connection, frame: memoryview, served: ServedApi

@@ -81,8 +81,10 @@ def start(settings: LogSettings) -> "LogWriter":
 
 def _set_levels(levels: Mapping[str, int]) -> None:
     from kafkapy.handlers.broker_loggers import loggers_of
+    from kafkapy.handlers.request_logger import request_logger
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for logger in (logging.getLogger("asyncio"), request_logger):
+        logger.setLevel(logging.WARNING)
     for name, level in levels.items():
         for logger in loggers_of(name):
             logger.setLevel(level)
