@@ -72,7 +72,7 @@ class ActiveController:
         async def run() -> None:
             try:
                 result: ResponseT | BaseException = await self.ask(request, decide)
-            except ApiError as error:
+            except Exception as error:  # whatever it is: somebody waits
                 result = error
             on_done(result)
 

@@ -142,7 +142,7 @@ class ControllerRuntime:
         async def run() -> None:
             try:
                 result: R | BaseException = await self.write(decide)
-            except ApiError as error:
+            except Exception as error:  # whatever it is: somebody waits
                 result = error
             on_done(result)
 
