@@ -7,6 +7,8 @@ Deviation: of a PKCS12 file without a private key all certificates are trusted; 
 trustedKeyUsage attribute, which openssl does not write.
 """
 
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 LOCATION, KEY, CHAIN = "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain"
 TRUST_LOCATION, TRUST_CERTIFICATES = "ssl.truststore.location", "ssl.truststore.certificates"
 TYPES: Final = ("JKS", "PKCS12", "PEM")
+MOST_FILE_BYTES: Final = 4 << 20
+"""Of a key or trust store: twenty times what the authorities of an operating system take."""
 _DER_SEQUENCE: Final = 0x30
 
 
@@ -121,7 +125,13 @@ def _refuse_pem_password(password: Password | None) -> None:
 
 
 def _read(key: str, path: str) -> bytes:
+    """Read a file, on the loop where a key changes at run time: nothing that could be waited for."""
     try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(key, path, "it is no regular file")
+        if found.st_size > MOST_FILE_BYTES:
+            raise ConfigError(key, path, f"it has more than {MOST_FILE_BYTES} bytes")
         return Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(key, path, f"the file cannot be read: {error.strerror}") from error
