@@ -6,18 +6,27 @@ PRINCIPAL_DESERIALIZATION_FAILURE. NOT_CONTROLLER in the answer to what is insid
 that the broker looks for the active controller anew.
 """
 
+from collections.abc import Callable
+from copy import copy
+from typing import Any, TypeVar
+
 from kafkapy.errors import ApiError, ProtocolError
-from kafkapy.handlers.context import ControllerServices, RequestContext
+from kafkapy.handlers.context import ControllerServices, MetadataChanges, RequestContext
 from kafkapy.handlers.forwarding import principal_data
 from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
+from kafkapy.machine import Decision
+from kafkapy.metadata.controller import Controller
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
+from kafkapy.runtime.controller import REQUEST_TIMEOUT_MS
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import host_text
+
+R = TypeVar("R")
 
 
 async def handle(services: ControllerServices, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
@@ -39,12 +48,33 @@ async def handle(services: ControllerServices, context: RequestContext, request:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not services.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    inside = copy(services)
+    inside.follower = changes = _Changes(services.follower)
     try:
-        answer = await Router(services).route(info, frame)
+        answer = await Router(inside).route(info, frame)
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if changes.is_elsewhere:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     assert answer is not None
     return EnvelopeResponse(response_data=bytes(answer))
+
+
+class _Changes:
+    """MetadataChanges that notes whether this controller is not, or is no longer, the active one."""
+
+    def __init__(self, changes: MetadataChanges) -> None:
+        self._changes = changes
+        self.is_elsewhere = False
+
+    async def change(
+        self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> R:
+        try:
+            return await self._changes.change(decide, timeout_ms=timeout_ms)
+        except ApiError as error:
+            self.is_elsewhere |= error.code == ErrorCode.NOT_CONTROLLER
+            raise
 
 
 def _client(context: RequestContext, request: EnvelopeRequest) -> ConnectionInfo:
