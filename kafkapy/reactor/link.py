@@ -48,10 +48,12 @@ class Link:
         "_login_deadline",
         "_loop",
         "_machine",
+        "_muted_until_s",
         "_probed",
         "_processor",
         "_read_ahead",
         "_route",
+        "_unmuting",
         "_warm_until",
         "_warming",
         "info",
@@ -73,6 +75,8 @@ class Link:
         self.info = info
         self._login: Login | None = None
         self._login_deadline: asyncio.TimerHandle | None = None
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._muted_until_s = 0.0
         self._is_admitted = info.is_authenticated
         if self._is_admitted:
             self._machine = Connection(processor.limits.connection)
@@ -359,10 +363,18 @@ class Link:
     def _mute(self, throttle_ms: int) -> None:
         """Start nothing for a while; the answer that says so is already on its way (KIP-219)."""
         self.info.throttle_ms = 0
-        self._machine.mute_count += 1
-        self._loop.call_later(throttle_ms / 1000, self._unmute)
+        until_s = self._loop.time() + throttle_ms / 1000
+        if self._unmuting is None:
+            self._machine.mute_count += 1
+        elif until_s <= self._muted_until_s:
+            return
+        else:
+            self._unmuting.cancel()
+        self._muted_until_s = until_s
+        self._unmuting = self._loop.call_at(until_s, self._unmute)
 
     def _unmute(self) -> None:
+        self._unmuting = None
         self._machine.mute_count -= 1
         self.resume()
 
@@ -491,6 +503,8 @@ class Link:
         self.is_closed = True
         if self._login_deadline is not None:
             self._login_deadline.cancel()
+        if self._unmuting is not None:
+            self._unmuting.cancel()  # it may be days away
         regions = self._machine.close()
         self._channel.close()
         self._processor.forget(self, self.unstarted_bytes)

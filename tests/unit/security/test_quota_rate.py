@@ -1,5 +1,7 @@
 """Rates over windows: the figures of Apache Kafka's Rate, SampledStat and QuotaUtils (ClientQuotaManagerTest)."""
 
+from random import Random
+
 import pytest
 
 from kafkapy.security.rate import MAX_THROTTLE_MS, WindowedRate
@@ -67,3 +69,42 @@ def test_a_throttle_fits_its_field() -> None:
     rate = WindowedRate(11, 1000)
     rate.record(1e12, now_ms=0)
     assert rate.throttle_ms(0.001, 0) == MAX_THROTTLE_MS
+
+
+class SampleRing:
+    """What Apache Kafka keeps: one sample more than there are windows, each reset in its place when it is too old."""
+
+    def __init__(self, window_count: int, window_ms: int) -> None:
+        self.window_count, self.window_ms = window_count, window_ms
+        self.samples: list[tuple[int, int, float]] = []
+        self.current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        if self.samples and now_ms - self.samples[self.current][0] >= self.window_ms:
+            self.current = (self.current + 1) % (self.window_count + 1)
+            self.samples[self.current : self.current + 1] = [(now_ms, now_ms, 0.0)]
+        elif not self.samples:
+            self.samples.append((now_ms, now_ms, 0.0))
+        begun_ms, _, total = self.samples[self.current]
+        self.samples[self.current] = (begun_ms, now_ms, total + value)
+
+    def per_second(self, now_ms: int) -> float:
+        oldest_ms = now_ms - self.window_count * self.window_ms
+        self.samples = [(now_ms, now_ms, 0.0) if each[1] <= oldest_ms else each for each in self.samples]
+        elapsed_ms = now_ms - min(begun_ms for begun_ms, _, _ in self.samples)
+        missing = max(self.window_count - 1 - elapsed_ms // self.window_ms, 0)
+        return sum(total for _, _, total in self.samples) * 1000 / max(elapsed_ms + missing * self.window_ms, 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rates_equal_those_of_a_ring_of_samples(seed) -> None:
+    random = Random(seed)
+    window_count, window_ms, now_ms = random.choice([1, 2, 3, 11]), random.choice([100, 1000]), 0
+    rate, ring = WindowedRate(window_count, window_ms), SampleRing(window_count, window_ms)
+    for _ in range(200):
+        most_ms = random.choice([1, window_ms // 3, window_ms, window_ms + 1, 3 * window_ms, 13 * window_ms])
+        now_ms += random.randint(0, most_ms)
+        value = random.randrange(1, 1000)
+        rate.record(value, now_ms)
+        ring.record(value, now_ms)
+        assert rate.per_second(now_ms) == pytest.approx(ring.per_second(now_ms))
