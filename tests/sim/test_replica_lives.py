@@ -27,7 +27,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
 
 
 def acknowledge_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Partition, "acknowledgement", lambda _self, _required_offset: (True, 0))
+    monkeypatch.setattr(Partition, "acknowledgement", lambda *_: (True, 0))
 
 
 def commit_below_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
