@@ -1,6 +1,6 @@
 """CreatePartitions 0-3: more partitions for topics that exist; each topic succeeds or fails by itself.
 
-v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED (KIP-599; no quota exists here yet).
+v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED (KIP-599; controller_mutation_rate is not enforced).
 """
 
 from collections import Counter

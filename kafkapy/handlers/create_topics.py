@@ -1,7 +1,8 @@
 """CreateTopics 2-7: new topics, each by partition count and replication factor or by a manual assignment.
 
 v4: -1 for the broker's default count and factor (KIP-464). v5: answers the count, the factor and all configs that the
-topic has (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599; no quota exists here yet). v7: answers the topic id.
+topic has (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599), which no
+quota causes here. v7: answers the topic id.
 
 A failure of the whole, as a time-out or an operation that is too large, is told of every topic, refused ones too.
 """
