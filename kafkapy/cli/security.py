@@ -1,17 +1,20 @@
-"""`kafkapy security init`: a secured node in two commands; `user` and `acl` are in security_admin.py."""
+"""`kafkapy security init`: a secured node in two commands; `user` and `acl` are in security_admin.py, `token` in
+security_tokens.py.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafkapy.cli import security_admin
+from kafkapy.cli import security_admin, security_tokens
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.errors import KafkapyError
 
 app = typer.Typer(no_args_is_help=True, help="Set up TLS, logins and rights.")
 app.add_typer(security_admin.user_app, name="user")
 app.add_typer(security_admin.acl_app, name="acl")
+app.add_typer(security_tokens.token_app, name="token")
 
 
 @app.callback()
