@@ -4,6 +4,7 @@ At most MAX_QUEUED_CHARS wait to be written. What comes beyond that, and what ca
 says how many were lost as soon as one can be written again.
 """
 
+import contextlib
 import logging
 import os
 import select
@@ -87,7 +88,7 @@ class LogWriter(logging.Handler):
             if self.lost_count > self._told_count:
                 self._tell_of_lost()
             self._sink.write(line.encode(errors="backslashreplace"))
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a stream that is closed by now
             with self._changed:
                 self.lost_count += 1
 
@@ -100,16 +101,38 @@ class LogWriter(logging.Handler):
         self._told_count = count
 
 
+class DirectHandler(logging.Handler):
+    """Has who logs wait until the line is written. One that cannot be is passed over."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._sink.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except (OSError, ValueError):
+            pass
+        except Exception:
+            self.handleError(record)
+
+
 class StreamSink:
     """Standard error, past Python's buffer: a thread that waits in there keeps the process from ending."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """None: the process has none, and lines go nowhere."""
-        self._descriptor = stream.fileno() if stream is not None else None
+        self._stream = stream
+        self._descriptor: int | None = None
+        if stream is not None:
+            with contextlib.suppress(OSError):  # io.UnsupportedOperation: what stands in for it, in a test say
+                self._descriptor = stream.fileno()
 
     def write(self, line: bytes) -> None:
         if self._descriptor is not None:
             _write_all(self._descriptor, line)
+        elif self._stream is not None:
+            self._stream.write(line.decode())
 
 
 class FileSink:

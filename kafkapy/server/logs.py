@@ -93,16 +93,17 @@ def _set_levels(levels: Mapping[str, int]) -> None:
 def configure(level: int = logging.INFO) -> None:
     """Have a helper process log from `level` on, where and as the process that started it does.
 
-    It appends to that one's file, without rotating it: the other does.
+    It appends to that one's file, without rotating it: the other does. It waits for each line to be written, as it may
+    be ended once it has answered.
     """
-    from kafkapy.server.log_writer import FileSink, LogWriter, StreamSink
+    from kafkapy.server.log_writer import DirectHandler, FileSink, StreamSink
 
     path = os.environ.get(FILE_VARIABLE)
     sink = FileSink(path, None, 0) if path else StreamSink(sys.stderr)
-    _install(LogWriter(sink), is_json=bool(os.environ.get(JSON_VARIABLE)))
+    _install(DirectHandler(sink), is_json=bool(os.environ.get(JSON_VARIABLE)))
     _set_levels({"root": level})
 
 
-def _install(writer: "LogWriter", *, is_json: bool) -> None:
-    writer.setFormatter(JsonFormatter() if is_json else KafkaFormatter())
-    logging.basicConfig(handlers=[writer], force=True)
+def _install(handler: logging.Handler, *, is_json: bool) -> None:
+    handler.setFormatter(JsonFormatter() if is_json else KafkaFormatter())
+    logging.basicConfig(handlers=[handler], force=True)

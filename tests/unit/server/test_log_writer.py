@@ -1,9 +1,13 @@
 """The log's own thread: what it writes, what it loses and says so, and how its files are rotated."""
 
+import io
 import json
 import logging
 import os
 import re
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,10 +22,12 @@ class StuckSink:
     def __init__(self) -> None:
         self.read_end, self.write_end = os.pipe()
         self.lines: list[str] = []
+        self.is_waiting = threading.Event()
         self.fails = False
 
     def write(self, line: bytes) -> None:
         if not self.lines:
+            self.is_waiting.set()
             os.read(self.read_end, 1)
         if self.fails:
             raise OSError(28, "No space left on device")
@@ -42,20 +48,19 @@ def test_who_logs_never_waits_and_what_is_lost_is_told(log: logging.Logger) -> N
     sink = StuckSink()
     writer = LogWriter(sink, max_queued_chars=500)
     log.addHandler(writer)
-    for number in range(200):
+    log.info("line 000")
+    assert sink.is_waiting.wait(20)
+    for number in range(1, 200):
         log.info("line %03d", number)
-    assert writer.lost_count == 200 - 500 // len("line 000\n")
+    kept = 500 // len("line 000\n")
+    assert writer.lost_count == 200 - kept
     sink.let_go()
     writer.flush()
     log.info("after")
     writer.close()
-    kept = 500 // len("line 000\n")
-    assert [line for line in sink.lines if "lost" not in line] == [f"line {each:03d}\n" for each in range(kept)] + [
-        "after\n"
-    ]
-    assert [line for line in sink.lines if "lost" in line] == [
-        f"{200 - kept} log lines were lost: they could not be written, or not as fast as they came\n"
-    ]
+    lost = f"{200 - kept} log lines were lost: they could not be written, or not as fast as they came\n"
+    assert [line for line in sink.lines if line != lost] == [f"line {each:03d}\n" for each in range(kept)] + ["after\n"]
+    assert sink.lines.count(lost) == 1
 
 
 def test_a_disk_that_is_full_for_a_while_costs_lines_and_nothing_else(log: logging.Logger) -> None:
@@ -118,6 +123,12 @@ def test_without_standard_error_lines_go_nowhere() -> None:
     StreamSink(None).write(b"line\n")
 
 
+def test_what_stands_in_for_standard_error_is_written_to() -> None:
+    stream = io.StringIO()
+    StreamSink(stream).write(b"line\n")
+    assert stream.getvalue() == "line\n"
+
+
 @pytest.mark.parametrize("formatter", [KafkaFormatter(), JsonFormatter()])
 def test_a_line_has_time_level_logger_message_and_traceback(formatter: logging.Formatter) -> None:
     try:
@@ -134,3 +145,15 @@ def test_a_line_has_time_level_logger_message_and_traceback(formatter: logging.F
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
     assert line.pop("exception").endswith("ValueError: broken\nhere")
     assert line == {"level": "WARN", "logger": "kafkapy.server", "message": 'of "x"\n'}
+
+
+def test_a_helper_logs_to_the_brokers_file_before_it_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    program = (
+        "import logging, os; from kafkapy.server.logs import configure; configure(logging.INFO)\n"
+        "logging.getLogger('kafkapy.storage').info('Recovering unflushed segment 0')\n"
+        "os._exit(0)"
+    )
+    environment = {**os.environ, "KAFKAPY_LOG_FILE": str(file), "KAFKAPY_LOG_JSON": "1"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    assert json.loads(file.read_text())["message"] == "Recovering unflushed segment 0"
