@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.definitions import Password
-from kafkapy.metadata.delegation_tokens import token_hmac
+from kafkapy.metadata.delegation_tokens import USER_TYPE, token_hmac
 from kafkapy.metadata.scram_types import MIN_ITERATIONS, ScramMechanism, keys_of, salted_password
 from kafkapy.security.scram import ScramCredential, ScramToken, made_up_credential
 
@@ -31,11 +31,17 @@ class TokenLogins:
         self._credential = lru_cache(KEPT)(self._new_credential)
 
     def find(self, mechanism: ScramMechanism, token_id: str) -> ScramToken | None:
-        """Return a token that there is, valid or not."""
+        """Return a token that there is, valid or not.
+
+        Deviation: one whose owner is no User is none. Apache Kafka makes the User of that name of who logs in with it,
+        though he who asked for it had the right to make tokens for another.
+        """
         record = self._image().delegation_tokens.get(token_id)
         if record is None or not self._secret:
             return None
-        owner = record.owner.partition(":")[2]
+        kind, _, owner = record.owner.partition(":")
+        if kind != USER_TYPE or not owner:
+            return None
         expires_ms = min(record.expiration_timestamp, record.max_timestamp)
         return ScramToken(owner, self._credential(mechanism, token_id), expires_ms)
 

@@ -1,6 +1,7 @@
 """SCRAM logins with a delegation token: whose session it is, and until when."""
 
 import base64
+from copy import copy
 
 import pytest
 
@@ -19,6 +20,13 @@ WITH_TOKEN = MetadataImage(delegation_tokens={"id": TOKEN})
 HMAC = token_hmac(b"secret", "id")
 KEY = Password("secret")
 SECRET = b"of this broker"
+
+
+def owned_by(owner: str) -> MetadataImage:
+    """Return a token that would make a user of who is none: a login's principal has the type User."""
+    token = copy(TOKEN)
+    token.owner = owner
+    return MetadataImage(delegation_tokens={"id": token})
 
 
 def server(mechanism, *, image=WITH_TOKEN, key: Password | None = KEY) -> ScramServer:
@@ -53,6 +61,8 @@ def test_who_knows_the_hmac_is_the_owner_until_the_token_ends(mechanism) -> None
         ({}, {"name": "alice"}),
         ({}, {"now_ms": NOW_MS + 1}),
         ({"image": EMPTY_IMAGE}, {}),
+        ({"image": owned_by("Robot:alice")}, {}),
+        ({"image": owned_by("User:")}, {}),
         ({"key": None}, {}),
         ({"key": Password("")}, {}),
         ({"key": Password("another")}, {}),
