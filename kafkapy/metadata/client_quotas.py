@@ -12,7 +12,6 @@ enforced; connection_creation_rate is, on the listeners of brokers, not on those
 """
 
 import ipaddress
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -223,10 +222,10 @@ def _check_value(keys: Mapping[str, _Bound | None], operation: OpData) -> None:
     key, value = operation.key, operation.value
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
-    if value <= 0.0:
+    if not value > 0.0:  # deviation: Apache Kafka takes what is not a number for a quota
         raise _invalid(f"Quota {key} must be greater than 0")
     bound = keys[key]
-    if bound is None or math.isnan(value):
+    if bound is None:
         return
     if value > float(bound.largest):
         raise _invalid(f"Proposed value for {key} is too large for {bound.name}.")

@@ -49,9 +49,12 @@ class ClientQuota:
         return len(self._rates)
 
     def set_limit(self, names: Mapping[str, _Name], limit: float | None) -> None:
-        """Set or remove the limit of an entity, whose names are by type."""
+        """Set or remove the limit of an entity, whose names are by type.
+
+        One that is not above 0, which Apache Kafka's metadata may have, throttles nobody there, either.
+        """
         key = (names.get(USER, _ANY), names.get(CLIENT_ID, _ANY))
-        if limit is None:
+        if limit is None or not limit > 0:
             self._limits.pop(key, None)
         else:
             self._limits[key] = limit

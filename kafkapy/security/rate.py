@@ -52,6 +52,8 @@ class WindowedRate:
         rate = self._total() * 1000 / elapsed_ms
         if not rate > limit:
             return 0
+        if limit <= 0:
+            return MAX_THROTTLE_MS
         return min(math.floor((rate - limit) / limit * elapsed_ms + 0.5), MAX_THROTTLE_MS)
 
     def per_second(self, now_ms: int) -> float:

@@ -29,6 +29,10 @@ def test_a_connection_waits_for_a_window_at_most() -> None:
     assert rates.record("10.0.0.1", 0) == 1000
 
 
+def test_a_rate_of_zero_lets_nobody_in() -> None:
+    assert new_rates(("10.0.0.1", 0)).record("10.0.0.1", 0) == 1000
+
+
 def test_each_address_has_the_default_for_itself_and_its_own_before_it() -> None:
     rates = new_rates((None, 0.1), ("10.0.0.2", 1))
     assert [rates.record("10.0.0.1", 0), rates.record("10.0.0.3", 0)] == [0, 0]

@@ -72,6 +72,13 @@ def test_a_quota_changes_while_a_client_is_measured() -> None:
     assert quota.is_empty
 
 
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
+def test_a_limit_that_is_none_throttles_nobody(limit) -> None:
+    quota = new_quota(({"client-id": "c"}, limit))
+    assert quota.is_empty
+    assert quota.record("u", "c", 1e9, now_ms=0) == 0
+
+
 def test_what_fits_into_all_windows() -> None:
     quota = new_quota(({"client-id": "c"}, 1000.0))
     assert quota.most_in_windows("u", "c") == 10_000.0
