@@ -205,7 +205,7 @@ def add(
 
 @app.command()
 def move(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to move.")],
     to: Annotated[str, typer.Option("--to", metavar="NODE,...", help="The brokers that are to have its partitions.")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
