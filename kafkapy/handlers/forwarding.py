@@ -22,14 +22,20 @@ from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
 from kafkapy.protocol.primitives import Message, Writer
 
 RETRY_S: Final = 0.1
+ENVELOPE_BYTES: Final = 128
+"""More than an Envelope has beside the frame and the principal that are in it: headers, address, lengths."""
 PRINCIPAL_VERSION: Final = 0
 
 
 async def forward(services: Services, context: RequestContext, frame: memoryview) -> Writer | None:
     """Return the controller's answer to a request frame, None if this node is the active controller by now.
 
-    Raises CloseConnection.
+    A frame that would not be taken in an Envelope is not sent: with it the connection would end that all clients'
+    requests go by, again and again. Raises CloseConnection.
     """
+    most_bytes = services.config.network.socket_request_max_bytes - ENVELOPE_BYTES - len(context.principal.encode())
+    if len(frame) > most_bytes:
+        raise CloseConnection(f"a request of {len(frame)} bytes is too large to be passed on to the controller")
     response = await _ask(services, _envelope(context, frame))
     if response is None:
         return None

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.handlers.context import CloseConnection
-from kafkapy.handlers.forwarding import decode_principal, encode_principal, forward, principal_data
+from kafkapy.handlers.forwarding import ENVELOPE_BYTES, decode_principal, encode_principal, forward, principal_data
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.envelope_request import EnvelopeRequest
 from kafkapy.protocol.messages.envelope_response import EnvelopeResponse
@@ -16,6 +16,9 @@ from tests.simulator.loop import SimLoop, run
 CONTEXT: Any = SimpleNamespace(
     principal="User:alice", client_host="10.0.0.7", connection=SimpleNamespace(is_by_token=True)
 )
+
+
+MAX_BYTES = 1000
 
 
 class Elsewhere:
@@ -38,13 +41,16 @@ class Elsewhere:
         return answer
 
 
-def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000) -> bytes | None:
-    """Return the answer to the frame b"frame"."""
-    config = SimpleNamespace(node=SimpleNamespace(request_timeout_ms=timeout_ms))
+def forwarded(elsewhere: Elsewhere, timeout_ms: int = 30_000, frame: bytes = b"frame") -> bytes | None:
+    """Return the answer to a frame."""
+    config = SimpleNamespace(
+        node=SimpleNamespace(request_timeout_ms=timeout_ms),
+        network=SimpleNamespace(socket_request_max_bytes=MAX_BYTES),
+    )
     services: Any = SimpleNamespace(active_controller=elsewhere, config=config)
 
     async def main(loop: SimLoop) -> bytes | None:
-        answer = await forward(services, CONTEXT, memoryview(b"frame"))
+        answer = await forward(services, CONTEXT, memoryview(frame))
         return None if answer is None else bytes(answer)
 
     return run(main)
@@ -81,6 +87,18 @@ def test_without_a_controller_the_clients_connection_closes_after_request_timeou
 def test_a_version_that_the_controller_does_not_know_closes_the_clients_connection() -> None:
     with pytest.raises(CloseConnection):
         forwarded(Elsewhere(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)))
+
+
+def test_a_frame_that_does_not_fit_into_an_envelope_does_not_cost_the_connection_to_the_controller() -> None:
+    elsewhere = Elsewhere(EnvelopeResponse(response_data=b"answer"))
+    with pytest.raises(CloseConnection, match="too large to be passed on"):
+        forwarded(elsewhere, frame=bytes(MAX_BYTES))
+    assert elsewhere.asked == []
+    longest = MAX_BYTES - ENVELOPE_BYTES - len("User:alice")
+    assert forwarded(elsewhere, frame=bytes(longest)) == b"answer"
+    (envelope,) = elsewhere.asked
+    header_bytes = 10 + len("2147483647") + 1
+    assert header_bytes + len(envelope.encode(0)) <= MAX_BYTES
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\1", b"\0", b"\0\0\5ab"])

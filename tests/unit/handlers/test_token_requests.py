@@ -82,7 +82,7 @@ class ControllerNode:
             turns=Turns(),
         )
 
-    async def change(self, decide: Any) -> Any:
+    async def change(self, decide: Any, *, timeout_ms: int = 0) -> Any:
         decision = decide(SimpleNamespace(tokens=self.table), 0)
         for record in decision.records:
             is_token = type(record).__name__ == "DelegationTokenRecord"
@@ -96,7 +96,9 @@ class ControllerNode:
 
 
 def broker_services(node: ControllerNode) -> Any:
-    config = SimpleNamespace(node=SimpleNamespace(request_timeout_ms=30_000))
+    config = SimpleNamespace(
+        node=SimpleNamespace(request_timeout_ms=30_000), network=SimpleNamespace(socket_request_max_bytes=1 << 20)
+    )
     return SimpleNamespace(authorizer=AllowAll(), active_controller=node, config=config)
 
 
