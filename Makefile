@@ -4,9 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # PySpark 3.5.7 lies over what .venv holds.
 SPARK35 := .venv-spark35
-# Many tests wait for processes: three workers keep two cores busy. A file is one worker's.
+# Many tests wait for processes: three workers keep two cores busy. A file is one worker's; the slow ones of compat come first.
 JOBS   ?= 3
-PARALLEL := -n $(JOBS) --dist loadfile
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
