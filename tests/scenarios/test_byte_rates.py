@@ -115,21 +115,21 @@ def test_a_producer_without_answers_is_muted(connect: Connect, limited: str) -> 
 
 
 def test_a_consumer_beyond_its_quota_gets_nothing_and_is_muted(connect: Connect, limited: str) -> None:
-    client = connect()
+    client, batch_bytes = connect(), len(batch_of(value=b"x" * 7_000))
     for _ in range(15):
         produce(client, limited, batch_of(value=b"x" * 7_000))
     opened = client.call(
-        FetchRequest(session_epoch=0, topics=[fetch_topic(limited, fetch_partition(0))]),
+        FetchRequest(session_epoch=0, topics=[fetch_topic(limited, fetch_partition(0, max_bytes=14 * batch_bytes))]),
         FETCH_VERSION,
         client_id=limited,
     )
     (partition,) = opened.responses[0].partitions
     assert opened.throttle_time_ms == 0
-    assert len(values_in(partition)) == 14, "no more is read than the windows allow"
-    asked = fetch_partition(0, max_bytes=4_000)
+    assert len(values_in(partition)) == 14
+    asked = fetch_partition(0, max_bytes=batch_bytes)
     throttled, sent_s = go_on(client, limited, opened.session_id, 1, asked), time.monotonic()
     assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, opened.session_id, [])
-    assert throttled.throttle_time_ms == pytest.approx(14 * 7_090 / 10 + 700 - RATE, rel=0.15)
+    assert throttled.throttle_time_ms == pytest.approx(15 * batch_bytes / 10 - RATE, rel=0.15)
     assert_muted(client, throttled.throttle_time_ms, sent_s)
     again = next(filter(lambda response: response.responses, refetches(client, limited, opened.session_id)))
     assert len(values_in(again.responses[0].partitions[0])) == 1, "the session is as it was"
