@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 from kafkapy.config.embedded import PROTOCOL_MAP
@@ -17,6 +18,8 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
 
 HOST: Final = "127.0.0.1"
+LISTENING_PORTS: Final = range(15_000, 32_000)
+"""Below those that the kernel gives to outgoing connections, which could take a free one meanwhile."""
 STATE_FILE: Final = "cluster.json"
 STATE_VERSION: Final = 1
 FIRST_CONTROLLER_ID: Final = 101
@@ -200,13 +203,17 @@ def defaults(broker_count: int) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return ports that nobody listens on now. Raises ClusterError where there are not as many."""
+    found: list[int] = []
+    for port in SystemRandom().sample(LISTENING_PORTS, len(LISTENING_PORTS)):
+        if len(found) == count:
+            return found
+        try:
+            socket.create_server((HOST, port)).close()
+        except OSError:
+            continue
+        found.append(port)
+    raise ClusterError(f"{count} ports are wanted, of {LISTENING_PORTS} only {len(found)} are free")
 
 
 def _ports_from(first_port: int, count: int) -> Sequence[int]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import free_port
+
 READY = "Kafka Server started"
 
 
@@ -24,12 +26,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def reads(path: Path, text: str) -> bool:
     return path.exists() and text in path.read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
