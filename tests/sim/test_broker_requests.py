@@ -176,10 +176,12 @@ async def test_a_duplicate_of_an_idempotent_producer_has_its_first_offset(machin
 async def test_a_stop_answers_who_waits_and_refuses_who_comes(machine: Machine) -> None:
     client = machine.connect()
     topic = await client.create_topic("orders")
-    waiting = asyncio.create_task(client.fetch(topic, 0, max_wait_ms=60_000))
+    waiting = asyncio.create_task(client.fetch(topic, 0, max_wait_ms=60_000, leader_epoch=0))
+    other = asyncio.create_task(machine.connect().fetch(topic, 0, max_wait_ms=60_000))
     await asyncio.sleep(0.1)
     await machine.stop()
-    assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership was given up first"
+    assert (await waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH, "the leadership was given up first"
+    assert not (await other).error_code, "who asks no leader may go on reading from what is a follower now (KIP-392)"
     with pytest.raises(ConnectionRefusedError):
         machine.connect()
     await machine.boot()

@@ -205,9 +205,10 @@ class KafkaClient:
         max_wait_ms: int = 0,
         min_bytes: int = 1,
         max_bytes: int = 1 << 20,
+        leader_epoch: int = -1,
     ) -> Any:
-        """Fetch outside of a session and return the partition's answer."""
-        asked = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        """Fetch outside of a session and return the partition's answer. leader_epoch: the one known; -1 says none."""
+        asked = FetchPartition(partition, leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
