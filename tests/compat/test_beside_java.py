@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy, Server
+from tests.support.eventually import eventually
 
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 PROPERTIES = {
@@ -71,20 +72,6 @@ def command_that_lowers(nodes: Nodes) -> list[str]:
         nodes.by_id[OURS].start()
     (command,) = re.findall(r"kafka-features\.sh (.*)", str(refused.value))
     return shlex.split(command)
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """Return what `check` returns once that is true; what it raises counts as not yet."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            found = check()
-        except KafkaException:
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.1)
 
 
 def admin(node: Server) -> AdminClient:

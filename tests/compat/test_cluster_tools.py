@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools, Printed
 from tests.support.wire import WireClient
 from tools.kafka import JAVA_LIBS
@@ -60,14 +60,6 @@ def _with_bootstrap(script: str, bootstrap: str, arguments: Sequence[str]) -> li
     """Say where the cluster is: kafka-cluster takes that behind its command, the others before."""
     where = ["--bootstrap-server", bootstrap]
     return [*arguments, *where] if script == "kafka-cluster" else [*where, *arguments]
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := check()):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.1)
-    return found
 
 
 def create(tool: Tool, topic: str, *replicas: Sequence[int]) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy
+from tests.support.eventually import eventually
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PLANS = [*(Plan(KIND, 100 + number, CONTROLLER) for number in range(3)), Plan(KIND, 1, BROKER), Plan(KIND, 2, BROKER)]
@@ -28,20 +28,6 @@ TOOLS = "org.apache.kafka.tools"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     with Nodes(PLANS, tmp_path_factory.mktemp("roles"), PROPERTIES, heap="256m") as running:
         yield running
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """Return what `check` returns once that is true; what it raises counts as not yet."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            found = check()
-        except KafkaException:
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.1)
 
 
 def is_created(client: AdminClient, topic: str) -> bool:
@@ -92,7 +78,7 @@ def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, j
     leader = cluster.by_id[int(before["LeaderId"])]
     leader.stop(signal.SIGKILL)
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    eventually(lambda: is_created(client, "after"))
+    eventually(lambda: is_created(client, "after"), TIMEOUT_S)
     assert produce(cluster.bootstrap, "after") == [None] * 10
     leader.start()
     after = status_of(java_tool, cluster.controllers_bootstrap)

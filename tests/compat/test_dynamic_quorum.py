@@ -4,8 +4,7 @@ import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import ApacheKafka, Kafkapy, Server, free_port
+from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tools.kafka import JAVA_LIBS
 
@@ -60,19 +60,6 @@ def node(directory: Path, node_id: int, controller_ports: list[int]) -> Server:
         server.properties["controller.quorum.voters"] = ""
     server.format_arguments = ("--standalone",) if node_id == 1 else ("--no-initial-controllers",)
     return server
-
-
-def eventually(check: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            found = check()
-        except KafkaException:
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.2)
 
 
 class QuorumTool:
