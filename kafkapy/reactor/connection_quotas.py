@@ -7,11 +7,12 @@ over quota.window.num windows, at least all but one of which count as full, so a
 may have a rate of its own (ip_rates.py).
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkapy.reactor.limits import UNLIMITED, ReactorLimits
+from kafkapy.security.rate import WindowedRate
 
 if TYPE_CHECKING:
     from kafkapy.reactor.ip_rates import IpRates
@@ -20,35 +21,16 @@ if TYPE_CHECKING:
 class ConnectionRate:
     """Connections per second over the last windows. The clock is the caller's."""
 
-    __slots__ = ("_window_count", "_window_ms", "_windows")
+    __slots__ = ("_rate", "_window_ms")
 
     def __init__(self, window_count: int, window_ms: int) -> None:
-        self._window_count = window_count
+        self._rate = WindowedRate(window_count, window_ms)
         self._window_ms = window_ms
-        self._windows: deque[list[int]] = deque()
-        """[begun at, last connection at, connections] of each, the newest last."""
 
     def record(self, now_ms: int, per_second: int) -> int:
-        """Note a connection; return how many ms nothing may follow it for the rate to come down to `per_second`."""
-        windows = self._windows
-        if not windows or now_ms - windows[-1][0] >= self._window_ms:
-            windows.append([now_ms, now_ms, 0])
-        windows[-1][1] = now_ms
-        windows[-1][2] += 1
-        while now_ms - windows[0][1] >= self._window_count * self._window_ms or len(windows) > self._window_count + 1:
-            windows.popleft()
-        elapsed_ms = self._elapsed_ms(now_ms)
-        rate = sum(window[2] for window in windows) * 1000 / elapsed_ms
-        if rate <= per_second:
-            return 0
-        if per_second <= 0:
-            return self._window_ms
-        return min(round((rate - per_second) / per_second * elapsed_ms), self._window_ms)
-
-    def _elapsed_ms(self, now_ms: int) -> int:
-        elapsed_ms = now_ms - self._windows[0][0]
-        missing_windows = self._window_count - 1 - elapsed_ms // self._window_ms
-        return max(elapsed_ms + max(missing_windows, 0) * self._window_ms, 1)
+        """Note a connection; return how many ms nothing may follow it, a window at most, for the rate to come down."""
+        self._rate.record(1, now_ms)
+        return min(self._rate.throttle_ms(per_second, now_ms), self._window_ms)
 
 
 class ConnectionQuotas:
