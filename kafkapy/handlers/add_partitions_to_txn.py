@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.handlers.data_plane import TopicAccess
@@ -23,7 +24,7 @@ from kafkapy.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.types import TopicPartition
 
 FROM_BROKERS_SINCE: Final = 4
@@ -43,8 +44,7 @@ async def handle(
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_topic_results(await _codes(services, context, only))
         )
-    if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    check_cluster(services, context, AclOperation.CLUSTER_ACTION)
     transactions = walk(services, context).over(request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[

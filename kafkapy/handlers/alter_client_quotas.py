@@ -4,20 +4,19 @@ KIP-546; v1: flexible. With validate_only nothing changes.
 """
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.metadata.client_quotas import EntityResult
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from kafkapy.protocol.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     try:
-        if not services.authorizer.authorize(context, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        check_cluster(services, context, AclOperation.ALTER_CONFIGS)
         results = await services.follower.change(lambda controller, _: controller.client_quotas.decide_alter(request))
     except ApiError as error:
         return AlterClientQuotasResponse(entries=_refused(request, ApiError(error.code)))
