@@ -266,6 +266,7 @@ def test_a_session_timeout_has_the_bounds_of_its_keys(members: NewMember) -> Non
     assert members().join(session_timeout_ms=20_000).error_code == MEMBER_ID_REQUIRED
 
 
+@pytest.mark.usefixtures("kept_group")
 def test_a_member_that_is_not_heard_of_is_out(members: NewMember, admin: WireClient, small_group: str) -> None:
     silent = members(session_timeout_ms=200)
     stabilize(silent)
