@@ -7,7 +7,7 @@ of any kind is here. Records of share and streams groups, which live elsewhere i
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kafkapy.errors import ApiError
@@ -67,16 +67,19 @@ class GroupShard:
 
     # -- all kinds of groups --------------------------------------------------------------------------------------
 
-    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
-        """Return the groups in one of the states and of one of the types, whatever their case; empty means any."""
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> Iterator[ListedGroup | None]:
+        """Yield the groups in one of the states and of one of the types, whatever their case; empty means any.
+
+        None stands for each other group: callers give way in between.
+        """
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
-        return [
-            ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.group_type)
-            for group in self._all()
-            if (not states or group.state_name.lower() in wanted_states)
-            and (not types or group.group_type in wanted_types)
-        ]
+        for group in list(self._all()):
+            is_listed = (not states or group.state_name.lower() in wanted_states) and (
+                not types or group.group_type in wanted_types
+            )
+            listed = ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.group_type)
+            yield listed if is_listed else None
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups, which knows classic groups only; any other is dead, or not found."""

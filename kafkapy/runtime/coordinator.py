@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the firs
     from kafkapy.metadata.image import MetadataImage, TopicImage
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.runtime.shard_host import ShardHost
+    from kafkapy.runtime.turns import Walk
 
 RECORDS_PER_SLICE: Final = 200
 """Records replayed before others get their turn: one to two milliseconds."""
@@ -122,14 +123,18 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         await host.committed()
         return result
 
-    async def read_all(self, query: Callable[[ShardT], Iterable[T]]) -> list[T]:
-        """Return what the query finds in all shards that live here. Raises COORDINATOR_LOAD_IN_PROGRESS."""
+    async def read_all(self, query: Callable[[ShardT], Iterable[T | None]], way: "Walk") -> list[T]:
+        """Return what the query yields of all shards that live here, but None; `way` gives way in between.
+
+        Raises COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._check_open()
         found: list[T] = []
         for host in [host for host in self._hosts.values() if host.is_led_here and not host.has_failed]:
-            host.check_active()
-            found += query(host.shard)
-            await host.committed()
+            if host.is_led_here:  # still: it may have been lost while others had their turn
+                host.check_active()
+                found += [each async for each in way.over(query(host.shard)) if each is not None]
+                await host.committed()
         return found
 
     # -- following the metadata -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ answer: it is tried again, with back-off and when leaders have changed, until it
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -118,7 +119,7 @@ class MarkerWriter:
         self._wheel = wheel
         self._timeout_ms = timeout_ms
         self._is_gone = is_gone
-        self._queued: list[PendingMarkers] = []
+        self._queued: deque[PendingMarkers] = deque()
         self._is_scheduled = False
         self._untried: dict[str, PendingMarkers] = {}
         """By transactional id: those whose first try is not over."""
@@ -165,6 +166,9 @@ class MarkerWriter:
         if not pending.is_queued:
             pending.is_queued = True
             self._queued.append(pending)
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -196,18 +200,18 @@ class MarkerWriter:
         """Return what one flush writes; the rest goes with the next."""
         parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
         room = MARKERS_PER_FLUSH
-        queued, self._queued = self._queued, []
-        for pending in queued:
+        while self._queued and room > 0:
+            pending = self._queued.popleft()
             pending.is_queued = False
             if self._is_closed or not pending.host.is_active:
                 self._end_try(pending)
-            elif room <= 0:
+                continue
+            parts.append((pending, pending.take(room)))
+            room -= max(len(parts[-1][1]), 1)
+            if pending.to_write:
                 self._enqueue(pending)
-            else:
-                parts.append((pending, pending.take(room)))
-                room -= max(len(parts[-1][1]), 1)
-                if pending.to_write:
-                    self._enqueue(pending)
+        if self._queued:
+            self._schedule()
         return parts
 
     def _write(self, parts: Parts) -> None:

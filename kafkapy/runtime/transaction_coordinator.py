@@ -5,7 +5,7 @@ Nothing of transactions is imported before a partition of that topic is led here
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.config.transaction import TransactionConfig
@@ -196,13 +196,18 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 logger.exception("Transactions are looked at again after the next %s", interval_key)
 
     async def abort_timed_out(self) -> None:
-        """Abort the transactions that have run longer than their transaction.timeout.ms."""
+        """Abort the transactions that have run longer than their transaction.timeout.ms; look for them in slices."""
         for host in list(self._hosts.values()):
-            for transactional_id in host.timed_out():
-                try:
-                    await self._abort_timed_out(host, transactional_id)
-                except ApiError as error:
-                    logger.warning("The transaction of %s has run for too long and stays: %s", transactional_id, error)
+            for ids in _slices(host.shard.ongoing()):
+                await self._abort_those_timed_out(host, ids)
+                await asyncio.sleep(0)
+
+    async def _abort_those_timed_out(self, host: "TransactionHost", transactional_ids: "Sequence[str]") -> None:
+        for transactional_id in host.timed_out(transactional_ids):
+            try:
+                await self._abort_timed_out(host, transactional_id)
+            except ApiError as error:
+                logger.warning("The transaction of %s has run for too long and stays: %s", transactional_id, error)
 
     async def _abort_timed_out(self, host: "TransactionHost", transactional_id: str) -> None:
         from kafkapy.transaction.decision import NeedsProducerId
@@ -216,14 +221,18 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
 
     async def expire(self) -> None:
         """Forget the transactional ids that were not used for transactional.id.expiration.ms, in slices."""
-        from kafkapy.runtime.transaction_host import IDS_PER_SLICE
-
         for host in list(self._hosts.values()):
-            ids = list(host.shard.transactions)
-            for start in range(0, len(ids), IDS_PER_SLICE):
+            for ids in _slices(list(host.shard.transactions)):
                 try:
-                    host.expire(ids[start : start + IDS_PER_SLICE])
+                    host.expire(ids)
                 except ApiError as error:
                     logger.warning("Expired transactional ids of %s stay: %s", host.partition.topic_partition, error)
                     break
                 await asyncio.sleep(0)
+
+
+def _slices(transactional_ids: "Sequence[str]") -> "Iterator[Sequence[str]]":
+    from kafkapy.runtime.transaction_host import IDS_PER_SLICE
+
+    for start in range(0, len(transactional_ids), IDS_PER_SLICE):
+        yield transactional_ids[start : start + IDS_PER_SLICE]

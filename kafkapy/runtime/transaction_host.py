@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.transaction")
 
 IDS_PER_SLICE: Final = 500
-"""Transactional ids looked at for expiry before others get their turn: about a millisecond."""
+"""Transactional ids looked at for expiry or time-out before others get their turn: about a millisecond."""
 
 
 class TransactionHost(ShardHost[TransactionShard]):
@@ -81,9 +81,9 @@ class TransactionHost(ShardHost[TransactionShard]):
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def timed_out(self) -> list[str]:
-        """Return the transactional ids whose transaction has run for too long."""
-        return self.shard.timed_out(self._clock.wall_ms()) if self.is_active else []
+    def timed_out(self, transactional_ids: Iterable[str]) -> list[str]:
+        """Return those of the ids whose transaction has run for too long."""
+        return self.shard.timed_out(transactional_ids, self._clock.wall_ms()) if self.is_active else []
 
     def abort_timed_out(self, transactional_id: str) -> None:
         """Abort a transaction that has run for too long. Raises ApiError, NeedsProducerId."""

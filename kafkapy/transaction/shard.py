@@ -12,7 +12,7 @@ Deviation: Kafka blocks an id with CONCURRENT_TRANSACTIONS also while a record o
 next request is decided on that record at once, and its answer waits for both.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kafkapy.protocol.error_code import ErrorCode
@@ -79,6 +79,8 @@ class TransactionShard:
         """Of each transaction in state ONGOING: its partitions, to look up one of many."""
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
         """Of each prepared transaction: partitions that are not known to have their marker."""
+        self._open: dict[int, str] = {}
+        """By producer id: the transactional id whose transaction is ongoing or prepared."""
 
     # -- InitProducerId -------------------------------------------------------------------------------------------
 
@@ -301,9 +303,17 @@ class TransactionShard:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def timed_out(self, now_ms: int) -> list[str]:
-        """Return the transactional ids whose transaction has run longer than its time-out."""
-        return [each for each in self._ongoing if self.transactions[each].is_timed_out(now_ms)]
+    def ongoing(self) -> list[str]:
+        """Return the transactional ids that have a transaction under way."""
+        return list(self._ongoing)
+
+    def timed_out(self, transactional_ids: Iterable[str], now_ms: int) -> list[str]:
+        """Return those of the ids whose transaction has run longer than its time-out."""
+        return [
+            each
+            for each in transactional_ids
+            if (metadata := self.transactions.get(each)) is not None and metadata.is_timed_out(now_ms)
+        ]
 
     def abort_timed_out(self, transactional_id: str, now_ms: int) -> TransactionDecision:
         """Decide the abort of a transaction, if it has timed out. Raises NeedsProducerId."""
@@ -342,36 +352,40 @@ class TransactionShard:
             topics=_described_topics(self._unmarked.get(transactional_id, metadata.partitions)),
         )
 
-    def list_transactions(self, filters: TransactionFilters, now_ms: int) -> list[ListedTransaction]:
-        """Return the transactional ids that pass the filters."""
-        return [
-            ListedTransaction(transactional_id, metadata.producer_id, metadata.state.shown_name)
-            for transactional_id, metadata in self.transactions.items()
-            if filters.passes(transactional_id, metadata, now_ms)
-        ]
+    def list_transactions(self, filters: TransactionFilters, now_ms: int) -> Iterator[ListedTransaction | None]:
+        """Yield each transactional id, or None for one that does not pass the filters: callers give way in between."""
+        for transactional_id, metadata in list(self.transactions.items()):
+            if filters.passes(transactional_id, metadata, now_ms):
+                yield ListedTransaction(transactional_id, metadata.producer_id, metadata.state.shown_name)
+            else:
+                yield None
 
     def takes_part(self, producer_id: int, partition: TopicPartition) -> bool:
         """Whether a transaction here will end in the partition: ongoing, or decided and without marker there."""
-        return any(
-            metadata.producer_id == producer_id
-            and partition in self._unmarked.get(transactional_id, self._ongoing.get(transactional_id, ()))
-            for transactional_id, metadata in self.transactions.items()
-        )
+        transactional_id = self._open.get(producer_id)
+        if transactional_id is None:
+            return False
+        return partition in self._unmarked.get(transactional_id, self._ongoing.get(transactional_id, ()))
 
     # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply one record; its place in `__transaction_state` and its producer id (none) do not matter."""
         transactional_id, metadata = record.transactional_id, record.metadata
-        self._ongoing.pop(transactional_id, None)
-        self._unmarked.pop(transactional_id, None)
+        before = self.transactions.get(transactional_id)
+        if before is not None:
+            self._open.pop(before.producer_id, None)
+            self._ongoing.pop(transactional_id, None)
+            self._unmarked.pop(transactional_id, None)
         if metadata is None:
             self.transactions.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
             self._ongoing[transactional_id] = frozenset(metadata.partitions)
+            self._open[metadata.producer_id] = transactional_id
         elif metadata.state.is_prepared:
+            self._open[metadata.producer_id] = transactional_id
             self._unmarked[transactional_id] = dict.fromkeys(metadata.partitions)
 
     def on_loaded(self, now_ms: int) -> TransactionDecision:

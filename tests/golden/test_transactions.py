@@ -207,7 +207,7 @@ class Replayed(TransactionWorld):
             filters = TransactionFilters.of(request)
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
-        listed = self.shard.list_transactions(filters, self.now_ms + LATER_MS)
+        listed = list(filter(None, self.shard.list_transactions(filters, self.now_ms + LATER_MS)))
         return ListTransactionsResponse(0, 0, filters.unknown_states, listed)
 
 

@@ -21,7 +21,8 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.expirer import Expirer
 from kafkapy.runtime.log_flusher import LogFlusher
 from kafkapy.runtime.pool import HeavyWork
-from kafkapy.runtime.turns import Turns
+from kafkapy.runtime.turns import Turns, Walk
+from kafkapy.seams import Clock
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogManager
 from kafkapy.timer.wheel import TimingWheel
@@ -212,3 +213,9 @@ async def settle() -> None:
     """Let everything run that needs no time to pass."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def new_walk(clock: Clock) -> Walk:
+    """Return the walk of some request, alone."""
+    context = SimpleNamespace(is_long=False, connection=SimpleNamespace(is_held=False))
+    return Walk(Turns(), clock, context)

@@ -147,7 +147,7 @@ class TransactionWorld:
 
     def time_out(self) -> list[str]:
         """Abort what has timed out; return which."""
-        overdue = self.shard.timed_out(self.now_ms)
+        overdue = self.shard.timed_out(self.shard.ongoing(), self.now_ms)
         for transactional_id in overdue:
             self.carry_out(self.shard.abort_timed_out(transactional_id, self.now_ms))
         return overdue

@@ -20,7 +20,7 @@ from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.shard_host import HostState
 from tests.simulator.loop import SimLoop
 from tests.support.group_hosting import GROUP, GroupHosting
-from tests.support.hosting import NOW_MS, on_loop, settle, topic_id
+from tests.support.hosting import NOW_MS, new_walk, on_loop, settle, topic_id
 
 
 def records_of(hosting: GroupHosting) -> list[tuple[bytes | None, bytes | None]]:
@@ -104,7 +104,10 @@ async def test_requests_are_put_off_while_the_log_is_read(loop: SimLoop):
     await hosting.commit_offset(5)
     hosting.restart()
     assert await code_of(hosting.commit_offset(6)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert await code_of(hosting.groups.read_all(lambda shard: [])) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (
+        await code_of(hosting.groups.read_all(lambda shard: [], new_walk(hosting.clock)))
+        == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
     await loaded(hosting)
     assert await hosting.commit_offset(6) == [0]
 
@@ -265,7 +268,7 @@ async def test_offsets_expire_by_themselves(loop: SimLoop):
     assert await hosting.committed_offset() == -1
     assert await hosting.committed_offset(partition=1) == 7
     await asyncio.sleep(11 * 60)
-    assert await hosting.groups.read_all(lambda shard: shard.list_groups([], [])) == []
+    assert await hosting.groups.read_all(lambda shard: shard.list_groups([], []), new_walk(hosting.clock)) == []
     assert [value for _, value in records_of(hosting)][-2:] == [None, None]
     await hosting.groups.close()
 
@@ -278,7 +281,7 @@ async def test_many_offsets_expire_in_batches_that_the_topic_takes(loop: SimLoop
         await hosting.commit_offset(1, partition=number)
     await asyncio.sleep(601)
     await hosting.groups.expire_offsets()
-    assert await hosting.groups.read_all(lambda shard: list(shard.groups)) == []
+    assert await hosting.groups.read_all(lambda shard: list(shard.groups), new_walk(hosting.clock)) == []
     data = partition.log.read(100, 1 << 20, wait=True).region.read()
     found = list(batches(data))
     assert len(found) > 3
