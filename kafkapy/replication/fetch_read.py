@@ -108,7 +108,7 @@ class FetchRead:
                 answer = failed_partition(asked.request.partition, KAFKA_STORAGE_ERROR)
             except AssertionError:
                 logger.exception("Taking %s offline: an invariant broke", partition.topic_partition)
-                partition.take_offline()
+                partition.go_offline()
                 answer = failed_partition(asked.request.partition, UNKNOWN_SERVER_ERROR)
             if answer.error_code:
                 self.must_answer = True

@@ -116,19 +116,19 @@ class HostedPartitions:
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)
             for topic_partition, local in _hostable(changes.leaders):
-                yield self._lead(topic_partition, local, now_ms, monotonic_ms)
+                yield self._become_leader(topic_partition, local, now_ms, monotonic_ms)
             for topic_partition, local in _hostable(changes.followers):
-                yield self._follow(topic_partition, local, now_ms)
+                yield self._become_follower(topic_partition, local, now_ms)
         for topic in self._with_changed_config(delta):
             for _ in self._update_config(topic):
                 yield []
         self.is_behind = image is not self.newest_image
 
-    def take_directory_offline(self, path: str) -> list[HostedPartition]:
+    def directory_failed(self, path: str) -> list[HostedPartition]:
         """Take the partitions of a failed log directory out of service; return them."""
         failed = [partition for partition in self if partition.log is not None and partition.log.log_dir.path == path]
         for partition in failed:
-            partition.take_offline()
+            partition.go_offline()
         return failed
 
     def _with_changed_config(self, delta: MetadataDelta) -> list[str]:
@@ -153,26 +153,28 @@ class HostedPartitions:
             logger.error("Could not delete the log of %s: %s", topic_partition, error)
         return [partition]
 
-    def _lead(
+    def _become_leader(
         self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int, monotonic_ms: int
     ) -> list[HostedPartition]:
         partition = self._get_or_create(topic_partition, local, now_ms)
         if partition.role is Role.OFFLINE:
             return []
         assert partition.log is not None
-        if partition.lead(local.registration, monotonic_ms):
+        if partition.become_leader(local.registration, monotonic_ms):
             partition.log.leader_epochs.assign(partition.leader_epoch, partition.leader_epoch_start_offset)
         if partition.is_leader:
             partition.maybe_advance_high_watermark(monotonic_ms)
         return [partition]
 
-    def _follow(self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int) -> list[HostedPartition]:
+    def _become_follower(
+        self, topic_partition: TopicPartition, local: LocalPartition, now_ms: int
+    ) -> list[HostedPartition]:
         partition = self._get_or_create(topic_partition, local, now_ms)
         if partition.role is Role.OFFLINE:
             return []
         log = partition.log
         assert log is not None
-        if partition.follow(local.registration) and log.latest_epoch is None and partition.leader_id >= 0:
+        if partition.become_follower(local.registration) and log.latest_epoch is None and partition.leader_id >= 0:
             self._truncate_to_high_watermark(topic_partition, log)
         return [partition]
 

@@ -218,7 +218,7 @@ class Partition(Generic[LogT]):
 
     # -- what the controller says ---------------------------------------------------------------------------------
 
-    def lead(self, registration: PartitionRegistration, now_ms: int) -> bool:
+    def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
         """Lead, as the registration says, unless newer is known; return whether this is a new leader epoch.
 
         A new epoch begins at the log's end. Followers in the ISR have replica.lag.time.max.ms from now on to fetch.
@@ -242,7 +242,7 @@ class Partition(Generic[LogT]):
         self._is_alone = self.replicas == (self._local_id,)
         return is_new_epoch
 
-    def follow(self, registration: PartitionRegistration) -> bool:
+    def become_follower(self, registration: PartitionRegistration) -> bool:
         """Follow the leader that the registration names, if any; return whether this is a new leader epoch."""
         if registration.partition_epoch < self.partition_epoch:
             return False
@@ -253,7 +253,7 @@ class Partition(Generic[LogT]):
         self.follow_count += 1
         return is_new_epoch
 
-    def take_offline(self) -> None:
+    def go_offline(self) -> None:
         """The log directory has failed, or an invariant of this partition broke."""
         self._move_to(Role.OFFLINE)
         self._is_alone = False

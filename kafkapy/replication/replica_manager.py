@@ -91,7 +91,7 @@ class ReplicaManager:
         """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
-        self.on_offline: Callable[[HostedPartition], None] = _nobody_listens
+        self.on_partition_offline: Callable[[HostedPartition], None] = _nobody_listens
         """Called for each partition whose log directory failed: nobody is to fetch for it any more; set once."""
         self.watches = FollowerWatches()
         self._clock = clock
@@ -129,12 +129,12 @@ class ReplicaManager:
                 self.complete_waiting(partition)
             yield
 
-    def handle_log_dir_failure(self, path: str) -> None:
+    def directory_failed(self, path: str) -> None:
         """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on, those that wait too."""
-        failed = self.partitions.take_directory_offline(path)
+        failed = self.partitions.directory_failed(path)
         logger.warning("Stopped serving %d partitions in dir %s because it has failed", len(failed), path)
         for partition in failed:
-            self.on_offline(partition)
+            self.on_partition_offline(partition)
             self.complete_waiting(partition)
 
     def complete_waiting(self, partition: HostedPartition) -> None:
@@ -170,7 +170,7 @@ class ReplicaManager:
         now_ms = self._clock.wall_ms()
         is_done = True
         for append in appends:
-            if self._append(append, required_acks, origin, now_ms):
+            if not self._append(append, required_acks, origin, now_ms):
                 is_done = False
         if required_acks != ALL_ACKS:
             return is_done
@@ -230,17 +230,17 @@ class ReplicaManager:
         self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
     def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> bool:
-        """Return whether a worker is needed first."""
+        """Return whether the response stands; else a worker is `needed` first."""
         partition, response = append.partition, append.response
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
             _refuse(response, partition.check_leader() or KAFKA_STORAGE_ERROR, None)
-            return False
+            return True
         if required_acks == ALL_ACKS and partition.is_under_min_isr:
             response.log_start_offset = log.log_start_offset
             message = f"{len(partition.isr)} in-sync replicas of {partition.topic_partition} {partition.isr}"
             _refuse(response, NOT_ENOUGH_REPLICAS, message)
-            return False
+            return True
         try:
             if append.checked is None:
                 result = log.append_as_leader(
@@ -260,10 +260,10 @@ class ReplicaManager:
                 )
         except NeedsWorker as needed:
             append.needed = needed
-            return True
+            return False
         except (ApiError, StorageError, AssertionError) as error:
             self.refuse_append(append, error)
-            return False
+            return True
         response.base_offset = result.first_offset
         response.log_append_time_ms = result.log_append_time_ms
         response.log_start_offset = result.log_start_offset
@@ -272,7 +272,7 @@ class ReplicaManager:
         if end_offset <= log.flush_required_to and log.recovery_point < end_offset:
             self._owe_flush(append, origin)
         self.tell_of_append(partition)
-        return False
+        return True
 
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
         """An append has reached flush.messages: its answer waits for a flush.
@@ -329,7 +329,7 @@ class ReplicaManager:
             _refuse(response, KAFKA_STORAGE_ERROR, error.message)
         else:
             logger.error("Taking %s offline: an invariant broke", partition.topic_partition, exc_info=error)
-            partition.take_offline()
+            partition.go_offline()
             self.complete_waiting(partition)
             _refuse(response, UNKNOWN_SERVER_ERROR, None)
 

@@ -146,13 +146,14 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         topic = image.topics.by_name.get(self.topic)
         if topic is not self._topic_image:
             self._topic_image = topic
-            self._follow(range(len(topic.partitions)) if topic is not None else ())
+            self._host_led(range(len(topic.partitions)) if topic is not None else ())
         if delta.topics_changed is not None:
             for deleted in delta.topics_changed.deleted.values():
                 self._forget_topic(deleted)
                 yield
 
-    def _follow(self, partition_ids: Iterable[int]) -> None:
+    def _host_led(self, partition_ids: Iterable[int]) -> None:
+        """Load a shard for each partition that is led here by now, and unload those of all others."""
         lost = dict(self._hosts)
         for partition_id in partition_ids:
             partition = self._replica_manager.partitions.find(self.topic, partition_id)

@@ -60,7 +60,7 @@ class ReplicaFetchers:
         self._placed: dict[PartitionKey, tuple[HostedPartition, ReplicaFetcher]] = {}
         self._closed: list[ReplicaFetcher] = []
         self._is_stopped = False
-        replica_manager.on_offline = self._forget
+        replica_manager.on_partition_offline = self._forget
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
         """Follow who leads now, in steps. To be called after the replica manager has taken the delta over."""

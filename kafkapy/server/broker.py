@@ -215,7 +215,7 @@ class BrokerServer:
         self._stops.add(StopOrder.FLUSHES, self._flusher.close)
         self._replica_manager = self._new_replica_manager()
         self._stops.add_apart(StopOrder.WAITING_REQUESTS, self._replica_manager.shutdown, undo=None)
-        self._node.add_directory_listener(self._replica_manager.handle_log_dir_failure)
+        self._node.add_directory_listener(self._replica_manager.directory_failed)
         self._coordinators = self._new_coordinators()
         self._mover = self._new_mover()
         self._stops.add(StopOrder.MOVES, self._mover.stop)

@@ -253,7 +253,7 @@ class Node:
             random=self.random,
             metadata_path=self.config.metadata_log_dir,
             files=OpenFiles(self.disk, open_file_capacity()),
-            on_directory_offline=self._directory_failed,
+            on_directory_failed=self._directory_failed,
             on_directory_full=self._directory_full,
             on_directory_room=self._directory_has_room,
         )

@@ -22,16 +22,16 @@ RESUME_FREE_BYTES: Final = 8 << 20
 class LogDirState:
     """Whether a log directory is online, and whether it is full.
 
-    `on_offline` is called once, when it stops being online; `on_full` each time when an append finds no room any more,
-    `on_room` when there is room again.
+    `on_directory_failed` is called once, when it stops being online; `on_full` each time when an append finds no room
+    any more, `on_room` when there is room again.
     """
 
-    __slots__ = ("_free_bytes", "is_full", "offline_reason", "on_full", "on_offline", "on_room", "path")
+    __slots__ = ("_free_bytes", "is_full", "offline_reason", "on_directory_failed", "on_full", "on_room", "path")
 
     def __init__(
         self,
         path: str,
-        on_offline: Callable[["LogDirState"], None] | None = None,
+        on_directory_failed: Callable[["LogDirState"], None] | None = None,
         *,
         on_full: Callable[["LogDirState"], None] | None = None,
         on_room: Callable[["LogDirState"], None] | None = None,
@@ -42,7 +42,7 @@ class LogDirState:
         self.offline_reason: str | None = None
         self.is_full = False
         """Whether an append found no room, and `check_room` has found none since."""
-        self.on_offline = on_offline
+        self.on_directory_failed = on_directory_failed
         self.on_full = on_full
         self.on_room = on_room
         self._free_bytes = free_bytes
@@ -61,8 +61,8 @@ class LogDirState:
         if self.offline_reason is None:
             self.offline_reason = reason
             logger.error("Stopping serving logs in dir %s: %s", self.path, reason)
-            if self.on_offline is not None:
-                self.on_offline(self)
+            if self.on_directory_failed is not None:
+                self.on_directory_failed(self)
 
     def note_full(self) -> None:
         """Refuse records until `check_room` finds room."""

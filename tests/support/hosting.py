@@ -80,7 +80,7 @@ class Hosting:
             ["/data"],
             self.config.log_config,
             random=SeededRandom(),
-            on_directory_offline=lambda path: self.manager.handle_log_dir_failure(path),
+            on_directory_failed=lambda path: self.manager.directory_failed(path),
         )
         self.log_manager.directories.lock()
         load_logs(self.log_manager, self.clock.wall_ms())

@@ -38,12 +38,12 @@ class LogDirectories:
         *,
         random: Random,
         metadata_path: str | None = None,
-        on_offline: Callable[[LogDirState], None],
+        on_directory_failed: Callable[[LogDirState], None],
         on_full: Callable[[LogDirState], None] | None = None,
         on_room: Callable[[LogDirState], None] | None = None,
     ) -> None:
         def new_state(path: str) -> LogDirState:
-            return LogDirState(path, on_offline, on_full=on_full, on_room=on_room, free_bytes=disk.free_bytes)
+            return LogDirState(path, on_directory_failed, on_full=on_full, on_room=on_room, free_bytes=disk.free_bytes)
 
         self._by_path = {path: LogDirectory(disk, path, new_state(path)) for path in paths}
         self.metadata_only: LogDirectory | None = None

@@ -69,11 +69,11 @@ class LogManager:
         files: OpenFiles | None = None,
         producer_id_expiration_ms: int = 86400000,
         is_verification_enabled: bool = True,
-        on_directory_offline: Callable[[str], None] | None = None,
+        on_directory_failed: Callable[[str], None] | None = None,
         on_directory_full: Callable[[LogDirState], None] | None = None,
         on_directory_room: Callable[[LogDirState], None] | None = None,
     ) -> None:
-        """on_directory_offline(path) is called when a directory fails, with its logs already out of `logs`."""
+        """on_directory_failed(path) is called when a directory fails, with its logs already out of `logs`."""
         self.disk = disk
         self.default_config = default_config
         self.logs = LogTable()
@@ -85,7 +85,7 @@ class LogManager:
             log_dirs,
             random=random,
             metadata_path=metadata_path,
-            on_offline=self._on_offline,
+            on_directory_failed=self._directory_failed,
             on_full=on_directory_full,
             on_room=on_directory_room,
         )
@@ -94,7 +94,7 @@ class LogManager:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._random = random
         self.is_verification_enabled = is_verification_enabled
-        self._on_directory_offline = on_directory_offline
+        self._on_directory_failed = on_directory_failed
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
         """Whose directory failed, and that nobody asks for any more: their files are closed at the end."""
@@ -107,7 +107,7 @@ class LogManager:
         assert directory is not None, f"{log} lies in none of log.dirs"
         return directory
 
-    def _on_offline(self, state: LogDirState) -> None:
+    def _directory_failed(self, state: LogDirState) -> None:
         """Take the logs of a failed directory out of service; their files stay open, calls may be at work in them."""
         failed = {partition: log for partition, log in self.logs.items() if log.log_dir is state}
         for partition in failed:
@@ -120,8 +120,8 @@ class LogManager:
             "directory %s",
             ",".join(map(str, failed)), ",".join(map(str, future)), state.path,
         )  # fmt: skip
-        if self._on_directory_offline is not None:
-            self._on_directory_offline(state.path)
+        if self._on_directory_failed is not None:
+            self._on_directory_failed(state.path)
 
     # Logs
 

@@ -53,5 +53,5 @@ async def test_elsewhere_or_offline_there_are_none(loop: SimLoop) -> None:
     assert ask(hosting, "elsewhere") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
     partition = hosting.manager.partitions.find("orders", 0)
     assert partition is not None
-    partition.take_offline()
+    partition.go_offline()
     assert ask(hosting, "orders") == (ErrorCode.KAFKA_STORAGE_ERROR, [])

@@ -55,7 +55,7 @@ def brokers(*, fenced: Any = (), shutting_down: Any = (), epochs: Any = None) ->
 
 def led(log: FakeLog, *, known: Any = None, **fields: Any) -> "Partition[FakeLog]":
     partition = Partition(TopicPartition("orders", 0), b"i" * 16, log, local_id=1, brokers=known or brokers())
-    partition.lead(registration(**fields), now_ms=0)
+    partition.become_leader(registration(**fields), now_ms=0)
     return partition
 
 
@@ -90,7 +90,7 @@ def test_a_leader_elected_again_keeps_how_far_the_followers_are() -> None:
     partition = led(log, replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
     log.log_end_offset = 12
-    assert partition.lead(registration(leader_epoch=6, partition_epoch=1, replicas=(1, 2)), now_ms=0)
+    assert partition.become_leader(registration(leader_epoch=6, partition_epoch=1, replicas=(1, 2)), now_ms=0)
     assert partition.leader_epoch_start_offset == 12
     assert not partition.maybe_advance_high_watermark(0)
     assert partition.followers[2].log_end_offset == 10
@@ -99,16 +99,18 @@ def test_a_leader_elected_again_keeps_how_far_the_followers_are() -> None:
 def test_a_leader_after_another_knows_nothing_of_the_followers() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
-    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2)))
-    partition.lead(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2)), now_ms=0)
+    partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2)))
+    partition.become_leader(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2)), now_ms=0)
     assert partition.followers[2].log_end_offset == -1
 
 
 def test_a_new_leader_gives_its_in_sync_followers_the_whole_lag_to_fetch() -> None:
     log = FakeLog(log_end_offset=10)
     partition = led(log, replicas=(1, 2, 3), isr=(1, 2))
-    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2, 3)))
-    partition.lead(registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2, 3), isr=(1, 2)), now_ms=100_000)
+    partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2, 3)))
+    partition.become_leader(
+        registration(leader_epoch=7, partition_epoch=2, replicas=(1, 2, 3), isr=(1, 2)), now_ms=100_000
+    )
     assert partition.isr_without_stragglers(130_000) is None
     assert partition.isr_without_stragglers(130_001) == (1,)
 
@@ -128,10 +130,10 @@ def test_the_leader_epoch_that_a_client_knows_is_checked(asked_epoch: int, code:
 
 def test_what_a_partition_answers_in_each_role() -> None:
     partition = led(FakeLog(), replicas=(1, 2))
-    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
+    partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
     assert partition.check_leader() == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition.check_leader(5) == ErrorCode.FENCED_LEADER_EPOCH
-    partition.take_offline()
+    partition.go_offline()
     assert partition.check_leader() == ErrorCode.KAFKA_STORAGE_ERROR
     partition.leave()
     assert partition.check_leader() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -151,7 +153,7 @@ def test_roles_follow_the_table(before: Role, after: Role) -> None:
 
 def test_leader_epochs_never_go_back() -> None:
     with pytest.raises(AssertionError):
-        led(FakeLog()).lead(registration(leader_epoch=4), now_ms=0)
+        led(FakeLog()).become_leader(registration(leader_epoch=4), now_ms=0)
 
 
 def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
@@ -159,9 +161,9 @@ def test_an_append_is_acknowledged_by_the_high_watermark() -> None:
     partition = led(log, replicas=(1, 2), isr=(1, 2))
     assert partition.acknowledgement(6, 0) == (False, ErrorCode.NONE)
     assert partition.acknowledgement(5, 0) == (True, ErrorCode.NONE)
-    partition.lead(registration(replicas=(1, 2), isr=(1,), partition_epoch=1), now_ms=0)
+    partition.become_leader(registration(replicas=(1, 2), isr=(1,), partition_epoch=1), now_ms=0)
     assert partition.acknowledgement(5, 0) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    partition.follow(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
+    partition.become_follower(registration(leader=2, leader_epoch=6, partition_epoch=2, replicas=(1, 2)))
     assert partition.acknowledgement(5, 0) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -261,14 +263,14 @@ def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
     partition.end_isr_change([1], leader_epoch=5, partition_epoch=7, now_ms=0)
-    assert not partition.lead(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=6), now_ms=0)
+    assert not partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=6), now_ms=0)
     assert (partition.replicas, partition.isr, partition.partition_epoch) == ((1, 2), (1,), 7)
 
 
 def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
     partition = led(FakeLog(), replicas=(1, 2), isr=(1, 2))
     partition.begin_isr_change((1,))
-    partition.lead(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6, partition_epoch=1), now_ms=0)
+    partition.become_leader(registration(replicas=(1, 2), isr=(1, 2), leader_epoch=6, partition_epoch=1), now_ms=0)
     assert partition.pending_isr is None
     assert not partition.end_isr_change([1], leader_epoch=5, partition_epoch=9, now_ms=0)
     assert partition.isr == (1, 2)

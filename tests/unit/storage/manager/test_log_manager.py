@@ -493,7 +493,7 @@ def test_retention_passes_over_a_log_that_was_deleted_since_it_began() -> None:
 def test_a_failing_directory_goes_offline_with_its_logs() -> None:
     disk = SimDisk()
     failed: list[str] = []
-    manager = started(disk, "/d1", "/d2", on_directory_offline=failed.append)
+    manager = started(disk, "/d1", "/d2", on_directory_failed=failed.append)
     create(manager, A0, A1)
     disk.fail("write", errno.EIO, path="/d1/a-0")
     with pytest.raises(StorageError):
