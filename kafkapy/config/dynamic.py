@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkapy.config import facts
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.config.definitions import Definition, broker_definitions, dynamic_only_definitions
+from kafkapy.config.definitions import ConfigType, Definition, broker_definitions, dynamic_only_definitions
 from kafkapy.config.load import LISTENER_KEY, base_key, load
 from kafkapy.config.log import LogConfig
 from kafkapy.config.topic import log_config, retention_ms
@@ -53,6 +53,14 @@ LOCAL_RETENTION_KEYS: Final = (
     ("log.retention.ms", "log.local.retention.ms"),
     ("log.retention.bytes", "log.local.retention.bytes"),
 )
+
+KNOWN_CLASSES: Final = frozenset(
+    {
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    }
+)
+"""Names that a listener's key may have at run time; nothing is loaded by them."""
 
 THREAD_KEYS: Final = (
     "background.threads",
@@ -180,9 +188,20 @@ def _check_may_change(configs: Mapping[str, str], *, is_per_broker: bool) -> Non
         definition = broker_definition(key)
         if definition is not None:
             definition.parse(text)
+            _check_class(key, definition, text)
     if not is_per_broker:
         message = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(configs, _is_per_broker, message)
+
+
+def _check_class(key: str, definition: Definition, text: str) -> None:
+    """Refuse a listener's class unless its name is known, also for a mechanism that is not enabled.
+
+    Apache Kafka looks the class up, and refuses it if there is none. Raises ConfigRuleError.
+    """
+    if definition.type is ConfigType.CLASS and LISTENER_KEY.fullmatch(key) and text not in KNOWN_CLASSES:
+        message = f"Invalid value {text} for configuration {key}: Class {text} could not be found."
+        raise ConfigRuleError(key, text, message)
 
 
 def _refuse(configs: Mapping[str, str], is_wrong: Callable[[str], bool], message: str) -> None:

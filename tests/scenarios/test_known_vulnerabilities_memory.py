@@ -1,0 +1,189 @@
+"""A test for each vulnerability of Apache Kafka, its clients and its codecs that costs memory, named by its CVE.
+
+The others: test_known_vulnerabilities.py. A broker is a process of its own, whose memory is watched, and a canary asks
+it meanwhile.
+"""
+
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from harness.servers import Kafkapy
+from kafkapy.protocol.api import APIS
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.record.builder import seal
+from kafkapy.record.compression import GZIP, LZ4, MAX_APPENDED_BYTES, SNAPPY, ZSTD, compress
+from tests.support.asking import LATEST, batch_of, create_topic, fetch, list_offset, produce, produce_request, values_in
+from tests.support.wire import ConnectionClosed, WireClient, request_frame
+
+pytestmark = pytest.mark.ours
+
+FRAME_MB = 1 << 20
+MB_BEYOND_THE_FRAME = 64
+OTHERS_WAIT_S = 1.0
+APIS_BY_NAME = {api.request_name.removesuffix("Request"): api for api in APIS.values()}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafkapy]:
+    with Kafkapy(tmp_path_factory.mktemp("process") / "data") as running:
+        with WireClient(running.bootstrap) as client:
+            create_topic(client, "bombs")
+            produce(client, "bombs", batch_of(10))  # what is loaded once is no growth
+        yield running
+
+
+def costs(process: Kafkapy, frame: bytes) -> tuple[float, float]:
+    """Send a frame; return how long another connection waited at most (s), and how much memory it took at most (MB)."""
+    process.forget_peak()
+    before_mb = process.memory_mb()
+    slowest_s = 0.0
+    with WireClient(process.bootstrap) as canary, WireClient(process.bootstrap) as client:
+        client.send_frame(frame)
+        ends_at = time.monotonic() + 60
+        is_over = False
+        while not is_over and time.monotonic() < ends_at:
+            began = time.monotonic()
+            assert canary.call(ApiVersionsRequest(), 2).error_code == 0
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            is_over = _is_answered_or_closed(client)
+    assert is_over
+    return slowest_s, process.memory_mb("VmHWM") - before_mb
+
+
+def _is_answered_or_closed(client: WireClient) -> bool:
+    try:
+        return client.has_answer(0.005)
+    except ConnectionClosed:
+        return True
+
+
+def check_costs(process: Kafkapy, frame: bytes) -> None:
+    """The machine may be busy: others must have been served in time at one of three attempts."""
+    waits_s: list[float] = []
+    while not waits_s or (min(waits_s) >= OTHERS_WAIT_S and len(waits_s) < 3):
+        waited_s, grown_mb = costs(process, frame)
+        waits_s.append(waited_s)
+        assert grown_mb < len(frame) / FRAME_MB + MB_BEYOND_THE_FRAME
+    assert min(waits_s) < OTHERS_WAIT_S
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def test_cve_2026_111115_tagged_fields_by_the_million_cost_nothing(process: Kafkapy) -> None:
+    """ApiVersions 3 in 4 MB, before any login: in its header, and in its body."""
+    count = 950_000
+    tags = uvarint(count) + b"".join(uvarint(tag) + b"\0" for tag in range(count))
+    start = struct.pack(">hhih", APIS_BY_NAME["ApiVersions"].key, 3, 1, 0)
+    check_costs(process, start + tags + b"\2a\2b\0")
+    check_costs(process, start + b"\0" + b"\2a\2b" + tags)
+
+
+def test_cve_2026_111108_arrays_by_the_million_cost_nothing(process: Kafkapy) -> None:
+    """Metadata 1 with two million names in 4 MB."""
+    count = 2_000_000
+    start = struct.pack(">hhih", APIS_BY_NAME["Metadata"].key, 1, 1, 0)
+    check_costs(process, start + struct.pack(">i", count) + bytes(2 * count))
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 100_000_000, -2])
+@pytest.mark.parametrize(("api", "version"), [("Metadata", 1), ("DeleteTopics", 1), ("DescribeGroups", 0)])
+def test_cve_2022_34917_no_room_is_made_for_what_a_count_claims(
+    process: Kafkapy, api: str, version: int, count: int
+) -> None:
+    frame = struct.pack(">hhihi", APIS_BY_NAME[api].key, version, 1, 0, count)
+    check_costs(process, frame)
+
+
+def test_cve_2022_34917_no_room_is_made_for_what_a_frame_claims(process: Kafkapy) -> None:
+    """50 connections announce 100 MB each, and send 100 bytes of it."""
+    before_mb = process.memory_mb()
+    with ExitStack() as stack:
+        for _ in range(50):
+            client = stack.enter_context(WireClient(process.bootstrap))
+            client.send_bytes(struct.pack(">i", 100_000_000) + struct.pack(">hhih", 3, 1, 1, 0) + bytes(90))
+        canary = stack.enter_context(WireClient(process.bootstrap))
+        assert canary.call(ApiVersionsRequest(), 2).error_code == 0
+        assert process.memory_mb() - before_mb < MB_BEYOND_THE_FRAME
+
+
+def batch_with(codec: int, payload: bytes) -> bytes:
+    header = bytearray(seal(batch_of()[:61], payload))
+    header[22] = codec
+    header[8:12] = (len(header) - 12).to_bytes(4, "big")
+    return seal(bytes(header[:61]), payload)
+
+
+SNAPPY_CLAIMS = {
+    "2023_34455": b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, -1) + bytes(20),
+    "2023_43642": b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, 2**31 - 1) + bytes(20),
+    "2023_34453": b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, 25) + b"\xff\xff\xff\xff\x0f" + bytes(20),
+    "2023_34454": b"\xff\xff\xff\xff\x0f" + bytes(20),
+}
+"""A chunk of -1 byte, one of 2 GiB, 4 GiB in one chunk, and in none. The last two overflowed where Java compresses."""
+
+
+@pytest.mark.parametrize("cve", SNAPPY_CLAIMS)
+def test_cve_2023_34455_43642_34453_34454_no_room_is_made_for_what_snappy_claims(process: Kafkapy, cve: str) -> None:
+    refused(process, batch_with(SNAPPY, SNAPPY_CLAIMS[cve]))
+
+
+def refused(process: Kafkapy, batch: bytes) -> None:
+    process.forget_peak()
+    before_mb = process.memory_mb()
+    with WireClient(process.bootstrap) as client:
+        answer = produce(client, "bombs", batch)
+        assert answer.error_code != 0
+        assert list_offset(client, "bombs", LATEST).offset == 10
+    assert process.memory_mb("VmHWM") - before_mb < 2 * MAX_APPENDED_BYTES / FRAME_MB + MB_BEYOND_THE_FRAME
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_cve_2023_34455_a_bomb_is_not_inflated_to_its_end(process: Kafkapy, codec: int) -> None:
+    """96 MiB of zeros; the largest ones, several at a time: test_bad_input.py."""
+    refused(process, batch_with(codec, bytes(compress(codec, bytes(96 << 20)))))
+
+
+@pytest.mark.parametrize("cve", ["2025_12183", "2025_66566"])
+def test_cve_2025_12183_2025_66566_no_memory_is_read_beside_a_damaged_lz4_frame(process: Kafkapy, cve: str) -> None:
+    """Cut frames, and copies from before the beginning; other damage at random: tests/property/test_records.py."""
+    whole = bytes(compress(LZ4, b"record" * 100))
+    damaged = {
+        "2025_12183": [whole[:end] for end in range(0, len(whole) - 1, 3)],
+        "2025_66566": [
+            _lz4_block(b"\x1fa" + struct.pack("<H", back) + b"\xff" * 4 + b"\0") for back in (2, 999, 65535)
+        ],
+    }[cve]
+    for payload in damaged:
+        refused(process, batch_with(LZ4, payload))
+
+
+def _lz4_block(block: bytes) -> bytes:
+    """Return a frame with one block: 64 KiB at most, independent, no checksums."""
+    return b"\x04\x22\x4d\x18\x60\x40\x82" + struct.pack("<I", len(block)) + block + bytes(4)
+
+
+def test_cve_2026_35554_what_is_cut_off_puts_no_record_into_another_topic(process: Kafkapy) -> None:
+    """A client's fault, of buffers used again while they are sent. Here: the end of a connection amid many requests."""
+    with WireClient(process.bootstrap) as canary:
+        for name in ("odd", "even"):
+            create_topic(canary, name)
+        for cut in (100, 3_000, 20_000, 100_000):
+            with WireClient(process.bootstrap) as client:
+                data = b""
+                for number in range(60):
+                    name = ("odd", "even")[number % 2]
+                    frame = request_frame(produce_request(name, batch_of(value=name.encode() * 400)), 12)
+                    data += struct.pack(">i", len(frame)) + frame
+                client.send_bytes(data[:cut])
+        for name in ("odd", "even"):
+            assert set(values_in(fetch(canary, name))) <= {name.encode() * 400}
