@@ -199,6 +199,12 @@ class ApacheKafka(Server):
 
     def prepare(self) -> None:
         require_java()
+        self.write_properties()
+        if not (self.directory / "meta.properties").exists():
+            arguments = java("kafka.tools.StorageTool", *self.format_command())
+            subprocess.run(arguments, check=True, capture_output=True)
+
+    def write_properties(self) -> None:
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -216,12 +222,12 @@ class ApacheKafka(Server):
         }
         settings = {key: value for key, value in settings.items() if value}
         self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        if (self.directory / "meta.properties").exists():
-            return
+
+    def format_command(self) -> list[str]:
+        """Return what kafka-storage is to be told."""
         quorum = [] if "controller.quorum.voters" in self.properties else ["--standalone"]
         files = ["-t", CLUSTER_ID, "-c", str(self.properties_file)]
-        arguments = ["format", *files, *quorum, "--ignore-formatted", *self.format_arguments]
-        subprocess.run(java("kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
+        return ["format", *files, *quorum, "--ignore-formatted", *self.format_arguments]
 
     def command(self) -> list[str]:
         classpath = ["-cp", f"{JAVA_LIBS}/*", "kafka.Kafka", str(self.properties_file)]

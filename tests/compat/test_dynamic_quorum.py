@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.servers import ApacheKafka, Kafkapy, Server, free_port
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
+from tests.support.quorum_tool import QuorumTool, is_created
 from tools.kafka import JAVA_LIBS
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
@@ -62,39 +63,6 @@ def node(directory: Path, node_id: int, controller_ports: list[int]) -> Server:
     return server
 
 
-class QuorumTool:
-    """kafka-metadata-quorum through one broker."""
-
-    def __init__(self, tools: JavaTools, bootstrap: str) -> None:
-        self._tools = tools
-        self.bootstrap = bootstrap
-
-    def run(self, *arguments: str, config: Path | None = None) -> str:
-        with_config = [] if config is None else ["--command-config", str(config)]
-        return self._tools.run(
-            "kafka-metadata-quorum", "--bootstrap-server", self.bootstrap, *with_config, *arguments
-        ).text
-
-    def replicas(self) -> dict[int, tuple[str, str]]:
-        """Return the directory id and the status (Leader, Follower, Observer) of each replica."""
-        text = self.run("describe", "--replication")
-        rows = re.findall(r"^(\d+)\s+(\S{22})\s+\d+\s+\d+\s+-?\d+\s+-?\d+\s+(\w+)", text, re.MULTILINE)
-        found: dict[int, tuple[str, str]] = {}
-        for node_id, directory, status in rows:  # voters first; a former directory is an observer for a while
-            found.setdefault(int(node_id), (directory, status))
-        return found
-
-    def voters(self) -> list[int]:
-        return sorted(node_id for node_id, (_, status) in self.replicas().items() if status != "Observer")
-
-    def add(self, server: Any) -> str:
-        return self.run("add-controller", config=server.properties_file)
-
-    def remove(self, node_id: int) -> str:
-        directory, _ = self.replicas()[node_id]
-        return self.run("remove-controller", "--controller-id", str(node_id), "--controller-directory-id", directory)
-
-
 def values(bootstrap: str) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
     asked = TopicPartition("kept", 0, 0)
@@ -114,17 +82,6 @@ def produce(bootstrap: str) -> list[bytes]:
         producer.produce("kept", value, partition=0)
     assert producer.flush(TIMEOUT_S) == 0
     return expected
-
-
-def is_created(admin: AdminClient, topic: str) -> bool:
-    """Ask for the topic; an attempt whose answer was lost or late may have made it."""
-    try:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(5)
-    except TimeoutError:
-        return False
-    except KafkaException as error:
-        return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
-    return True
 
 
 def test_a_quorum_of_one_grows_to_three_and_back(nodes: list[Server], tools: JavaTools) -> None:
