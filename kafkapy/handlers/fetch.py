@@ -21,14 +21,14 @@ takes the right to the cluster.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
 from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, warm
-from kafkapy.handlers.quotas import most_fetched, throttle_fetch
+from kafkapy.handlers.quotas import most_fetched, sent_bytes, throttle_fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import (
@@ -219,10 +219,30 @@ async def _fetch_for(
     watch = fetch.watch
     if watch is not None:
         assert isinstance(watch, FollowerWatch), "followers' sessions are made with one"
-        return await _fetch_watched(services, context, request, _Watched(follower, watch), fetch.partitions)
-    readable, refused = _sort_out_for(services, context, fetch.partitions, follower, None)
-    read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
-    return _with_refused(fetch.partitions, read, refused)
+        answers = await _fetch_watched(services, context, request, _Watched(follower, watch), fetch.partitions)
+    else:
+        readable, refused = _sort_out_for(services, context, fetch.partitions, follower, None)
+        read = await _read_or_wait(services, context, request, readable, must_answer=bool(refused), follower=follower)
+        answers = _with_refused(fetch.partitions, read, refused)
+    if services.replica_manager.watches.throttle is not None:
+        _count_throttled(services, context, answers)
+    return answers
+
+
+def _count_throttled(services: Services, context: RequestContext, answers: Answers) -> None:
+    """Count what a follower is sent of partitions that leader.replication.throttled.replicas lists."""
+    throttle = services.replica_manager.watches.throttle
+    assert throttle is not None, "asked first"
+    for asked, answer in answers:
+        partition = _find(services, asked, uses_topic_ids=context.api_version >= TOPIC_IDS_SINCE)
+        if partition is not None and throttle.covers(partition):
+            throttle.record(sent_bytes(answer))
+
+
+def _held_back(services: Services, follower: _Follower | None) -> Callable[[HostedPartition], bool] | None:
+    """Return what says whether a follower gets no records of a partition now; None where nobody is throttled."""
+    throttle = services.replica_manager.watches.throttle
+    return None if throttle is None or follower is None else throttle.holding_back(follower.replica_id)
 
 
 def _sort_out_for(
@@ -366,6 +386,7 @@ async def _read_or_wait(
         max_wait_ms=request.max_wait_ms,
         on_done=on_done,
         reads_followers=reads_followers,
+        is_held_back=_held_back(services, follower),
     )
     try:
         await future
@@ -384,6 +405,7 @@ async def _read(services: Services, readable: list[Readable], limits: _Limits, *
         isolation=limits.isolation,
         max_bytes=limits.max_bytes,
         reads_followers=limits.reads_followers,
+        is_held_back=_held_back(services, limits.follower),
     )
     follower = limits.follower if notes_progress else None
     before = [] if follower is None else [(_end_offset(each), each.follow_count) for _, each in readable]

@@ -47,7 +47,7 @@ def throttle_fetch(services: Services, context: RequestContext, answers: "Iterab
     """
     assert services.client_quotas is not None, "asked first"
     user, client_id = _client(context)
-    size_bytes = sum(_sent_bytes(answer) for _, answer in answers)
+    size_bytes = sum(sent_bytes(answer) for _, answer in answers)
     now_ms = services.clock.monotonic_ms()
     quota = services.client_quotas.fetch
     throttle_ms = quota.record(user, client_id, size_bytes, now_ms)
@@ -57,7 +57,8 @@ def throttle_fetch(services: Services, context: RequestContext, answers: "Iterab
     return throttle_ms
 
 
-def _sent_bytes(answer: "PartitionData") -> int:
+def sent_bytes(answer: "PartitionData") -> int:
+    """Return how many bytes of a Fetch response a partition counts as."""
     records = answer.records
     record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
     return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0

@@ -19,7 +19,7 @@ class DelayedFetch(DelayedOperation):
     by whoever waits, behind `on_done`.
     """
 
-    __slots__ = ("_isolation", "_min_bytes", "_on_done", "_partitions", "_reads_followers")
+    __slots__ = ("_is_held_back", "_isolation", "_min_bytes", "_on_done", "_partitions", "_reads_followers")
 
     def __init__(
         self,
@@ -29,8 +29,11 @@ class DelayedFetch(DelayedOperation):
         min_bytes: int,
         on_done: Callable[[], None],
         reads_followers: bool = False,
+        is_held_back: "Callable[[HostedPartition], bool] | None" = None,
     ) -> None:
+        """`is_held_back(partition)`: whether a throttle lets the reader, a follower, have no records now."""
         super().__init__()
+        self._is_held_back = is_held_back
         self._reads_followers = reads_followers
         self._partitions = partitions
         self._isolation = isolation
@@ -52,6 +55,8 @@ class DelayedFetch(DelayedOperation):
             if partition.log is None or check(request.current_leader_epoch):
                 return True
             if request.fetch_offset < end_offset(partition.log, self._isolation):
+                if self._is_held_back is not None and self._is_held_back(partition):
+                    continue
                 return True
             if request.fetch_offset > partition.log.log_end_offset:
                 return True
@@ -63,7 +68,8 @@ class DelayedFetch(DelayedOperation):
             available = available_bytes(partition, asked, self._isolation, reads_followers=self._reads_followers)
             if available is None:
                 return True
-            total += available
+            if self._is_held_back is None or not self._is_held_back(partition):
+                total += available
             if total >= self._min_bytes:
                 return True
         return False

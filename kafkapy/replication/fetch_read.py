@@ -6,7 +6,7 @@ own part. Regions that were read are pinned: whoever does not send them calls `r
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError, StorageError
@@ -23,6 +23,7 @@ from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
 
 if TYPE_CHECKING:
+    from kafkapy.protocol.messages.fetch_request import FetchPartition
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.storage.log.log import Log
@@ -64,6 +65,7 @@ class FetchRead:
     __slots__ = (
         "_bytes_left",
         "_cold_log",
+        "_is_held_back",
         "_isolation",
         "_partitions",
         "_reads_followers",
@@ -82,9 +84,14 @@ class FetchRead:
         isolation: FetchIsolation,
         max_bytes: int,
         reads_followers: bool = False,
+        is_held_back: "Callable[[HostedPartition], bool] | None" = None,
     ) -> None:
-        """`reads_followers`: the reader is content with a follower of the partition (KIP-392)."""
+        """`reads_followers`: the reader is content with a follower of the partition (KIP-392).
+
+        `is_held_back(partition)`: whether a throttle lets the reader, a follower, have no records now.
+        """
         self._partitions = partitions
+        self._is_held_back = is_held_back
         self._reads_followers = reads_followers
         self._isolation = isolation
         self._bytes_left = max_bytes
@@ -145,7 +152,10 @@ class FetchRead:
                 request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging,
                 NO_LEADER, NO_SNAPSHOT, None, -1, NO_RECORDS,
             )  # fmt: skip
-        if request.fetch_offset == end_offset(log, self._isolation) and not log.is_offline:
+        if (
+            request.fetch_offset == end_offset(log, self._isolation)
+            or (self._is_held_back is not None and self._is_held_back(partition) and _has_offset(log, request))
+        ) and not log.is_offline:
             aborts: list[AbortedTransaction] | None = [] if self._isolation is FetchIsolation.TXN_COMMITTED else None
             return PartitionData(
                 request.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
@@ -190,6 +200,10 @@ class FetchRead:
         if found.leader_epoch < last_fetched_epoch or found.offset < fetch_offset:
             return EpochEndOffset(epoch=found.leader_epoch, end_offset=found.offset)
         return NO_DIVERGING_EPOCH
+
+
+def _has_offset(log: "Log", request: "FetchPartition") -> bool:
+    return log.log_start_offset <= request.fetch_offset <= log.log_end_offset
 
 
 def release_records(answer: PartitionData) -> None:

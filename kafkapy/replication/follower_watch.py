@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from kafkapy.protocol.messages.fetch_response import PartitionData
     from kafkapy.replication.fetch_session import FetchedPartition
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.throttle import ReplicationThrottle
 
 
 class FollowerWatches:
     """The watches on each partition led here."""
 
     def __init__(self) -> None:
+        self.throttle: ReplicationThrottle | None = None
+        """Holds followers back that are not in sync; None without leader.replication.throttled.rate."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
 
     def tell(self, partition: "HostedPartition") -> None:
@@ -134,11 +137,13 @@ class FollowerWatch:
 
     def _is_enough(self, to_read: "Iterable[FetchedPartition]") -> bool:
         """Whether a read would find min_bytes, or that a partition cannot be served any more."""
-        total = 0
+        total, throttle = 0, self._watches.throttle
         for asked in to_read:
             partition = self._partitions.get(asked)
             if partition is None or partition.log is None:
                 return True
+            if throttle is not None and self._is_held_back(throttle, asked, partition):
+                continue
             if self._min_bytes <= 1:
                 request = asked.request
                 if partition.check_leader(request.current_leader_epoch):
@@ -150,6 +155,13 @@ class FollowerWatch:
                 return True
             total += available
         return total >= max(self._min_bytes, 1)
+
+    def _is_held_back(
+        self, throttle: "ReplicationThrottle", asked: "FetchedPartition", partition: "HostedPartition"
+    ) -> bool:
+        return partition.check_leader(asked.request.current_leader_epoch) == 0 and throttle.holds_back(
+            partition, self.replica_id
+        )
 
     def _unbind(self, asked: "FetchedPartition") -> None:
         partition = self._partitions.pop(asked, None)

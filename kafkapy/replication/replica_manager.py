@@ -379,13 +379,19 @@ class ReplicaManager:
         max_wait_ms: int,
         on_done: Callable[[], None],
         reads_followers: bool = False,
+        is_held_back: Callable[[HostedPartition], bool] | None = None,
     ) -> DelayedFetch:
         """Call on_done() once there are min_bytes to read, or something else to tell, or max_wait_ms has passed.
 
         It may be called before this returns. `abandon` of what is returned ends the wait of a request that is gone.
         """
         operation = DelayedFetch(
-            partitions, isolation=isolation, min_bytes=min_bytes, on_done=on_done, reads_followers=reads_followers
+            partitions,
+            isolation=isolation,
+            min_bytes=min_bytes,
+            on_done=on_done,
+            reads_followers=reads_followers,
+            is_held_back=is_held_back,
         )
         keys = [partition for _, partition in partitions]
         self._fetches.try_complete_else_watch(

@@ -30,6 +30,7 @@ from kafkapy.runtime.peer import NoResponseError
 
 if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.throttle import ReplicationThrottle
     from kafkapy.runtime.peer import Peer
     from kafkapy.runtime.replica_fetchers import ReplicaFetchers
     from kafkapy.storage.log.log import Log
@@ -58,7 +59,9 @@ class ReplicaFetcher:
         self._session = FollowerSession()
         self._followed: dict[PartitionKey, HostedPartition] = {}
         self._delayed: dict[PartitionKey, int] = {}
-        """Until when, in ms, partitions wait after a failure."""
+        """Until when, in ms, partitions wait after a failure or for the throttle."""
+        self._caught_up: set[PartitionKey] = set()
+        """Partitions under a throttle that had all that is committed at their last answer."""
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -74,6 +77,7 @@ class ReplicaFetcher:
         """Fetch a partition no more."""
         self._followed.pop(key, None)
         self._delayed.pop(key, None)
+        self._caught_up.discard(key)
         self._session.drop(key)
 
     def close(self) -> None:
@@ -88,6 +92,8 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         while True:
             self._end_delays()
+            if self._fetchers.throttle is not None:
+                self._leave_out_throttled(self._fetchers.throttle)
             if not self._session.has_request:
                 await self._wait()
                 continue
@@ -240,8 +246,11 @@ class ReplicaFetcher:
                 await self._settle_range(key, partition, asked)
             elif answer.diverging_epoch.end_offset >= 0:
                 logs.truncate_to_agreement(partition, log, answer.diverging_epoch)
-            elif logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
-                self._fetchers.replica_manager.complete_waiting(partition)
+            else:
+                if logs.append(partition, log, answer, self._fetchers.clock.wall_ms()):
+                    self._fetchers.replica_manager.complete_waiting(partition)
+                if self._fetchers.throttle is not None:
+                    self._count_throttled(self._fetchers.throttle, key, partition, answer)
         except ApiError as error:
             if error.code != ErrorCode.FENCED_LEADER_EPOCH or asked.current_leader_epoch != partition.leader_epoch:
                 raise
@@ -261,6 +270,33 @@ class ReplicaFetcher:
             for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
                 del self._delayed[key]
                 self._ask(key, self._followed[key])
+
+    # ---- follower.replication.throttled.rate
+
+    def _count_throttled(
+        self, throttle: "ReplicationThrottle", key: PartitionKey, partition: "HostedPartition", answer: PartitionData
+    ) -> None:
+        """Count what was fetched of a partition that the throttle covers, and note whether it lags."""
+        if not throttle.covers(partition):
+            return
+        throttle.record(len(answer.records or b""))
+        assert partition.log is not None
+        if answer.high_watermark <= partition.log.log_end_offset:
+            self._caught_up.add(key)
+        else:
+            self._caught_up.discard(key)
+
+    def _leave_out_throttled(self, throttle: "ReplicationThrottle") -> None:
+        """Leave partitions that are not in sync out of the next requests while the rate is exceeded."""
+        pause_ms = throttle.pause_ms()
+        if pause_ms == 0:
+            return
+        until_ms = self._fetchers.clock.monotonic_ms() + min(pause_ms, self._backoff_ms)
+        for key, partition in self._followed.items():
+            is_in_sync = key in self._caught_up or self._fetchers.node_id in partition.isr
+            if key in self._session and not is_in_sync and throttle.covers(partition):
+                self._delayed[key] = until_ms
+                self._session.drop(key)
 
     async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition) -> None:
         """The leader has no such offset: its log is shorter, or begins later. Raises ApiError."""

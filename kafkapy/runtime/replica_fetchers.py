@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.follower_session import PartitionKey
     from kafkapy.replication.hosted import HostedPartition
     from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.replication.throttle import ReplicationThrottle
     from kafkapy.runtime.peer import Peer
     from kafkapy.seams import Clock
     from kafkapy.storage.log.log import Log
@@ -60,6 +61,8 @@ class ReplicaFetchers:
         self._placed: dict[PartitionKey, tuple[HostedPartition, ReplicaFetcher]] = {}
         self._closed: list[ReplicaFetcher] = []
         self._is_stopped = False
+        self.throttle: ReplicationThrottle | None = None
+        """Has partitions left out that are not in sync; None without follower.replication.throttled.rate."""
         replica_manager.on_partition_offline = self._forget
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:

@@ -75,6 +75,15 @@ class WindowedRate:
         return max(elapsed_ms + max(missing_windows, 0) * self._window_ms, 1)
 
 
+class SimpleRate(WindowedRate):
+    """Values per second over the time since the first of them, at least a window: no burst passes (SimpleRate)."""
+
+    __slots__ = ()
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        return max(now_ms - self._windows[0][0], self._window_ms) if self._windows else self._window_ms
+
+
 class RateTable(Generic[K]):
     """Rates by who is measured, forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
 

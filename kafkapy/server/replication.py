@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.config.dynamic import DynamicConfig
+from kafkapy.metadata.image import RESOURCE_BROKER
 from kafkapy.runtime.active_controller import ActiveController
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Replication:
         if self._fetchers is None:
             self._start_isr_updates()
             self._fetchers = self._new_fetchers()
+            self._set_throttles(self._fetchers)
+        elif any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
+            self._set_throttles(self._fetchers)
         yield from self._fetchers.apply_delta(delta, image)
 
     async def stop(self) -> None:
@@ -59,6 +63,22 @@ class Replication:
             await self._isr_updates.stop()
         if self._fetchers is not None:
             await self._fetchers.stop()
+
+    def _set_throttles(self, fetchers: "ReplicaFetchers") -> None:
+        """Take over the rates of replication throttles. They are dynamic configs only: a file's do not count."""
+        from kafkapy.replication.throttle import ReplicationThrottle, ThrottledSide, changed_throttle
+
+        config = self._dynamic_config
+        dynamic = (config.broker, config.cluster)
+
+        def new(side: ThrottledSide, bytes_per_second: int) -> ReplicationThrottle:
+            return ReplicationThrottle(
+                side, bytes_per_second, node_id=self._node_id, quota=config.current.quota, clock=self._clock
+            )
+
+        watches = self._replica_manager.watches
+        watches.throttle = changed_throttle(watches.throttle, ThrottledSide.LEADER, dynamic, new)
+        fetchers.throttle = changed_throttle(fetchers.throttle, ThrottledSide.FOLLOWER, dynamic, new)
 
     def _new_fetchers(self) -> "ReplicaFetchers":
         from kafkapy.runtime.replica_fetchers import ReplicaFetchers

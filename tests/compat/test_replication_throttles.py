@@ -1,0 +1,83 @@
+"""kafka-reassign-partitions.sh --throttle against three nodes: it sets the limits, they hold, it takes them away."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from harness.nodes import ThreeNodes
+from harness.servers import ApacheKafka, Kafkapy
+from tests.support.eventually import eventually
+from tests.support.java_tools import JavaTools
+from tools.kafka import JAVA_LIBS
+
+KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
+PROPERTIES = {"offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
+TIMEOUT_S = 60
+RATE = 300_000
+SIZE_BYTES = 1_500_000
+RATE_KEYS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LIST_KEYS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    if not JAVA_LIBS.is_dir() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka's jars or Java are missing: run `make tools`")
+    properties = PROPERTIES | {"replica.fetch.max.bytes": "65536"}
+    with ThreeNodes(KIND, tmp_path_factory.mktemp("three"), properties) as running:
+        yield running
+
+
+def set_configs(client: AdminClient, kind: ConfigResource.Type, name: str, keys: tuple[str, ...]) -> dict[str, str]:
+    """Return what is set, and not a default, of a broker's or a topic's configs."""
+    (answer,) = client.describe_configs([ConfigResource(kind, name)]).values()
+    found = answer.result(TIMEOUT_S)
+    return {key: found[key].value for key in keys if key in found and not found[key].is_default}
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 20_000, "linger.ms": 5})
+    for _ in range(SIZE_BYTES // 10_000):
+        producer.produce(topic, bytes(10_000), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: ThreeNodes, tmp_path: Path) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    client.create_topics([NewTopic("moving", 1, replica_assignment=[[1]])])["moving"].result(TIMEOUT_S)
+    eventually(lambda: client.list_topics("moving").topics["moving"].partitions[0].leader == 1)
+    fill(cluster.bootstrap, "moving")
+    path = tmp_path / "moves.json"
+    moves = [{"topic": "moving", "partition": 0, "replicas": [2, 3]}]
+    path.write_text(json.dumps({"version": 1, "partitions": moves}))
+    reassign = ("kafka-reassign-partitions", "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file")
+    with JavaTools() as tools:
+        started_s = time.monotonic()
+        executed = tools.run(*reassign, str(path), "--execute", "--throttle", str(RATE))
+        assert executed.status == 0, executed.text
+        assert f"The inter-broker throttle limit was set to {RATE} B/s" in executed.text
+        for broker in ("1", "2", "3"):
+            rates = set_configs(client, ConfigResource.Type.BROKER, broker, RATE_KEYS)
+            assert rates == dict.fromkeys(RATE_KEYS, str(RATE))
+        listed = set_configs(client, ConfigResource.Type.TOPIC, "moving", LIST_KEYS)
+        assert listed == dict(zip(LIST_KEYS, ("0:1", "0:2,0:3"), strict=True))
+
+        def is_complete() -> bool:
+            return (
+                "Reassignment of partition moving-0 is completed." in tools.run(*reassign, str(path), "--verify").text
+            )
+
+        eventually(is_complete)
+        # the leader sends what two replicas have to get, so each alone is twice as fast as the throttle allows
+        assert time.monotonic() - started_s > SIZE_BYTES / RATE
+    assert set_configs(client, ConfigResource.Type.TOPIC, "moving", LIST_KEYS) == {}
+    for broker in ("1", "2", "3"):
+        assert set_configs(client, ConfigResource.Type.BROKER, broker, RATE_KEYS) == {}
+    assert client.list_topics("moving").topics["moving"].partitions[0].replicas == [2, 3]
