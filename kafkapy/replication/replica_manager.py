@@ -149,9 +149,9 @@ class ReplicaManager:
             self._deletions.check_and_complete(partition)
 
     def shutdown(self) -> None:
-        """Answer everything that waits with what there is."""
+        """Answer everything that waits: fetches with what there is; what replicas do not have yet timed out."""
         for purgatory in (self._fetches, self._produces, self._deletions):
-            purgatory.complete_all()
+            purgatory.expire_all()
 
     # -- appending ------------------------------------------------------------------------------------------------
 

@@ -96,10 +96,12 @@ class Purgatory:
                 completed += 1
         return completed
 
-    def complete_all(self) -> int:
-        """Complete everything that waits, as at a shutdown; return how many there were."""
+    def expire_all(self) -> int:
+        """Complete everything that waits as its time-out would, as at a shutdown; return how many there were."""
         waiting = {operation: None for watchers in self._watchers.values() for operation in watchers}
-        return sum(operation.complete() for operation in waiting)
+        for operation in waiting:
+            operation.on_timeout(0)
+        return len(waiting)
 
     def watcher_count(self, key: Hashable) -> int:
         return len(self._watchers.get(key, ()))
