@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -109,6 +110,8 @@ class PartlyAborted:
     LEAST_RECORDS = 250_000
     TRANSACTION_RECORDS = 100
     """Small ones, so that there are many to tell a reader about."""
+    PRODUCERS = 8
+    """Write at once, as one would take minutes to."""
     VALUE_BYTES = 1024
 
     def __init__(self, aborted_of: int | None) -> None:
@@ -116,25 +119,35 @@ class PartlyAborted:
         self._committed: dict[tuple[str, str], int] = {}
 
     def prepare(self, server: Server, topic: str, scale: float) -> None:
+        create_topic(server, topic)
+        transactions = range(int(max(self.RECORDS * scale, self.LEAST_RECORDS)) // self.TRANSACTION_RECORDS)
+        with ThreadPoolExecutor(self.PRODUCERS) as threads:
+            shares = [transactions[number :: self.PRODUCERS] for number in range(self.PRODUCERS)]
+            committed = sum(threads.map(partial(self._fill, server, topic), shares))
+        self._committed[server.name, topic] = committed * self.TRANSACTION_RECORDS
+
+    def _fill(self, server: Server, topic: str, transactions: range) -> int:
+        """Write these transactions, one after the other; return how many are committed."""
         from confluent_kafka import Producer
 
-        create_topic(server, topic)
-        producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": topic, "linger.ms": 0})
+        transactional_id = f"{topic}-{transactions.start}"
+        producer = Producer(
+            {"bootstrap.servers": server.bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+        )
         producer.init_transactions(60)
         value = b"v" * self.VALUE_BYTES
-        transactions = int(max(self.RECORDS * scale, self.LEAST_RECORDS)) // self.TRANSACTION_RECORDS
         committed = 0
-        for number in range(transactions):
+        for count, _ in enumerate(transactions):
             producer.begin_transaction()
             for _ in range(self.TRANSACTION_RECORDS):
                 producer.produce(topic, value, partition=0)
-            if self._aborted_of is not None and number % self._aborted_of == 0:
+            if self._aborted_of is not None and count % self._aborted_of == 0:
                 assert producer.flush(60) == 0  # or they would be dropped here
                 producer.abort_transaction(60)
             else:
                 producer.commit_transaction(60)
                 committed += 1
-        self._committed[server.name, topic] = committed * self.TRANSACTION_RECORDS
+        return committed
 
     def read(self, server: Server, topic: str, scale: float, *, reader: Reader) -> Figures:
         records = self._committed[server.name, topic]
