@@ -86,7 +86,7 @@ class ClassicGroups:
         decision = group.join(join)
         assert not decision.records
         assert not decision.replies
-        decision.records = [*replaced, group.creation_record()]
+        decision.records = [*replaced, group.log.creation_record()]
         self._made[group.group_id] = group
 
         def on_failed(code: int) -> list[Reply]:
@@ -177,10 +177,10 @@ class ClassicGroups:
             return
         group = self._groups.get(key.group)
         if self._is_loaded and isinstance(group, ClassicGroup):
-            group.replay_metadata(value)
+            group.log.replay_metadata(value)
             return
         group = self._groups[key.group] = self.make_simple(key.group)
-        group.load_metadata(value)
+        group.log.load_metadata(value)
         if self._is_loaded:
             group.on_loaded(self._now_ms())
         elif self._removals.pop(key.group, None) == record_offset - 1:

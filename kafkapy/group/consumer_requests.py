@@ -98,7 +98,7 @@ class ConsumerGroups:
         decision.records[:0] = records
         decision.made = group
         if classic is not None:
-            classic.refuse_all_waiting(ErrorCode.REBALANCE_IN_PROGRESS, decision)
+            classic.rebalance.refuse_all_waiting(ErrorCode.REBALANCE_IN_PROGRESS, decision)
         return self._keep_made(group.group_id, decision, classic, around.now_ms)
 
     def _keep_made(
@@ -112,7 +112,7 @@ class ConsumerGroups:
         def on_failed(code: int) -> list[Reply]:
             del self._made[group_id]
             if classic is not None:
-                classic.renew_sessions(now_ms)
+                classic.rebalance.renew_sessions(now_ms)
             return decision.replies
 
         decision.on_failed = on_failed

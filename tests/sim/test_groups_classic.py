@@ -122,10 +122,10 @@ class World:
         while self.now_ms < end_ms:
             self._advance(2_500)
         self.check_settled()
-        generation = self.shard.group.generation
+        generation = self.shard.group.log.generation
         for _ in range(STEADY_MS // 2_500):
             self._advance(2_500)
-        assert self.shard.group.generation == generation, "nothing happened that is worth a rebalance"
+        assert self.shard.group.log.generation == generation, "nothing happened that is worth a rebalance"
         self.check_settled()
 
     def _advance(self, elapsed_ms: int) -> None:
@@ -156,9 +156,9 @@ class World:
         if isinstance(self.shard.take(token), ApiError):
             return
         group = self.shard.group
-        assert consumer.member_id in group.members
-        assert consumer.generation == group.generation
-        assert group.state is not ClassicState.COMPLETING_REBALANCE
+        assert consumer.member_id in group.log.members
+        assert consumer.generation == group.log.generation
+        assert group.log.state is not ClassicState.COMPLETING_REBALANCE
         self.committed.acknowledge(request)
 
     def _fault(self) -> None:
@@ -209,14 +209,14 @@ class World:
                     self._check_record(record.value)
         self.checked_count = len(self.shard.log)
         group = self.shard.shard.groups.get(GROUP)
-        if group is not None and group.state is ClassicState.STABLE:
-            assert {member.member_id: member.assignment for member in group.members} == self.last_written
+        if group is not None and group.log.state is ClassicState.STABLE:
+            assert {member.member_id: member.assignment for member in group.log.members} == self.last_written
 
     def check_replaced(self) -> None:
         """Have the processes that went before the static members of now send a heartbeat."""
         group = self.shard.shard.groups.get(GROUP)
         for member_id, instance_id in self.replaced:
-            owner_id = group.members.static_id(instance_id) if group is not None else None
+            owner_id = group.log.members.static_id(instance_id) if group is not None else None
             if owner_id != member_id:
                 code = self.shard.heartbeat(member_id, 1, instance_id)
                 is_gone = owner_id is None
@@ -235,13 +235,13 @@ class World:
 
     def check_settled(self) -> None:
         group = self.shard.group
-        assert group.state is ClassicState.STABLE
+        assert group.log.state is ClassicState.STABLE
         assert all(consumer.is_member for consumer in self.consumers)
-        assert {consumer.generation for consumer in self.consumers} == {group.generation}
+        assert {consumer.generation for consumer in self.consumers} == {group.log.generation}
         owned = sorted(partition for consumer in self.consumers for partition in consumer.owned)
         assert owned == [TopicPartition(TOPIC, partition) for partition in range(self.partition_count)]
         assert not self.shard.waiting, "nobody waits for ever"
-        assert len(group.members) == len(self.consumers)
+        assert len(group.log.members) == len(self.consumers)
 
 
 @pytest.mark.parametrize("first_seed", range(0, SEED_COUNT, SEEDS_PER_BLOCK))

@@ -230,8 +230,8 @@ class World:
                     *member.assigned.get(topic_id(TOPIC), ()),
                     *member.pending_revocation.get(topic_id(TOPIC), ()),
                 ]
-        elif isinstance(group, ClassicGroup) and group.state is ClassicState.STABLE:
-            owned += [partition for member in group.members for partition in assigned_partitions(member.assignment)]
+        elif isinstance(group, ClassicGroup) and group.log.state is ClassicState.STABLE:
+            owned += [partition for member in group.log.members for partition in assigned_partitions(member.assignment)]
         assert len(owned) == len(set(owned)), "a partition has two owners"
 
     def check_owners(self) -> None:
@@ -247,7 +247,7 @@ class World:
         has_modern = any(isinstance(consumer, ModernConsumer) for consumer in self.consumers)
         assert isinstance(group, ConsumerGroup if has_modern else ClassicGroup)
         assert group.state_name == "Stable"
-        members = [member.member_id for member in (group.log.members.values() if has_modern else group.members)]
+        members = [member.member_id for member in (group.log.members.values() if has_modern else group.log.members)]
         assert sorted(members) == sorted(consumer.member_id for consumer in self.consumers)
         owned = sorted(partition for consumer in self.consumers for partition in consumer.visible())
         assert owned == [TopicPartition(TOPIC, partition) for partition in range(self.partition_count)]

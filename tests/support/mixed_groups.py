@@ -72,12 +72,12 @@ def _logged(group: ClassicGroup | ConsumerGroup) -> Any:
             log.subscriptions,
             log._owners,
         )
-    if group.state not in (ClassicState.STABLE, ClassicState.EMPTY):
+    if group.log.state not in (ClassicState.STABLE, ClassicState.EMPTY):
         return BETWEEN_GENERATIONS  # what it was before them is not known any more
     return (
-        (group.generation, group.protocol_type, group.protocol_name, group.members.leader_id),
+        (group.log.generation, group.protocol_type, group.log.protocol_name, group.log.members.leader_id),
         {
-            member.member_id: (member.instance_id, member.metadata(group.protocol_name), member.assignment)
-            for member in group.members
+            member.member_id: (member.instance_id, member.metadata(group.log.protocol_name), member.assignment)
+            for member in group.log.members
         },
     )

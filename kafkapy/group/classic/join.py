@@ -10,7 +10,7 @@ assignment (KIP-814); older ones are told the id they had before, so that they d
 from kafkapy.errors import ApiError
 from kafkapy.group.classic.members import ClassicMember, Protocols
 from kafkapy.group.classic.rebalance import NO_MEMBER_ID, ClassicRebalance
-from kafkapy.group.classic.state import share_of
+from kafkapy.group.classic.state import ClassicGroupLog, share_of
 from kafkapy.group.classic.states import ClassicState
 from kafkapy.group.decision import Client, GroupDecision, Reply
 from kafkapy.protocol.error_code import ErrorCode
@@ -51,67 +51,77 @@ class Join:
         return f" (client says: {self.request.reason})" if self.request.reason else ""
 
 
-class ClassicJoin(ClassicRebalance):
-    def join(self, join: Join) -> GroupDecision:
-        """Decide a JoinGroup. Raises ApiError; nothing has changed then."""
-        decision = GroupDecision()
-        if self.is_dead:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self._has_room_for(join.request.member_id):
-            self._turn_away(join, decision)
-            return decision
-        self._check_protocols(join)
-        if join.request.member_id:
-            self._join_known(join, decision)
+class JoinDecision:
+    """The steps of a JoinGroup."""
+
+    def __init__(self, log: ClassicGroupLog, rebalance: ClassicRebalance, max_size: int, join: Join) -> None:
+        """max_size: group.max.size."""
+        self._log = log
+        self._rebalance = rebalance
+        self._max_size = max_size
+        self._join = join
+        self._decision = GroupDecision()
+
+    def decide(self) -> GroupDecision:
+        """Decide. Raises ApiError; nothing has changed then."""
+        request = self._join.request
+        if not self._has_room_for(request.member_id):
+            self._turn_away()
+            return self._decision
+        self._check_protocols()
+        if request.member_id:
+            self._join_known()
         else:
-            self._join_unknown(join, decision)
-        return decision
+            self._join_unknown()
+        return self._decision
 
     def _has_room_for(self, member_id: str) -> bool:
         """Say whether group.max.size lets one more in; while members join again, the first ones to come stay."""
-        max_size = self.settings.config.group_max_size
-        if self.is_empty:
+        log, joining, max_size = self._log, self._rebalance.joining, self._max_size
+        if log.is_empty:
             return True
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            return member_id in self.joining or len(self.joining) < max_size
-        return member_id in self.members or len(self.members) < max_size
+        if log.state is ClassicState.PREPARING_REBALANCE:
+            return member_id in joining or len(joining) < max_size
+        return member_id in log.members or len(log.members) < max_size
 
-    def _turn_away(self, join: Join, decision: GroupDecision) -> None:
+    def _turn_away(self) -> None:
+        join, decision = self._join, self._decision
         member_id = join.request.member_id
         decision.response = JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=NO_MEMBER_ID)
-        member = self.members.find(member_id)
+        member = self._log.members.find(member_id)
         if member is not None:
-            self.remove_member(member, decision)
-        self.pending.pop(member_id, None)
-        self.maybe_complete_join(decision, join.now_ms)
+            self._rebalance.remove_member(member, decision)
+        self._rebalance.forget_id(member_id)
+        self._rebalance.maybe_complete_join(decision, join.now_ms)
 
-    def _check_protocols(self, join: Join) -> None:
+    def _check_protocols(self) -> None:
+        join = self._join
         names = [name for name, _ in join.protocols]
         protocol_type = join.request.protocol_type
-        if self.is_empty:
+        if self._log.is_empty:
             is_consistent = bool(protocol_type and names)
         else:
-            is_consistent = protocol_type == self.protocol_type and self.members.has_common_protocol(names)
+            is_consistent = protocol_type == self._log.protocol_type and self._log.members.has_common_protocol(names)
         if not is_consistent:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     # -- members without an id ------------------------------------------------------------------------------------
 
-    def _join_unknown(self, join: Join, decision: GroupDecision) -> None:
+    def _join_unknown(self) -> None:
+        join, decision = self._join, self._decision
         member_id = join.new_member_id()
         instance_id = join.request.group_instance_id
-        old_id = self.members.static_id(instance_id) if instance_id is not None else None
+        old_id = self._log.members.static_id(instance_id) if instance_id is not None else None
         if old_id is not None:
-            self._replace_static(join, old_id, member_id, decision)
+            self._replace_static(old_id, member_id)
         elif instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
-            deadline_ms = join.now_ms + join.request.session_timeout_ms
-            self.pending[member_id] = deadline_ms
-            self.note_deadline(deadline_ms)
+            self._rebalance.wait_for_id(member_id, join.now_ms + join.request.session_timeout_ms)
             decision.response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         else:
-            self._add_member(join, member_id, decision)
+            self._add_member(member_id)
 
-    def _add_member(self, join: Join, member_id: str, decision: GroupDecision) -> None:
+    def _add_member(self, member_id: str) -> None:
+        join, decision = self._join, self._decision
         request = join.request
         member = ClassicMember(
             member_id=member_id,
@@ -123,102 +133,96 @@ class ClassicJoin(ClassicRebalance):
             protocols=join.protocols,
             is_new=True,
         )
-        if not len(self.members):
-            self.protocol_type = request.protocol_type
-        self.note_new_member()
-        self.pending.pop(member_id, None)
-        self.members.add(member)
-        self.joining[member_id] = join.token
-        self.schedule_session(member, join.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self.rebalance_or_complete(f"member {member_id} joined{join.reason}", decision, join.now_ms)
+        self._log.take_protocol_type(request.protocol_type)
+        self._rebalance.add_member(member, join.token, join.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance.rebalance_or_complete(f"member {member_id} joined{join.reason}", decision, join.now_ms)
 
     # -- members with an id ---------------------------------------------------------------------------------------
 
-    def _join_known(self, join: Join, decision: GroupDecision) -> None:
+    def _join_known(self) -> None:
+        join, decision = self._join, self._decision
         request = join.request
-        if request.member_id in self.pending and request.group_instance_id is None:
-            self._add_member(join, request.member_id, decision)
+        if request.member_id in self._rebalance.pending and request.group_instance_id is None:
+            self._add_member(request.member_id)
             return
-        member = self.check_member(request.member_id, request.group_instance_id)
-        is_leader = member.member_id == self.members.leader_id
+        member = self._log.check_member(request.member_id, request.group_instance_id)
+        is_leader = member.member_id == self._log.members.leader_id
         has_news = member.protocols != join.protocols
-        if self.state is ClassicState.PREPARING_REBALANCE:
-            self._update_member(member, join, decision)
-            self.maybe_complete_join(decision, join.now_ms)
+        if self._log.state is ClassicState.PREPARING_REBALANCE:
+            self._update_member(member)
+            self._rebalance.maybe_complete_join(decision, join.now_ms)
             return
         if has_news:
             reason = f"member {member.member_id} changed its subscription or protocols{join.reason}"
-        elif is_leader and self.state is ClassicState.STABLE:
+        elif is_leader and self._log.state is ClassicState.STABLE:
             # It may know of topics or partitions that make another assignment, which its subscription does not tell.
             reason = f"leader {member.member_id} joined again{join.reason}"
         else:
             # It has not got the answer to its last join, or wants what it has: this generation.
-            decision.response = self.join_response(member.member_id)
+            decision.response = self._rebalance.join_response(member.member_id)
             return
-        self._update_member(member, join, decision)
-        self.rebalance_or_complete(reason, decision, join.now_ms)
+        self._update_member(member)
+        self._rebalance.rebalance_or_complete(reason, decision, join.now_ms)
 
-    def _update_member(self, member: ClassicMember, join: Join, decision: GroupDecision) -> None:
+    def _update_member(self, member: ClassicMember) -> None:
         """Take over what the member says now, and have it wait. What waits of it from before is given up."""
-        self._adopt(member, join)
-        self.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
-        self.joining[member.member_id] = join.token
+        join, decision = self._join, self._decision
+        self._adopt(member)
+        self._rebalance.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
+        self._rebalance.wait_to_join(member.member_id, join.token)
 
-    def _adopt(self, member: ClassicMember, join: Join) -> None:
-        self.members.set_protocols(member, join.protocols)
+    def _adopt(self, member: ClassicMember) -> None:
+        join = self._join
+        self._log.members.set_protocols(member, join.protocols)
         member.rebalance_timeout_ms = join.request.rebalance_timeout_ms
         member.session_timeout_ms = join.request.session_timeout_ms
 
     # -- static members that come back ----------------------------------------------------------------------------
 
-    def _replace_static(self, join: Join, old_id: str, member_id: str, decision: GroupDecision) -> None:
+    def _replace_static(self, old_id: str, member_id: str) -> None:
         """Give the member's place to its new id.
 
         A deviation: Apache Kafka goes on to show the client id and host that the member had before; here they are the
         new ones.
         """
-        old, leader_id = self.members[old_id], self.members.leader_id
-        self.refuse_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)
-        member = self.members.rename(old_id, member_id)
-        if old_id in self.unsynced:
-            self.unsynced.remove(old_id)
-            self.unsynced.add(member_id)
-        self._adopt(member, join)
+        join, decision = self._join, self._decision
+        old, leader_id = self._log.members[old_id], self._log.members.leader_id
+        self._rebalance.refuse_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old_id, decision)
+        member = self._log.members.rename(old_id, member_id)
+        self._rebalance.rename_unsynced(old_id, member_id)
+        self._adopt(member)
         member.client_id, member.client_host = join.client.client_id, join.client.client_host
-        self.renew_session(member, join.now_ms)
-        if self.state is ClassicState.STABLE and self.members.select_protocol() == self.protocol_name:
-            self._write_replaced(join, old, member, leader_id, decision)
+        self._rebalance.renew_session(member, join.now_ms)
+        if self._log.state is ClassicState.STABLE and self._log.members.select_protocol() == self._log.protocol_name:
+            self._write_replaced(old, member, leader_id)
             return
-        self.joining[member_id] = join.token
+        self._rebalance.wait_to_join(member_id, join.token)
         reason = f"static member {member.instance_id} came back as {member_id}{join.reason}"
-        self.rebalance_or_complete(reason, decision, join.now_ms)
+        self._rebalance.rebalance_or_complete(reason, decision, join.now_ms)
 
-    def _write_replaced(
-        self, join: Join, old: ClassicMember, member: ClassicMember, leader_id: str | None, decision: GroupDecision
-    ) -> None:
+    def _write_replaced(self, old: ClassicMember, member: ClassicMember, leader_id: str | None) -> None:
         """Only write the new id down: nobody has to join again."""
-        is_leader = member.member_id == self.members.leader_id
+        join, decision = self._join, self._decision
+        is_leader = member.member_id == self._log.members.leader_id
         if join.version >= SKIP_ASSIGNMENT_SINCE:
-            decision.response = self.join_response(member.member_id, skip_assignment=is_leader)
+            decision.response = self._rebalance.join_response(member.member_id, skip_assignment=is_leader)
         else:
-            decision.response = self.join_response(member.member_id)
+            decision.response = self._rebalance.join_response(member.member_id)
             decision.response.leader, decision.response.members = leader_id or NO_MEMBER_ID, []
-        decision.records.append(self.metadata_record())
-        self.history.replace(share_of(member))
+        decision.records.append(self._log.metadata_record())
+        self._log.history.replace(share_of(member))
 
         def on_failed(code: int) -> list[Reply]:
-            self._put_back(old, member, join.now_ms)
+            self._put_back(old, member)
             return decision.replies
 
         decision.on_failed = on_failed
 
-    def _put_back(self, old: ClassicMember, member: ClassicMember, now_ms: int) -> None:
+    def _put_back(self, old: ClassicMember, member: ClassicMember) -> None:
         """The replacement could not be written: the old id has its place again."""
-        self.members.set_protocols(member, old.protocols)
-        restored = self.members.rename(member.member_id, old.member_id)
+        self._log.members.set_protocols(member, old.protocols)
+        restored = self._log.members.rename(member.member_id, old.member_id)
         restored.rebalance_timeout_ms, restored.session_timeout_ms = old.rebalance_timeout_ms, old.session_timeout_ms
         restored.client_id, restored.client_host = old.client_id, old.client_host
-        self.renew_session(restored, now_ms)
-        if member.member_id in self.unsynced:
-            self.unsynced.remove(member.member_id)
-            self.unsynced.add(old.member_id)
+        self._rebalance.renew_session(restored, self._join.now_ms)
+        self._rebalance.rename_unsynced(member.member_id, old.member_id)

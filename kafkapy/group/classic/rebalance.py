@@ -9,11 +9,14 @@ to ask for their assignment: who does not is out, and the others rebalance, also
 Every method adds to the decision what it brings about. None but `_decide_empty` adds a record.
 """
 
+from collections.abc import Callable
+
 from kafkapy.dataclass import dataclass
 from kafkapy.group.classic.members import ClassicMember
-from kafkapy.group.classic.state import ClassicGroupState
+from kafkapy.group.classic.state import ClassicGroupLog
 from kafkapy.group.classic.states import NEXT_STATES, ClassicState
 from kafkapy.group.decision import GroupDecision, Reply
+from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue
 from kafkapy.protocol.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
@@ -31,99 +34,140 @@ class InitialDelay:
     has_new_member: bool = False
 
 
-class ClassicRebalance(ClassicGroupState):
-    join_deadline_ms: int | None = None
-    sync_deadline_ms: int | None = None
-    is_first_rebalance = False
-    """Whether this PREPARING_REBALANCE came from EMPTY."""
-    _initial_delay: InitialDelay | None = None
-    _earliest_deadline_ms: int | None = None
-    """No deadline is earlier; heartbeats move theirs on without looking for the next one."""
+class ClassicRebalance:
+    """Who waits in a classic group, and until when: all of it soft state. It changes the group's log as phases end."""
+
+    def __init__(self, log: ClassicGroupLog, settings: GroupSettings) -> None:
+        self._log = log
+        self._settings = settings
+        self.pending: dict[str, int] = {}
+        """Ids given out by MEMBER_ID_REQUIRED, and until when (monotonic) their owners may come back with them."""
+        self.joining: dict[str, int] = {}
+        """Members whose JoinGroup waits, with its token."""
+        self.syncing: dict[str, int] = {}
+        """Members whose SyncGroup waits, with its token."""
+        self._unsynced: set[str] = set()
+        """Members that have not asked for the assignment of this generation yet."""
+        self._join_deadline_ms: int | None = None
+        self._sync_deadline_ms: int | None = None
+        self._is_first = False
+        """Whether this PREPARING_REBALANCE came from EMPTY."""
+        self._initial_delay: InitialDelay | None = None
+        self._earliest_deadline_ms: int | None = None
+        """No deadline is earlier; heartbeats move theirs on without looking for the next one."""
 
     # -- asking for joins -----------------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
         """Begin a rebalance; while one waits for joins, see whether that was the last one."""
-        if ClassicState.PREPARING_REBALANCE in NEXT_STATES[self.state]:
+        if ClassicState.PREPARING_REBALANCE in NEXT_STATES[self._log.state]:
             self.prepare_rebalance(reason, decision, now_ms)
         else:
-            self.history.begin(reason, self.wall_ms())
+            self._log.history.begin(reason, self._log.wall_ms())
             self.maybe_complete_join(decision, now_ms)
 
     def prepare_rebalance(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
         """Have all members join again. A generation that gets no assignment leaves nobody the one before."""
-        if self.state is ClassicState.COMPLETING_REBALANCE:
-            for member in self.members:
+        if self._log.state is ClassicState.COMPLETING_REBALANCE:
+            for member in self._log.members:
                 member.assignment = b""
         self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, decision, now_ms)
-        self.unsynced.clear()
-        self.sync_deadline_ms = None
-        self.is_first_rebalance = self.is_empty
-        self.transition_to(ClassicState.PREPARING_REBALANCE)
-        self.history.begin(reason, self.state_since_ms)
-        if self.is_first_rebalance:
-            delay_ms = max(self.settings.config.group_initial_rebalance_delay_ms, 0)
-            remaining_ms = max(self.members.rebalance_timeout_ms - delay_ms, 0)
+        self._unsynced.clear()
+        self._sync_deadline_ms = None
+        self._is_first = self._log.is_empty
+        self._log.transition_to(ClassicState.PREPARING_REBALANCE)
+        self._log.history.begin(reason, self._log.state_since_ms)
+        if self._is_first:
+            delay_ms = max(self._settings.config.group_initial_rebalance_delay_ms, 0)
+            remaining_ms = max(self._log.members.rebalance_timeout_ms - delay_ms, 0)
             self._initial_delay = InitialDelay(delay_ms, remaining_ms)
             self._wait_for_joins(delay_ms, now_ms)
-        elif self.has_all_joined():
-            self.complete_join(decision, now_ms)
+        elif self._has_all_joined():
+            self._complete_join(decision, now_ms)
         else:
-            self._wait_for_joins(self.members.rebalance_timeout_ms, now_ms)
+            self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
 
-    def has_all_joined(self) -> bool:
-        return len(self.joining) == len(self.members) and not self.pending
+    def _has_all_joined(self) -> bool:
+        return len(self.joining) == len(self._log.members) and not self.pending
 
     def maybe_complete_join(self, decision: GroupDecision, now_ms: int) -> bool:
         """Begin the generation if nobody is missing; the first rebalance takes its time all the same."""
-        is_waiting = self.state is ClassicState.PREPARING_REBALANCE and not self.is_first_rebalance
-        if is_waiting and self.has_all_joined():
-            self.complete_join(decision, now_ms)
+        is_waiting = self._log.state is ClassicState.PREPARING_REBALANCE and not self._is_first
+        if is_waiting and self._has_all_joined():
+            self._complete_join(decision, now_ms)
             return True
         return False
 
     def _wait_for_joins(self, wait_ms: int, now_ms: int) -> None:
-        self.join_deadline_ms = now_ms + wait_ms
-        self.note_deadline(self.join_deadline_ms)
+        self._join_deadline_ms = now_ms + wait_ms
+        self._note_deadline(self._join_deadline_ms)
 
     def _extend_initial_delay(self, now_ms: int) -> bool:
         """Wait another round if members came in this one and there is time left."""
         delay = self._initial_delay
         if delay is None or not delay.has_new_member or not delay.remaining_ms:
             return False
-        round_ms = min(max(self.settings.config.group_initial_rebalance_delay_ms, 0), delay.remaining_ms)
+        round_ms = min(max(self._settings.config.group_initial_rebalance_delay_ms, 0), delay.remaining_ms)
         self._initial_delay = InitialDelay(round_ms, max(delay.remaining_ms - delay.round_ms, 0))
         self._wait_for_joins(round_ms, now_ms)
         return True
 
-    def note_new_member(self) -> None:
-        """A member came: worth waiting for more, while the first rebalance does."""
+    def wait_for_id(self, member_id: str, deadline_ms: int) -> None:
+        """An id was given out: its owner may come back with it until then."""
+        self.pending[member_id] = deadline_ms
+        self._note_deadline(deadline_ms)
+
+    def forget_id(self, member_id: str) -> bool:
+        """Nobody is to come back with an id any more; return whether somebody was."""
+        return self.pending.pop(member_id, None) is not None
+
+    def wait_to_join(self, member_id: str, token: int) -> None:
+        """A member's JoinGroup waits for the next generation."""
+        self.joining[member_id] = token
+
+    def wait_to_sync(self, member_id: str, token: int) -> None:
+        """A member's SyncGroup waits for the assignment."""
+        self.syncing[member_id] = token
+
+    def add_member(self, member: ClassicMember, token: int, deadline_ms: int) -> None:
+        """Take a member in, whose JoinGroup waits. Worth waiting for more, while the first rebalance does."""
         if self._initial_delay is not None:
             self._initial_delay.has_new_member = True
+        self.forget_id(member.member_id)
+        self._log.members.add(member)
+        self.wait_to_join(member.member_id, token)
+        self.schedule_session(member, deadline_ms)
+
+    def rename_unsynced(self, member_id: str, new_member_id: str) -> None:
+        """A static member has another id."""
+        if member_id in self._unsynced:
+            self._unsynced.remove(member_id)
+            self._unsynced.add(new_member_id)
 
     # -- beginning a generation -----------------------------------------------------------------------------------
 
-    def complete_join(self, decision: GroupDecision, now_ms: int) -> None:
+    def _complete_join(self, decision: GroupDecision, now_ms: int) -> None:
         """Go on with those who have joined."""
-        self.join_deadline_ms = self._initial_delay = None
-        self.is_first_rebalance = False
-        for member in [member for member in self.members if member.member_id not in self.joining]:
+        self._join_deadline_ms = self._initial_delay = None
+        self._is_first = False
+        for member in [member for member in self._log.members if member.member_id not in self.joining]:
             if not member.is_static:
-                self.members.remove(member.member_id)
-        if not len(self.members):
+                self._log.members.remove(member.member_id)
+        if not len(self._log.members):
             self._decide_empty(decision)
         elif not self.joining:
             # Static members only, and all are away: their sessions decide who is left.
-            self._wait_for_joins(self.members.rebalance_timeout_ms, now_ms)
+            self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
         else:
-            self.members.elect_among(self.joining)
-            self.begin_generation()
+            self._log.members.elect_among(self.joining)
+            self._log.begin_generation()
+            self._unsynced = {member.member_id for member in self._log.members}
             self._answer_joins(decision, now_ms)
-            self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
-            self.note_deadline(self.sync_deadline_ms)
+            self._sync_deadline_ms = now_ms + self._log.members.rebalance_timeout_ms
+            self._note_deadline(self._sync_deadline_ms)
 
     def _decide_empty(self, decision: GroupDecision) -> None:
-        record = self.empty_record()
+        record = self._log.empty_record()
         value = record.value
         assert isinstance(value, GroupMetadataValue)
         assert not decision.records, "one phase ends at a time"
@@ -131,13 +175,13 @@ class ClassicRebalance(ClassicGroupState):
 
         def on_failed(code: int) -> list[Reply]:
             """Nobody is left to be told. Whoever loads the log finds the members before, and misses them soon."""
-            self.replay_metadata(value)
+            self._log.replay_metadata(value)
             return decision.replies
 
         decision.on_failed = on_failed
 
     def _answer_joins(self, decision: GroupDecision, now_ms: int) -> None:
-        for member in self.members:
+        for member in self._log.members:
             member.is_new = False
             self.renew_session(member, now_ms)
             token = self.joining.pop(member.member_id, None)
@@ -147,12 +191,12 @@ class ClassicRebalance(ClassicGroupState):
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return this generation as the member is told of it: the leader gets everyone's subscription."""
-        is_leader = member_id == self.members.leader_id
+        is_leader = member_id == self._log.members.leader_id
         return JoinGroupResponse(
-            generation_id=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol_name,
-            leader=self.members.leader_id or NO_MEMBER_ID,
+            generation_id=self._log.generation,
+            protocol_type=self._log.protocol_type,
+            protocol_name=self._log.protocol_name,
+            leader=self._log.members.leader_id or NO_MEMBER_ID,
             skip_assignment=skip_assignment,
             member_id=member_id,
             members=self._subscriptions() if is_leader else [],
@@ -160,15 +204,15 @@ class ClassicRebalance(ClassicGroupState):
 
     def _subscriptions(self) -> list[JoinGroupResponseMember]:
         return [
-            JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
-            for member in self.members
+            JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(self._log.protocol_name))
+            for member in self._log.members
         ]
 
     # -- members that go ------------------------------------------------------------------------------------------
 
     def refuse_all_waiting(self, code: ErrorCode, decision: GroupDecision) -> None:
         """Answer every JoinGroup and SyncGroup that waits with an error: the group is about to be something else."""
-        for member in self.members:
+        for member in self._log.members:
             self.refuse_waiting(member, code, member.member_id, decision)
 
     def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
@@ -177,8 +221,8 @@ class ClassicRebalance(ClassicGroupState):
         A deviation: Apache Kafka leaves a SyncGroup that waits unanswered here.
         """
         self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
-        self.unsynced.discard(member.member_id)
-        self.members.remove(member.member_id)
+        self._unsynced.discard(member.member_id)
+        self._log.members.remove(member.member_id)
         self._forget_synced()
 
     def refuse_waiting(self, member: ClassicMember, code: ErrorCode, named: str, decision: GroupDecision) -> None:
@@ -194,17 +238,38 @@ class ClassicRebalance(ClassicGroupState):
         """Have those whose SyncGroup waits join again."""
         for member_id, token in self.syncing.items():
             decision.replies.append(Reply(token, SyncGroupResponse(error_code=code)))
-            self.renew_session(self.members[member_id], now_ms)
+            self.renew_session(self._log.members[member_id], now_ms)
         self.syncing.clear()
+
+    def answer_syncs(
+        self, response_of: Callable[[str], SyncGroupResponse], decision: GroupDecision, now_ms: int
+    ) -> None:
+        """Answer who waits for the assignment, once what the decision has to write is committed.
+
+        Where that cannot be written everyone is to try again.
+        """
+        waiting, self.syncing = self.syncing, {}
+        for member_id, token in waiting.items():
+            decision.replies.append(Reply(token, response_of(member_id)))
+            self.renew_session(self._log.members[member_id], now_ms)
+
+        def on_failed(code: int) -> list[Reply]:
+            failed = GroupDecision()
+            self.syncing = waiting
+            self._refuse_syncs(code, failed, now_ms)
+            self.prepare_rebalance("the assignment could not be written", failed, now_ms)
+            return failed.replies
+
+        decision.on_failed = on_failed
 
     def note_synced(self, member_id: str) -> None:
         """The member has asked for its assignment."""
-        self.unsynced.discard(member_id)
+        self._unsynced.discard(member_id)
         self._forget_synced()
 
     def _forget_synced(self) -> None:
-        if not self.unsynced:
-            self.sync_deadline_ms = None
+        if not self._unsynced:
+            self._sync_deadline_ms = None
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -212,14 +277,14 @@ class ClassicRebalance(ClassicGroupState):
         self.schedule_session(member, now_ms + member.session_timeout_ms)
 
     def renew_sessions(self, now_ms: int) -> None:
-        for member in self.members:
+        for member in self._log.members:
             self.renew_session(member, now_ms)
 
     def schedule_session(self, member: ClassicMember, deadline_ms: int) -> None:
         member.session_deadline_ms = deadline_ms
-        self.note_deadline(deadline_ms)
+        self._note_deadline(deadline_ms)
 
-    def note_deadline(self, deadline_ms: int) -> None:
+    def _note_deadline(self, deadline_ms: int) -> None:
         earliest_ms = self._earliest_deadline_ms
         if earliest_ms is None or deadline_ms < earliest_ms:
             self._earliest_deadline_ms = deadline_ms
@@ -240,8 +305,8 @@ class ClassicRebalance(ClassicGroupState):
         return decision
 
     def _deadlines(self) -> list[int]:
-        deadlines = [self.join_deadline_ms, self.sync_deadline_ms]
-        deadlines += [member.session_deadline_ms for member in self.members]
+        deadlines = [self._join_deadline_ms, self._sync_deadline_ms]
+        deadlines += [member.session_deadline_ms for member in self._log.members]
         deadlines += self.pending.values()
         return [deadline_ms for deadline_ms in deadlines if deadline_ms is not None]
 
@@ -254,9 +319,9 @@ class ClassicRebalance(ClassicGroupState):
 
     def _expire_sessions(self, decision: GroupDecision, now_ms: int) -> None:
         """Remove who has not been heard of; whose request waits here is heard of when it is answered."""
-        for member in list(self.members):
+        for member in list(self._log.members):
             deadline_ms = member.session_deadline_ms
-            if deadline_ms is None or deadline_ms > now_ms or member.member_id not in self.members:
+            if deadline_ms is None or deadline_ms > now_ms or member.member_id not in self._log.members:
                 continue
             is_waiting = member.member_id in self.joining or member.member_id in self.syncing
             if is_waiting and not member.is_new:
@@ -271,17 +336,17 @@ class ClassicRebalance(ClassicGroupState):
                 return
 
     def _expire_join(self, decision: GroupDecision, now_ms: int) -> None:
-        if self.join_deadline_ms is None or now_ms < self.join_deadline_ms:
+        if self._join_deadline_ms is None or now_ms < self._join_deadline_ms:
             return
-        assert self.state is ClassicState.PREPARING_REBALANCE
+        assert self._log.state is ClassicState.PREPARING_REBALANCE
         if not self._extend_initial_delay(now_ms):
-            self.complete_join(decision, now_ms)
+            self._complete_join(decision, now_ms)
 
     def _expire_sync(self, decision: GroupDecision, now_ms: int) -> None:
-        if self.sync_deadline_ms is None or now_ms < self.sync_deadline_ms:
+        if self._sync_deadline_ms is None or now_ms < self._sync_deadline_ms:
             return
-        self.sync_deadline_ms = None
-        late = [self.members[member_id] for member_id in self.unsynced]
+        self._sync_deadline_ms = None
+        late = [self._log.members[member_id] for member_id in self._unsynced]
         names = ", ".join(member.member_id for member in late)
         for member in late:
             self.remove_member(member, decision)

@@ -1,10 +1,10 @@
-"""What a classic group is between requests: its state, generation, members and who waits; what its records say.
+"""What the records of a classic group say: its state, generation, protocol and members.
 
 A GroupMetadata record is written when a generation has its assignment (STABLE), when the last member is gone (EMPTY),
 when a static member gets another id, and when the group begins to exist. Replay of a record takes the group to STABLE
-or EMPTY; everything on the way there (joins that wait, sessions, the members themselves while they join) is soft
-state, changed by the decisions as in Apache Kafka, and gone with the coordinator: members then find the last generation
-that was written, and rebalance from there.
+or EMPTY; what happens on the way there (the members while they join, the state in between) is soft, changed by the
+decisions as in Apache Kafka, and gone with the coordinator: members then find the last generation that was written, and
+rebalance from there. Who waits, and until when, is rebalance.py's.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,17 +13,13 @@ from typing import Final
 from kafkapy.errors import ApiError, ProtocolError
 from kafkapy.group.classic.members import ClassicMember, Roster
 from kafkapy.group.classic.states import NEXT_STATES, ClassicState
-from kafkapy.group.group import CheckPartition
 from kafkapy.group.history import MemberShare, RebalanceHistory
 from kafkapy.group.records import CoordinatorRecord
-from kafkapy.group.settings import GroupSettings
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafkapy.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from kafkapy.protocol.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 from kafkapy.protocol.messages.group_metadata_key import GroupMetadataKey
 from kafkapy.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
-from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.types import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
@@ -32,12 +28,11 @@ VERSION_BYTES: Final = 2
 """A subscription or assignment of consumers begins with its version; what follows reads as version 0 in all of them."""
 
 
-class ClassicGroupState:
-    group_type = "classic"
+class ClassicGroupLog:
+    """A group as its log has it, and as it becomes until the next record."""
 
-    def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, group_id: str, wall_ms: Callable[[], int]) -> None:
         self.group_id = group_id
-        self.settings = settings
         self.wall_ms = wall_ms
         self.state = ClassicState.EMPTY
         self.state_since_ms = wall_ms()
@@ -46,20 +41,8 @@ class ClassicGroupState:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.members = Roster()
-        self.pending: dict[str, int] = {}
-        """Ids given out by MEMBER_ID_REQUIRED, and until when (monotonic) their owners may come back with them."""
-        self.joining: dict[str, int] = {}
-        """Members whose JoinGroup waits, with its token."""
-        self.syncing: dict[str, int] = {}
-        """Members whose SyncGroup waits, with its token."""
-        self.unsynced: set[str] = set()
-        """Members that have not asked for the assignment of this generation yet."""
         self.history = RebalanceHistory()
         self._subscribed_topics: frozenset[str] | None = None
-
-    @property
-    def state_name(self) -> str:
-        return self.state.value
 
     @property
     def is_empty(self) -> bool:
@@ -74,12 +57,16 @@ class ClassicGroupState:
         self.state = state
         self.state_since_ms = self.wall_ms()
 
+    def take_protocol_type(self, protocol_type: str) -> None:
+        """The first member says what kind of group this is."""
+        if not len(self.members):
+            self.protocol_type = protocol_type
+
     def begin_generation(self) -> None:
-        """All who are to be in the next generation have joined: choose their protocol, expect their SyncGroups."""
+        """All who are to be in the next generation have joined: choose their protocol."""
         assert len(self.members)
         self.generation += 1
         self.protocol_name = self.members.select_protocol()
-        self.unsynced = {member.member_id for member in self.members}
         self._subscribed_topics = self._read_subscriptions()
         self.transition_to(ClassicState.COMPLETING_REBALANCE)
 
@@ -175,28 +162,7 @@ class ClassicGroupState:
     def _shares(self) -> Iterable[MemberShare]:
         return [share_of(member) for member in self.members]
 
-    # -- what is asked of any group (group.Group) -----------------------------------------------------------------
-
-    def describe(self) -> DescribedGroup:
-        """Return the group as DescribeGroups shows it: subscriptions and protocol only where they are settled."""
-        is_stable = self.state is ClassicState.STABLE
-        return DescribedGroup(
-            group_id=self.group_id,
-            group_state=self.state_name,
-            protocol_type=self.protocol_type or "",
-            protocol_data=(self.protocol_name or "") if is_stable else "",
-            members=[
-                DescribedGroupMember(
-                    member.member_id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.metadata(self.protocol_name) if is_stable else b"",
-                    member.assignment,
-                )
-                for member in self.members
-            ],
-        )
+    # -- questions ------------------------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member. Raises UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where another has its instance id now."""
@@ -215,63 +181,15 @@ class ClassicGroupState:
         if generation != self.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
 
-    def check_offset_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        *,
-        version: int,
-        is_transactional: bool,
-    ) -> CheckPartition | None:
-        """Raise unless a member of this generation commits, or somebody who is no member while there are none."""
-        if self.is_dead:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation < 0 and self.is_empty:
-            return None
-        if generation >= 0 or member_id or instance_id is not None:
-            self.check_member(member_id, instance_id)
-            self.check_generation(generation)
-        elif not is_transactional:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
-            # It has this generation's id, so it is about to hear that its partitions are others now.
-            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
-        return None
-
-    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if self.is_dead:
-            raise self._not_found()
-
-    def check_offset_delete(self) -> None:
-        """Raise NON_EMPTY_GROUP for members that are not consumers: nobody knows what they use."""
-        if self.is_dead:
-            raise self._not_found()
-        if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-
-    def check_deletion(self) -> None:
-        if self.is_dead:
-            raise self._not_found()
-        if not self.is_empty:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-
-    def _not_found(self) -> ApiError:
-        return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is in dead state.")
+    @property
+    def has_known_subscriptions(self) -> bool:
+        return self._subscribed_topics is not None
 
     def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether a member wants the topic; of consumers whose subscriptions cannot be read, whether any may."""
         if self._subscribed_topics is not None:
             return topic in self._subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL
-
-    def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """See group.Group."""
-        if self.protocol_type is None:
-            return commit_timestamp_ms
-        if self.is_empty:
-            return commit_timestamp_ms if self.state_since_ms == NO_TIMESTAMP else self.state_since_ms
-        is_known = self.protocol_type == CONSUMER_PROTOCOL and self._subscribed_topics is not None
-        return commit_timestamp_ms if is_known and self.state is ClassicState.STABLE else None
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL or (len(self.members) and self.protocol_name is None):

@@ -73,21 +73,21 @@ def downgrade(
     """
     classic = _classic_group(group, members, image)
     regexes = list(group.log.subscriptions.resolved)
-    records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.metadata_record()]
+    records = [*group_tombstones(group.group_id, removed_ids, regexes), classic.log.metadata_record()]
     decision = GroupDecision(records=records, made=classic)
-    classic.renew_sessions(now_ms)
+    classic.rebalance.renew_sessions(now_ms)
     if rebalance_reason is not None:
-        classic.prepare_rebalance(rebalance_reason, decision, now_ms)
+        classic.rebalance.prepare_rebalance(rebalance_reason, decision, now_ms)
     return decision
 
 
 def _classic_group(group: "ConsumerGroup", members: MembersWithTargets, image: MetadataImage) -> ClassicGroup:
     classic = ClassicGroup(group.group_id, group.settings, group.wall_ms)
-    classic.history = group.history
-    classic.found([_classic_member(member) for member, _ in members], group.log.group_epoch)
+    classic.log.history = group.history
+    classic.log.found([_classic_member(member) for member, _ in members], group.log.group_epoch)
     for member, target in members:
-        converted = classic.members[member.member_id]
-        version = read_version(converted.metadata(classic.protocol_name))
+        converted = classic.log.members[member.member_id]
+        version = read_version(converted.metadata(classic.log.protocol_name))
         converted.assignment = write_assignment(target, image, version)
     return classic
 

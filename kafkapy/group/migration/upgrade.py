@@ -42,7 +42,7 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
         raise _refused(group, "online upgrade is disabled.")
     if group.protocol_type != CONSUMER_PROTOCOL:
         raise _refused(group, "the group does not use the consumer embedded protocol.")
-    if len(group.members) > settings.config.group_consumer_max_size:
+    if len(group.log.members) > settings.config.group_consumer_max_size:
         raise _refused(group, "the group size exceeds the consumer group maximum size.")
 
 
@@ -52,7 +52,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
     Before their first generation members have been told nothing, not even their ids: they join the new group by
     themselves. Apache Kafka fails there with UNKNOWN_SERVER_ERROR, which ends the client that makes the upgrade.
     """
-    if classic.protocol_name is None:
+    if classic.log.protocol_name is None:
         return list(classic.tombstone_records())
     members = _members(classic, image)
     records = _records(classic, group, members, image)
@@ -67,7 +67,7 @@ def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, n
 def _records(
     classic: ClassicGroup, group: ConsumerGroup, members: MembersWithTargets, image: MetadataImage
 ) -> list[CoordinatorRecord]:
-    group_id, epoch = classic.group_id, classic.generation
+    group_id, epoch = classic.group_id, classic.log.generation
     topics = frozenset().union(*(member.subscribed_topic_names for member, _ in members))
     return [
         *(member_record(group_id, member) for member, _ in members),
@@ -92,11 +92,11 @@ def _is_complete(members: MembersWithTargets, topics: Set[str], image: MetadataI
 
 def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
     """Return the members with what they have been assigned."""
-    protocol_name = classic.protocol_name
-    if protocol_name is None or not classic.members.is_spoken_by_all(protocol_name):
-        protocol_name = classic.members.select_protocol()  # one has come since that does not speak it
+    protocol_name = classic.log.protocol_name
+    if protocol_name is None or not classic.log.members.is_spoken_by_all(protocol_name):
+        protocol_name = classic.log.members.select_protocol()  # one has come since that does not speak it
     try:
-        members = [_member(classic, member, protocol_name, image) for member in classic.members]
+        members = [_member(classic, member, protocol_name, image) for member in classic.log.members]
     except ProtocolError as error:
         raise _refused(classic, "the embedded consumer protocol is malformed.") from error
     _check_owners(classic, members)
@@ -119,7 +119,7 @@ def _member(
 ) -> tuple[ConsumerMember, Assignment]:
     subscription = read_subscription(member.metadata(protocol_name))
     assignment = _assignment_of(classic, member, image)
-    epoch = classic.generation
+    epoch = classic.log.generation
     converted = ConsumerMember(
         member.member_id,
         member_epoch=epoch,

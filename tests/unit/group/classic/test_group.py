@@ -29,7 +29,7 @@ def last_value(world: ClassicWorld) -> GroupMetadataValue:
 def test_a_new_member_gets_an_id_to_come_back_with() -> None:
     world = ClassicWorld()
     assert world.new_id().startswith("client-")
-    assert world.group.state is ClassicState.EMPTY
+    assert world.group.log.state is ClassicState.EMPTY
 
 
 def test_before_version_4_a_new_member_is_let_in_at_once() -> None:
@@ -101,7 +101,7 @@ def test_a_group_goes_from_cooperative_to_eager_as_its_members_do() -> None:
     world = ClassicWorld()
     both = {"cooperative-sticky": b"c", "range": b"r"}
     first, second = world.stable(2, protocols=both)
-    assert world.group.protocol_name == "cooperative-sticky"
+    assert world.group.log.protocol_name == "cooperative-sticky"
     tokens = [world.join(first, protocols={"range": b"r"}), world.join(second, protocols=both)]
     assert {world.joined(token).protocol_name for token in tokens} == {"range"}
 
@@ -183,7 +183,7 @@ def test_a_leader_that_does_not_join_again_is_replaced() -> None:
     token = world.join(follower, session_timeout_ms=100_000, protocols={"range": b"other topics"})
     world.advance(60_000)
     assert world.joined(token).leader == follower
-    assert old_leader not in world.group.members
+    assert old_leader not in world.group.log.members
 
 
 def test_members_that_do_not_sync_in_time_are_out() -> None:
@@ -194,7 +194,7 @@ def test_members_that_do_not_sync_in_time_are_out() -> None:
     waiting = world.sync(follower, 2)
     world.advance(60_000)
     assert world.code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert leader not in world.group.members
+    assert leader not in world.group.log.members
 
 
 def test_a_member_that_is_not_heard_of_is_removed() -> None:
@@ -203,7 +203,7 @@ def test_a_member_that_is_not_heard_of_is_removed() -> None:
     world.advance(9_000)
     assert world.heartbeat(leader, 1) == ErrorCode.NONE
     world.advance(1_000)
-    assert silent not in world.group.members
+    assert silent not in world.group.log.members
     assert world.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -256,7 +256,7 @@ def test_an_id_that_leaves_unused_makes_nobody_join_again() -> None:
     world = ClassicWorld()
     world.stable()
     assert world.leave((world.new_id(), None)).members[0].error_code == ErrorCode.NONE
-    assert world.group.state is ClassicState.STABLE
+    assert world.group.log.state is ClassicState.STABLE
 
 
 def test_the_last_one_to_leave_leaves_an_empty_generation() -> None:
@@ -276,14 +276,14 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     world = ClassicWorld()
     world.stable()
     token = world.join(**STATIC)
-    (leader,) = [member.member_id for member in world.group.members if not member.is_static]
+    (leader,) = [member.member_id for member in world.group.log.members if not member.is_static]
     world.join(leader)
     static_id = world.joined(token).member_id
     world.synced(world.sync(leader, 2, {static_id: b"s"}))
     answer = world.joined(world.join(client=Client("new", "/10.0.0.1"), **STATIC))
     assert answer.generation_id == 2
     assert answer.member_id != static_id
-    assert world.group.state is ClassicState.STABLE
+    assert world.group.log.state is ClassicState.STABLE
     assert world.synced(world.sync(answer.member_id, 2, group_instance_id="i1")).assignment == b"s"
     assert world.heartbeat(static_id, 2, "i1") == ErrorCode.FENCED_INSTANCE_ID
     assert world.heartbeat(static_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -344,7 +344,7 @@ def test_a_replacement_that_cannot_be_written_is_taken_back() -> None:
     assert world.code(world.join(**STATIC)) == ErrorCode.NOT_COORDINATOR
     world.log_error = None
     assert world.heartbeat(old_id, 1, "i1") == ErrorCode.NONE
-    assert world.group.members.leader_id == old_id
+    assert world.group.log.members.leader_id == old_id
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_an_assignment_that_cannot_be_written_has_all_join_again() -> None:
     world.log_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.code(world.sync(leader, 2, {leader: b"l"})) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.code(waiting) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.group.state is ClassicState.PREPARING_REBALANCE
+    assert world.group.log.state is ClassicState.PREPARING_REBALANCE
 
 
 def test_a_first_join_that_cannot_be_written_leaves_no_group() -> None:
@@ -411,7 +411,7 @@ def test_records_of_every_version_are_loaded(version: int) -> None:
     (_, key, _, _) = encode_record(CoordinatorRecord(GroupMetadataKey(GROUP), value), 0)
     world.log.append((key, body))
     world.restart()
-    assert (world.group.generation, world.group.state) == (7, ClassicState.STABLE)
+    assert (world.group.log.generation, world.group.log.state) == (7, ClassicState.STABLE)
     assert world.heartbeat("m", 7) == ErrorCode.NONE
 
 
@@ -421,7 +421,7 @@ def test_a_deleted_group_is_dead_and_gone() -> None:
     world.leave((leader, None))
     group = world.group
     world.carry_out(world.shard.delete_group(GROUP))
-    assert group.is_dead
+    assert group.log.is_dead
     assert world.code(world.join(leader)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 

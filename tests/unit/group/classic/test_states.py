@@ -32,14 +32,14 @@ LEGAL = {
 def test_a_state_leads_to_what_the_table_says_and_nowhere_else(source: ClassicState, target: ClassicState) -> None:
     world = world_in(EMPTY)
     group = world.group
-    group.state = source
+    group.log.state = source
     assert (target in NEXT_STATES[source]) == ((source, target) in LEGAL)
     if (source, target) in LEGAL:
-        group.transition_to(target)
-        assert group.state is target
+        group.log.transition_to(target)
+        assert group.log.state is target
     else:
         with pytest.raises(AssertionError):
-            group.transition_to(target)
+            group.log.transition_to(target)
 
 
 class Known:
@@ -68,8 +68,8 @@ def known_in(state: ClassicState) -> Known:
         world.join(leader)
         world.join(follower)
     elif state is DEAD:
-        known.group.state = DEAD  # still in the map, as for a request that came with its deletion
-    assert known.group.state is state
+        known.group.log.state = DEAD  # still in the map, as for a request that came with its deletion
+    assert known.group.log.state is state
     return known
 
 
@@ -102,23 +102,23 @@ def join_stranger(known: Known) -> int | None:
 
 
 def sync_follower(known: Known) -> int | None:
-    return _outcome(known, known.world.sync(known.follower, known.group.generation))
+    return _outcome(known, known.world.sync(known.follower, known.group.log.generation))
 
 
 def sync_leader(known: Known) -> int | None:
-    return _outcome(known, known.world.sync(known.leader, known.group.generation, {known.follower: b"f"}))
+    return _outcome(known, known.world.sync(known.leader, known.group.log.generation, {known.follower: b"f"}))
 
 
 def sync_old_generation(known: Known) -> int | None:
-    return _outcome(known, known.world.sync(known.follower, known.group.generation - 1))
+    return _outcome(known, known.world.sync(known.follower, known.group.log.generation - 1))
 
 
 def heartbeat(known: Known) -> int | None:
-    return known.world.heartbeat(known.follower, known.group.generation)
+    return known.world.heartbeat(known.follower, known.group.log.generation)
 
 
 def heartbeat_old_generation(known: Known) -> int | None:
-    return known.world.heartbeat(known.follower, known.group.generation - 1)
+    return known.world.heartbeat(known.follower, known.group.log.generation - 1)
 
 
 def leave(known: Known) -> int | None:
@@ -132,7 +132,9 @@ def leave(known: Known) -> int | None:
 
 def commit(known: Known) -> int | None:
     try:
-        known.group.check_offset_commit(known.follower, None, known.group.generation, version=8, is_transactional=False)
+        known.group.check_offset_commit(
+            known.follower, None, known.group.log.generation, version=8, is_transactional=False
+        )
     except ApiError as error:
         return error.code
     return 0
@@ -140,9 +142,9 @@ def commit(known: Known) -> int | None:
 
 def session_ends(known: Known) -> int | None:
     """The follower is not heard of; the leader is."""
-    member = known.group.members.find(known.follower)
+    member = known.group.log.members.find(known.follower)
     if member is not None:
-        known.group.schedule_session(member, known.world.now_ms)
+        known.group.rebalance.schedule_session(member, known.world.now_ms)
     known.world.carry_out(known.group.on_time(known.world.now_ms))
     return None
 
@@ -257,7 +259,7 @@ def test_an_event_in_a_state_has_its_answer_and_its_next_state(event: Event, sta
     known = known_in(state)
     expected_answer, next_state = PAIRS[event][state]
     assert event(known) == expected_answer
-    assert known.group.state is next_state
+    assert known.group.log.state is next_state
 
 
 @pytest.mark.parametrize("event", list(PAIRS))

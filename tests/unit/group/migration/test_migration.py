@@ -40,7 +40,7 @@ def classic_group(world: MixedWorld, *shares: tuple[int, ...], **fields: Any) ->
     given = {member_id: assignment(*share, topic=TOPIC) for member_id, share in zip(ids, shares, strict=True)}
     for answer in answers:
         world.sync(answer.member_id, answer.generation_id, given if answer.leader == answer.member_id else None)
-    assert world.group.state is ClassicState.STABLE
+    assert world.group.log.state is ClassicState.STABLE
     return ids
 
 
@@ -207,7 +207,7 @@ def test_group_that_may_not_be_converted_stays_as_it_is(config: dict[str, Any], 
     message = f"Cannot upgrade classic group g to consumer group because {reason}"
     assert error_of(modern(world).join) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
 
-    assert world.group.state is ClassicState.STABLE
+    assert world.group.log.state is ClassicState.STABLE
     assert (world.heartbeat(first, 1), world.heartbeat(second, 1)) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
@@ -377,8 +377,12 @@ def test_group_becomes_classic_when_the_last_modern_member_leaves() -> None:
     consumer.leave()
 
     group = world.group
-    assert (group.state, group.generation, group.protocol_name) == (ClassicState.PREPARING_REBALANCE, 3, "range")
-    assert assigned_partitions(group.members[classic_id].assignment) == {("t", 2), ("t", 3)}
+    assert (group.log.state, group.log.generation, group.log.protocol_name) == (
+        ClassicState.PREPARING_REBALANCE,
+        3,
+        "range",
+    )
+    assert assigned_partitions(group.log.members[classic_id].assignment) == {("t", 2), ("t", 3)}
     assert world.heartbeat(classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
     answer = rejoin(world, classic_id, 2, 3)
     assert (answer.generation_id, answer.leader) == (4, classic_id)
@@ -391,12 +395,12 @@ def test_new_coordinator_goes_on_with_the_rebalance_of_a_group_that_has_become_c
 
     world.restart()
 
-    assert (world.group.state, world.group.generation) == (ClassicState.PREPARING_REBALANCE, 3)
+    assert (world.group.log.state, world.group.log.generation) == (ClassicState.PREPARING_REBALANCE, 3)
     assert world.heartbeat(classic_id, 3) == ErrorCode.REBALANCE_IN_PROGRESS
     rejoin(world, classic_id, 2, 3)
     world.synced(world.sync(classic_id, 4, {classic_id: assignment(0, 1, 2, 3, topic=TOPIC)}))
     world.restart()
-    assert (world.group.state, world.group.generation) == (ClassicState.STABLE, 4)
+    assert (world.group.log.state, world.group.log.generation) == (ClassicState.STABLE, 4)
 
 
 def test_group_becomes_classic_when_the_last_modern_member_is_not_heard_of() -> None:
@@ -407,7 +411,7 @@ def test_group_becomes_classic_when_the_last_modern_member_is_not_heard_of() -> 
         world.heartbeat(classic_id, 3)
 
     assert world.is_classic
-    assert [member.member_id for member in world.group.members] == [classic_id]
+    assert [member.member_id for member in world.group.log.members] == [classic_id]
 
 
 def test_group_becomes_classic_when_the_modern_member_does_not_revoke_in_time() -> None:
@@ -465,7 +469,7 @@ def test_static_member_that_comes_back_classic_makes_no_rebalance() -> None:
 
     answer = world.joined(world.join(group_instance_id="i", protocols=speaks()))
 
-    assert (world.group.state, answer.generation_id, world.group.generation) == (ClassicState.STABLE, 2, 2)
+    assert (world.group.log.state, answer.generation_id, world.group.log.generation) == (ClassicState.STABLE, 2, 2)
     response = world.synced(world.sync(answer.member_id, 2, group_instance_id="i"))
     assert len(assigned_partitions(response.assignment)) == 4
 
@@ -478,7 +482,7 @@ def test_static_member_that_comes_back_classic_lets_those_who_wait_rebalance() -
 
     world.joined(world.join(group_instance_id="i", protocols=speaks()))
 
-    assert world.group.state is ClassicState.PREPARING_REBALANCE
+    assert world.group.log.state is ClassicState.PREPARING_REBALANCE
     assert world.heartbeat("c", 3) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -490,7 +494,7 @@ def test_static_member_that_comes_back_classic_with_another_subscription_rebalan
     other = subscription(topic="u")
     answer = world.joined(world.join(group_instance_id="i", protocols={"range": other}))
 
-    assert (world.group.state, world.group.generation) == (ClassicState.PREPARING_REBALANCE, 2)
+    assert (world.group.log.state, world.group.log.generation) == (ClassicState.PREPARING_REBALANCE, 2)
     assert world.code(world.sync(answer.member_id, answer.generation_id, group_instance_id="i"))
 
 
@@ -544,7 +548,7 @@ def test_empty_groups_change_their_kind_and_tell_the_log() -> None:
     consumer.leave()
     (classic_id,) = classic_group(world, (0, 1, 2, 3))
     assert [type(group) for group in reloaded_groups(world)] == [ClassicGroup]
-    assert world.group.state is ClassicState.STABLE
+    assert world.group.log.state is ClassicState.STABLE
 
     world.leave((classic_id, None))
     consumer.join()
