@@ -12,10 +12,6 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from kafkapy import Broker
-from kafkapy.protocol.messages.alter_user_scram_credentials_request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
 from kafkapy.protocol.messages.metadata_request import MetadataRequest
@@ -396,28 +392,3 @@ def test_librdkafka_logs_in_with_a_token_and_is_refused_with_another(tmp_path) -
                 while not errors:
                     client.poll(1)
     assert errors[0].code() == KafkaError._AUTHENTICATION
-
-
-# -- secrets --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.ours
-def test_no_log_at_any_level_shows_a_password(tmp_path, caplog) -> None:
-    caplog.set_level(1)
-    users = {"alice": "wonderful-secret"}
-    with sasl_broker(tmp_path, ("SASL_PLAINTEXT",), users, {}) as ports:
-        with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
-            log_in(client, sasl_client("PLAIN", "alice", "wonderful-secret"))
-            salted = b"salted-password-secret"
-            upsertion = ScramCredentialUpsertion("alice", 1, 4096, b"some-salt", salted)
-            client.call(AlterUserScramCredentialsRequest([], [upsertion]), 0)
-        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
-            with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
-                assert log_in(client, sasl_client(mechanism, "alice", "another-secret")).error_code
-        with WireClient(f"127.0.0.1:{ports['SASL_PLAINTEXT']}") as client:
-            shake_hands(client, "PLAIN", 0)
-            client.send_frame(b"\0alice\0cut-secret\0\0")
-            assert client.is_closed()
-    assert "Failed authentication" in caplog.text
-    for secret in ("wonderful-secret", "salted-password", "another-secret", "cut-secret", "some-salt"):
-        assert secret not in caplog.text

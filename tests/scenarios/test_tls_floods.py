@@ -1,4 +1,7 @@
-"""What a peer can do to a TLS port without a certificate: it costs itself, and a canary on PLAINTEXT is served."""
+"""What a peer can do to a TLS port without a certificate: it costs itself, and a canary on PLAINTEXT is served.
+
+To a SASL port without a password: test_login_floods.py.
+"""
 
 import contextlib
 import socket
@@ -13,18 +16,20 @@ import pytest
 from harness.servers import API_VERSIONS_FRAME, Kafkapy, free_port
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
+from tests.support.logins import jaas_keys
 from tests.support.openssl_client import TLS1_2, OpenSslClient, is_available
 
 pytestmark = pytest.mark.ours
 TIMEOUT_MS = 2000
 PEERS = 200
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
 class Guarded:
     """A broker with a PLAINTEXT and a TLS listener, and a canary that asks on the first all the time."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = free_port()
+        self.port, self.sasl_port = free_port(), free_port()
         path = Authority().issue("broker").write(directory, "broker")
         controller_port = free_port()
         self.server = Kafkapy(directory / "data")
@@ -38,17 +43,22 @@ class Guarded:
                 for name, port in (
                     ("PLAINTEXT", self.server.port),
                     ("SSL", self.port),
+                    ("SASL_PLAINTEXT", self.sasl_port),
                     ("CONTROLLER", controller_port),
                 )
             ),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(path),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                (*(f"{name}:{name}" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")), "CONTROLLER:PLAINTEXT")
+            ),
             "kafkapy.authentication.timeout.ms": str(TIMEOUT_MS),
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            **jaas_keys("SASL_PLAINTEXT", mechanisms=MECHANISMS, users={"alice": "wonder"}),
         }
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+    def connect(self, port: int | None = None) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port or self.port), timeout=20)
 
     @property
     def descriptor_count(self) -> int:
