@@ -11,7 +11,7 @@ SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak coverage format check generate golden \
-  counts bench lock clean
+  counts bench compiled test-compiled lock clean
 
 help:            ## this list
 	@grep -E '^[a-z0-9-]+: .*##|^[a-z0-9-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -47,6 +47,16 @@ test-fast: setup   ## the tests that need neither Java nor Spark
 test-pythons:    ## the fast tests on each of Python 3.11 to 3.13 that is here, in a .venv-python3.x each
 	@for python in python3.11 python3.12 python3.13; do \
 	  if $$python -c "" 2>/dev/null; then $(MAKE) test-fast VENV=.venv-$$python PYTHON=$$python || exit 1; fi; done
+
+compiled: setup  ## a wheel with modules compiled by mypyc, installed into .venv-compiled; needs a C compiler
+	$(BIN)/python -m tools.compiled
+
+COMPILED_TESTS := tests/unit/record tests/unit/storage tests/unit/replication tests/unit/reactor tests/unit/handlers \
+  tests/unit/protocol tests/golden tests/property tests/scenarios
+
+test-compiled: setup   ## unit, golden, property and scenario tests with the compiled modules; T=expression as for test
+	$(BIN)/python -m tools.compiled --checkout $(VENV)-compiled/checkout
+	cd $(VENV)-compiled/checkout && ../bin/python -m pytest -q $(PARALLEL) $(COMPILED_TESTS) $(if $(T),-k "$(T)")
 
 soak: setup tools   ## every simulation with SEEDS=20 times as many seeds as the tests, for hours; 100,000 records copied through kills
 	KAFKAPY_SOAK_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest -q -rP tests/sim
@@ -107,5 +117,5 @@ lock: $(VENV)/.ready   ## resolve requirements.lock anew
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --no-emit-find-links --no-header --constraint constraints.txt --upgrade -o requirements.lock pyproject.toml
 
 clean:           ## remove what the targets made, but no data
-	rm -rf $(VENV) .venv-python3.* $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-compiled .venv-python3.* $(SPARK35) .tools build dist *.egg-info demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 	  htmlcov .coverage

@@ -6,6 +6,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kafkapy.compiled import check_sources
+
+check_sources()
+
 __version__ = "0.1.0"
 __all__ = ["Broker", "Cluster", "__version__"]
 

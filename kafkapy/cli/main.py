@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy import __version__
+from kafkapy import __version__, compiled
 from kafkapy.cli import cluster, configs, consume, groups, produce, security, topics, transactions
 from kafkapy.cli.client import MissingClientError
 from kafkapy.cli.command_config import CommandConfigError, take_option
@@ -44,7 +44,7 @@ CLICK_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ 
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        print(f"kafkapy {__version__}")
+        print(f"kafkapy {__version__} {compiled.description()}")
         raise typer.Exit
 
 

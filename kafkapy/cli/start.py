@@ -136,14 +136,19 @@ def _say_ready(server: "NodeServer") -> None:
     """
     import logging
 
+    from kafkapy import __version__, compiled
     from kafkapy.server.distributions import warnings_of_installation
 
     address = connectable(server.bootstrap_servers)
     with contextlib.suppress(OSError):
         role = "node" if server.config.is_broker else "controller"
         print(f"kafkapy ready on {address} (cluster {server.cluster_id}, {role} {server.node_id})", flush=True)
+    logger = logging.getLogger("kafkapy.server")
+    logger.info("Running kafkapy %s, %s", __version__, compiled.description())
+    for path in compiled.unlisted_modules():
+        logger.warning("Running %s, a compiled module whose source is not known: remove it", path)
     for warning in warnings_of_installation():
-        logging.getLogger("kafkapy.server").warning("%s", warning)
+        logger.warning("%s", warning)
 
 
 def _forget_unwritten(stream: TextIO) -> None:

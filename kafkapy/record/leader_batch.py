@@ -35,7 +35,7 @@ from kafkapy.record.errors import (
     RecordTooLargeError,
     TooHeavyError,
 )
-from kafkapy.record.varint import Payload, read_varint, read_varlong
+from kafkapy.record.varint import read_varint, read_varlong
 from kafkapy.record.walk import Walk, walk_records
 from kafkapy.seams import ReadableBuffer
 
@@ -241,7 +241,7 @@ class LeaderBatch:
         attributes: int,
         base_timestamp: int,
         max_timestamp: int,
-        payload: Payload,
+        payload: bytes | bytearray,
     ) -> bytes:
         header = self.header
         return seal(
@@ -272,7 +272,7 @@ class LeaderBatch:
             raise too_large(len(batch), self.rules)
         return batch
 
-    def _rewritten(self, walk: Walk) -> tuple[int, Payload]:
+    def _rewritten(self, walk: Walk) -> tuple[int, bytes | bytearray]:
         """Return (base timestamp, payload) as Kafka's builder has them: offsets from 0, times from the first record."""
         base_timestamp = self.header.base_timestamp
         if (
@@ -330,7 +330,7 @@ def too_large(size_bytes: int, rules: ValidationRules) -> RecordTooLargeError:
     )
 
 
-def _first_timestamp_delta(payload: Payload) -> int:
+def _first_timestamp_delta(payload: bytes) -> int:
     _, body = read_varint(payload, 0)
     return read_varlong(payload, body + 1)[0]
 

@@ -4,27 +4,38 @@
 ValueError for too many bytes: callers, who know what they were reading, turn both into their error.
 """
 
-from typing import TypeAlias
-
-Payload: TypeAlias = bytes | bytearray
+from kafkapy.native import i64
 
 
-def read_varint(data: Payload, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: i64) -> tuple[i64, i64]:
     """Read a zigzag int32. Bits beyond the 32nd are dropped, as Kafka does."""
-    value = data[position]
+    value: i64 = data[position]
     position += 1
     if value >= 0x80:
-        second = data[position]
+        second: i64 = data[position]
         if second < 0x80:
             value = value & 0x7F | second << 7
             position += 1
         else:
-            value, position = _read_unsigned(data, position, value & 0x7F, 28)
+            value, position = _read_unsigned(data, position, value & 0x7F)
             value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 
 
-def read_varlong(data: Payload, position: int) -> tuple[int, int]:
+def _read_unsigned(data: bytes, position: i64, value: i64) -> tuple[i64, i64]:
+    """Read the rest of an unsigned varint of at most 35 bits; `value` is that of its first byte."""
+    shift: i64 = 7
+    while shift <= 28:
+        byte: i64 = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ValueError("a varint does not end")
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     """Read a zigzag int64. Bits beyond the 64th are dropped, as Kafka does."""
     value = data[position]
     position += 1
@@ -34,13 +45,14 @@ def read_varlong(data: Payload, position: int) -> tuple[int, int]:
             value = value & 0x7F | second << 7
             position += 1
         else:
-            value, position = _read_unsigned(data, position, value & 0x7F, 63)
+            value, position = _read_long(data, position, value & 0x7F)
             value &= 0xFFFFFFFFFFFFFFFF
     return (value >> 1) ^ -(value & 1), position
 
 
-def _read_unsigned(data: Payload, position: int, value: int, last_shift: int) -> tuple[int, int]:
-    for shift in range(7, last_shift + 1, 7):
+def _read_long(data: bytes, position: int, value: int) -> tuple[int, int]:
+    """Read the rest of an unsigned varint of at most 70 bits; `value` is that of its first byte."""
+    for shift in range(7, 64, 7):
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulator.hot_paths import COUNTED_ON, Counts, kept
+from tests.support.interpreter import needs_interpreter
 
 MORE, LESS = 1.02, 0.95
 """How far a count may lie from the one kept: what another patch release of CPython may change, and no more."""
@@ -16,7 +17,10 @@ MORE, LESS = 1.02, 0.95
 HOW = "if that is meant: python -m tests.simulator.hot_paths --update, and say why in the commit"
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != COUNTED_ON, reason="bytecode is counted on CPython 3.11")
+pytestmark = [
+    pytest.mark.skipif(sys.version_info[:2] != COUNTED_ON, reason="bytecode is counted on CPython 3.11"),
+    needs_interpreter("it counts bytecode"),
+]
 
 
 def count_apart(hash_seed: str) -> Counts:

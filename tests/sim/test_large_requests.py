@@ -23,6 +23,7 @@ from kafkapy.runtime import turns
 from tests.simulator.broker_world import Machine, Topic
 from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop, run
+from tests.support.interpreter import needs_interpreter
 from tests.support.large_requests import array_paths, large_request
 from tests.support.wire import request_frame
 
@@ -120,6 +121,7 @@ def without_logs() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_logs")
+@needs_interpreter("it replaces constants, which compiled code has inlined")
 @pytest.mark.parametrize("name", APIS_BY_NAME)
 def test_no_request_holds_the_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     api = APIS_BY_NAME[name]

@@ -15,6 +15,7 @@ from kafkapy.replication.follower_log import FollowerLogs
 from kafkapy.replication.partition import Partition
 from tests.simulator.loop import run
 from tests.simulator.replica_lives import live
+from tests.support.interpreter import needs_interpreter
 
 SEEDS = int(os.environ.get("KAFKAPY_SOAK_SEEDS", "0")) or 8
 FAULTY_SEEDS = 60
@@ -52,6 +53,7 @@ def commit_what_the_leader_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "_smallest_in_sync_end_offset", lambda _self, log, _now_ms: log.log_end_offset)
 
 
+@needs_interpreter("faults are planted by replacing methods")
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
     [

@@ -9,6 +9,7 @@ from kafkapy.record.builder import NewRecord, build_batch
 from kafkapy.record.errors import InvalidRecordsError
 from kafkapy.record.varint import encode_varint
 from kafkapy.record.walk import Walk, _walk_fast, _walk_with_care, walk_records
+from tests.support.interpreter import needs_interpreter
 
 
 def payload_of(records: list[NewRecord]) -> bytes:
@@ -64,6 +65,7 @@ def test_the_fast_way_goes_beyond_a_million_records() -> None:
     assert _walk_fast(damaged, count) is None
 
 
+@needs_interpreter("it replaces a function of the walk, which compiled code calls directly")
 def test_records_of_one_size_are_checked_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[object] = []
     same_shape = walk_module._same_shape

@@ -1,0 +1,72 @@
+"""Compiled installations: what a manifest proves of the source, and what is said of it."""
+
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kafkapy import compiled
+
+ROOT = Path(__file__).parents[2]
+SOURCE = b"POSITION = 1\n"
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A package with one compiled module."""
+    package = tmp_path / "kafkapy"
+    (package / "record").mkdir(parents=True)
+    (package / "record" / "walk.py").write_bytes(SOURCE)
+    (package / compiled.MANIFEST).write_text(f"{zlib.crc32(SOURCE)} {len(SOURCE)} kafkapy/record/walk.py\n")
+    return package
+
+
+def test_unchanged_source_passes(package) -> None:
+    compiled.check_sources(str(package))
+
+
+def test_changed_source_is_refused(package) -> None:
+    (package / "record" / "walk.py").write_bytes(SOURCE.replace(b"1", b"2"))
+    with pytest.raises(ImportError, match=r"kafkapy/record/walk\.py has changed since it was compiled"):
+        compiled.check_sources(str(package))
+
+
+def test_missing_source_is_refused(package) -> None:
+    (package / "record" / "walk.py").unlink()
+    with pytest.raises(ImportError, match=r"kafkapy/record/walk\.py is gone"):
+        compiled.check_sources(str(package))
+
+
+def test_package_without_a_manifest_is_interpreted(tmp_path) -> None:
+    compiled.check_sources(str(tmp_path))
+    assert compiled.manifest(str(tmp_path)) == []
+
+
+def test_import_of_a_stale_package_fails_before_its_modules_load(tmp_path) -> None:
+    package = tmp_path / "kafkapy"
+    package.mkdir()
+    for name in ("__init__.py", "compiled.py"):
+        (package / name).write_bytes((Path(compiled.PACKAGE) / name).read_bytes())
+    (package / "types.py").write_text("")
+    (package / compiled.MANIFEST).write_text("1 1 kafkapy/types.py\n")
+    command = [sys.executable, "-c", "import kafkapy.types"]
+    result = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("ImportError: kafkapy/types.py has changed since it was compiled")
+
+
+def test_compiled_module_without_a_manifest_is_named(monkeypatch, tmp_path) -> None:
+    module = type(sys)("kafkapy.left_over")
+    module.__file__ = str(tmp_path / "left_over.so")
+    monkeypatch.setitem(sys.modules, "kafkapy.left_over", module)
+    assert compiled.unlisted_modules() == [module.__file__]
+
+
+def test_listed_modules_exist_once_each() -> None:
+    lines = (ROOT / "packaging" / "compiled_modules.txt").read_text().splitlines()
+    modules = [line for line in lines if line and not line.startswith("#")]
+    assert modules
+    assert len(modules) == len(set(modules))
+    assert [module for module in modules if not (Path(compiled.PACKAGE) / module).is_file()] == []

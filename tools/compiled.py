@@ -1,0 +1,122 @@
+"""`make compiled`: a wheel with modules compiled by mypyc, installed into .venv-compiled beside .venv.
+
+Everything is built in a temporary copy, so that the checkout stays interpreted. What tests and benchmarks import
+besides kafkapy lies in .venv. `python -m tools.compiled --checkout DIRECTORY` also copies what tests need of the
+checkout, without the package: run there, tests import the compiled one.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+VENV: Final = ROOT / ".venv-compiled"
+WHEELS: Final = ROOT / "dist" / "compiled"
+SOURCES: Final = ("kafkapy", "packaging", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+SETUPTOOLS: Final = "setuptools>=77.0.3"
+"""pyproject.toml's build requirement."""
+
+
+def why_not() -> str:
+    """Return why nothing can be compiled here, "" if it can: a C compiler and Python's headers are needed."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"no C compiler: {compiler} is not there"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        return f"no headers of Python: {header} is not there"
+    return ""
+
+
+def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
+    """Make `venv` with the compiled wheel installed; return its Python. Raises CalledProcessError."""
+    python = _environment(venv)
+    with tempfile.TemporaryDirectory(prefix="kafkapy-compiled-") as directory:
+        copy_checkout(Path(directory), SOURCES)
+        shutil.rmtree(wheels, ignore_errors=True)
+        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels), directory]
+        environment = {**os.environ, "KAFKAPY_COMPILE": "1"}
+        result = subprocess.run(build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode:
+            raise SystemExit(f"{_refusals(result.stdout)}\nmypyc or the C compiler refused, see above")
+    (wheel,) = wheels.glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", str(wheel)], check=True)
+    return python
+
+
+def _refusals(output: str) -> str:
+    """Return the lines of a build that say what could not be compiled; the last ones if none does."""
+    lines = output.splitlines()
+    return "\n".join([line for line in lines if "error:" in line] or lines[-40:])
+
+
+def _environment(venv: Path) -> Path:
+    """Make a virtual environment over the one that runs this; return its Python."""
+    python = venv / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, SETUPTOOLS], check=True)
+        packages = subprocess.run(
+            [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        (Path(packages) / "base.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def copy_checkout(target: Path, names: Iterable[str]) -> None:
+    """Copy files and directories of the checkout, without caches."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(source, target / name, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target / name)
+
+
+def copy_tests(target: Path) -> None:
+    """Copy what tests need to `target`: everything that git knows but the package, and a link to .tools."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    shutil.rmtree(target, ignore_errors=True)
+    for name in listed.splitlines():
+        if not name.startswith("kafkapy/") and (ROOT / name).exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    if (ROOT / ".tools").exists():
+        (target / ".tools").symlink_to((ROOT / ".tools").resolve())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make compiled", description=__doc__)
+    parser.add_argument("--checkout", type=Path, help="where to copy what tests need")
+    given = parser.parse_args()
+    reason = why_not()
+    if reason:
+        print(f"Nothing is compiled: {reason}", file=sys.stderr)
+        return 1
+    python = build()
+    if given.checkout is not None:
+        copy_tests(given.checkout)
+    said = subprocess.run(
+        [str(python), "-m", "kafkapy", "--version"], cwd="/", check=True, capture_output=True, text=True
+    )
+    total = sum(1 for _ in (ROOT / "kafkapy").rglob("*.py"))
+    print(f"{said.stdout.strip()} of {total}, the others are interpreted: {VENV.name}/bin/kafkapy, {WHEELS.name}/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
