@@ -1,8 +1,8 @@
 """kill -9 of the broker and of copiers amid transactions: the copies equal the sources, once and in order.
 
 Copiers by librdkafka (tests/support/copier.py) in both group protocols, and Apache Kafka's TransactionalMessageCopier
-in both of its modes. A read_committed consumer reads along and must see the same. With KAFKAPY_SOAK_SEEDS 100,000
-records in transactions of 750 and twelve kills.
+in both of its modes. A read_committed consumer reads along and must see the same. 20,000 records in transactions of 750
+and two kills; with KAFKAPY_SOAK_SEEDS 100,000 and twelve.
 """
 
 import sys

@@ -55,7 +55,7 @@ class Load:
 
 IS_SOAKED = "KAFKAPY_SOAK_SEEDS" in os.environ
 FULL = Load(records=50_000, transaction_records=750, kills=12, timeout_s=900)
-SHORT = Load(records=1_500, transaction_records=250, kills=2, timeout_s=300)
+SHORT = Load(records=10_000, transaction_records=750, kills=2, timeout_s=300)
 LOAD = FULL if IS_SOAKED else SHORT
 only_soaked = pytest.mark.skipif(not IS_SOAKED, reason="runs with make soak (KAFKAPY_SOAK_SEEDS), for time")
 
