@@ -19,12 +19,13 @@ from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.api import API_VERSIONS, APIS, response_type
 from kafkapy.protocol.client_login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION, ClientLogin, NewLogin
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.headers import read_response_header, write_request_header
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.primitives import EncodeError, Message, Writer
 
-UNSUPPORTED_VERSION: Final = 35
+UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 OWN_APIS: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)

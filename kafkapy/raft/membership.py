@@ -6,6 +6,7 @@ may start only once it is committed: two sets in force at a time always share a 
 
 from typing import Final
 
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.messages import (
     DUPLICATE_VOTER,
@@ -29,8 +30,8 @@ from kafkapy.raft.replication import Replication
 from kafkapy.raft.roles import FOREVER_MS, Follower, Leader, PendingVoterChange
 from kafkapy.raft.voters import Voter, VoterSet
 
-UNKNOWN_SERVER_ERROR: Final = -1
-INVALID_UPDATE_VERSION: Final = 95
+UNKNOWN_SERVER_ERROR: Final = ErrorCode.UNKNOWN_SERVER_ERROR.value
+INVALID_UPDATE_VERSION: Final = ErrorCode.INVALID_UPDATE_VERSION.value
 PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous voter change request"
 
 

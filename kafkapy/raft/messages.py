@@ -5,23 +5,24 @@ AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). A response tells the s
 whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; those that Raft speaks are here.
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
-NONE = 0
-NOT_LEADER_OR_FOLLOWER = 6
-REQUEST_TIMED_OUT = 7
-UNSUPPORTED_VERSION = 35
-INVALID_REQUEST = 42
-FENCED_LEADER_EPOCH = 74
-UNKNOWN_LEADER_EPOCH = 76
-SNAPSHOT_NOT_FOUND = 98
-INVALID_VOTER_KEY = 125
-DUPLICATE_VOTER = 126
-VOTER_NOT_FOUND = 127
+NONE: Final = ErrorCode.NONE.value
+NOT_LEADER_OR_FOLLOWER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER.value
+REQUEST_TIMED_OUT: Final = ErrorCode.REQUEST_TIMED_OUT.value
+UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.value
+INVALID_REQUEST: Final = ErrorCode.INVALID_REQUEST.value
+FENCED_LEADER_EPOCH: Final = ErrorCode.FENCED_LEADER_EPOCH.value
+UNKNOWN_LEADER_EPOCH: Final = ErrorCode.UNKNOWN_LEADER_EPOCH.value
+SNAPSHOT_NOT_FOUND: Final = ErrorCode.SNAPSHOT_NOT_FOUND.value
+INVALID_VOTER_KEY: Final = ErrorCode.INVALID_VOTER_KEY.value
+DUPLICATE_VOTER: Final = ErrorCode.DUPLICATE_VOTER.value
+VOTER_NOT_FOUND: Final = ErrorCode.VOTER_NOT_FOUND.value
 
 
 @dataclass(frozen=True, slots=True)

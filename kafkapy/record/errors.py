@@ -1,15 +1,15 @@
-"""What is wrong with records. All are ApiErrors: they become the error code of their partition, nothing closes.
+"""What is wrong with records. All are ApiErrors: they become the error code of their partition, nothing closes."""
 
-The codes are those of kafkapy.protocol.error_code, written as numbers because this package must stay light to import.
-"""
+from typing import Final
 
 from kafkapy.errors import ApiError, KafkapyError
+from kafkapy.protocol.error_code import ErrorCode
 
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_TIMESTAMP = 32
-UNSUPPORTED_COMPRESSION_TYPE = 76
-INVALID_RECORD = 87
+CORRUPT_MESSAGE: Final = ErrorCode.CORRUPT_MESSAGE.value
+MESSAGE_TOO_LARGE: Final = ErrorCode.MESSAGE_TOO_LARGE.value
+INVALID_TIMESTAMP: Final = ErrorCode.INVALID_TIMESTAMP.value
+UNSUPPORTED_COMPRESSION_TYPE: Final = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE.value
+INVALID_RECORD: Final = ErrorCode.INVALID_RECORD.value
 
 
 class RecordsError(ApiError):

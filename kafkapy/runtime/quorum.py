@@ -19,6 +19,7 @@ from typing import Final
 from kafkapy.config.quorum import QuorumConfig
 from kafkapy.errors import ApiError, StorageError
 from kafkapy.machine import Effect, Event
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.control_records import build_control_batch
 from kafkapy.raft.core import RaftConfig, RaftCore
 from kafkapy.raft.effects import (
@@ -76,8 +77,8 @@ __all__ = ["CommittedBatch", "NotLeaderError", "Quorum", "QuorumListener", "Raft
 
 logger = logging.getLogger(__name__)
 
-NOT_CONTROLLER: Final = 41
-RECORD_LIST_TOO_LARGE: Final = 18
+NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER.value
+RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """The most that a record of the metadata log (no key, no headers) takes beyond its value."""

@@ -7,6 +7,7 @@ from typing import Final, Protocol, TypeAlias
 
 from kafkapy.errors import StorageError
 from kafkapy.machine import Event
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.raft.control_records import to_log_batch
 from kafkapy.raft.effects import ReplyWithRecords, ReplyWithSnapshot, WriteSnapshotPart
 from kafkapy.raft.events import SnapshotInstalled, SnapshotRefused
@@ -19,7 +20,7 @@ from kafkapy.storage.metadata.snapshot import PartFile
 
 logger = logging.getLogger(__name__)
 
-POSITION_OUT_OF_RANGE: Final = 99
+POSITION_OUT_OF_RANGE: Final = ErrorCode.POSITION_OUT_OF_RANGE.value
 
 
 KraftVersions: TypeAlias = tuple[int, int] | str

@@ -1,30 +1,27 @@
-"""What storage raises beyond the families of kafkapy.errors, and the error codes that it answers with.
-
-Codes are Kafka's (kafkapy.protocol.error_code names them all); they are repeated here so that opening a log does not
-import the codec.
-"""
+"""What storage raises beyond the families of kafkapy.errors, and the error codes that it answers with."""
 
 import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import KafkapyError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.seams import File
 
 if TYPE_CHECKING:
     from kafkapy.record.append_rules import ValidatedRecords
 
-OFFSET_OUT_OF_RANGE: Final = 1
-CORRUPT_MESSAGE: Final = 2
-MESSAGE_TOO_LARGE: Final = 10
-RECORD_LIST_TOO_LARGE: Final = 18
-OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
-INVALID_PRODUCER_EPOCH: Final = 47
-INVALID_TXN_STATE: Final = 48
-TRANSACTION_COORDINATOR_FENCED: Final = 52
-KAFKA_STORAGE_ERROR: Final = 56
-INVALID_RECORD: Final = 87
-INCONSISTENT_TOPIC_ID: Final = 103
+OFFSET_OUT_OF_RANGE: Final = ErrorCode.OFFSET_OUT_OF_RANGE.value
+CORRUPT_MESSAGE: Final = ErrorCode.CORRUPT_MESSAGE.value
+MESSAGE_TOO_LARGE: Final = ErrorCode.MESSAGE_TOO_LARGE.value
+RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.value
+INVALID_PRODUCER_EPOCH: Final = ErrorCode.INVALID_PRODUCER_EPOCH.value
+INVALID_TXN_STATE: Final = ErrorCode.INVALID_TXN_STATE.value
+TRANSACTION_COORDINATOR_FENCED: Final = ErrorCode.TRANSACTION_COORDINATOR_FENCED.value
+KAFKA_STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR.value
+INVALID_RECORD: Final = ErrorCode.INVALID_RECORD.value
+INCONSISTENT_TOPIC_ID: Final = ErrorCode.INCONSISTENT_TOPIC_ID.value
 
 
 class NeedsWorker(KafkapyError):

@@ -5,13 +5,14 @@ from typing import Any, Final, Protocol
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError
+from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.messages import INVALID_REQUEST, Response
 from kafkapy.raft.voters import Endpoint
 from kafkapy.types import METADATA_PARTITION
 
-INCONSISTENT_CLUSTER_ID: Final = 104
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+INCONSISTENT_CLUSTER_ID: Final = ErrorCode.INCONSISTENT_CLUSTER_ID.value
+UNKNOWN_TOPIC_OR_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
 
 
 class PeerError(KafkapyError):

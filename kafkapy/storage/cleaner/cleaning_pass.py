@@ -14,13 +14,13 @@ from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import LOG_OVERHEAD_BYTES, RecordBatch, batches
+from kafkapy.record.batch import LOG_OVERHEAD_BYTES, MAX_INT32, RecordBatch, batches
 from kafkapy.record.columns import RecordColumns, record_columns
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import Disk, File, failpoint
 from kafkapy.storage.cleaner.batch_filter import BatchFilter, KeptBatch, LastRecord
 from kafkapy.storage.cleaner.offset_map import OffsetIndexer, OffsetMap
-from kafkapy.storage.cleaner.plan import INT32_MAX, CleanedSegment, CleaningPlan, SegmentSizes, group_segments
+from kafkapy.storage.cleaner.plan import CleanedSegment, CleaningPlan, SegmentSizes, group_segments
 from kafkapy.storage.cleaner.survivors import NO_KEY, TOMBSTONE, Survivors
 from kafkapy.storage.cleaner.transactions import CleanedTransactions
 from kafkapy.storage.file_names import (
@@ -325,7 +325,7 @@ def _append(segment: Segment, kept: list[KeptBatch]) -> int:
     """
     if not kept:
         return 0
-    if kept[-1].last_offset - segment.base_offset > INT32_MAX:
+    if kept[-1].last_offset - segment.base_offset > MAX_INT32:
         raise CorruptRecordError(f"offset {kept[-1].last_offset} does not fit a segment from {segment.base_offset} on")
     free_entries = segment.offset_index.max_entries - segment.offset_index.entry_count
     if free_entries > len(kept) + 1 or segment.index_interval_bytes == NO_MORE_ENTRIES:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from kafkapy.config.log import LONG_MAX, LogConfig
 from kafkapy.dataclass import dataclass
+from kafkapy.record.batch import MAX_INT32
 
-INT32_MAX: Final = 0x7FFFFFFF
 MAX_SEGMENTS_IN_GROUP: Final = 64
 """Renaming the four files of so many segments takes a few milliseconds."""
 
@@ -168,7 +168,7 @@ def _fits(
         and sum(each.size_bytes for each in together) <= max_bytes
         and sum(each.offset_index_bytes for each in together) <= max_index_bytes
         and sum(each.time_index_bytes for each in together) <= max_index_bytes
-        and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= INT32_MAX)
+        and (segment.size_bytes == 0 or last_offset - group[0].base_offset <= MAX_INT32)
     )
 
 

@@ -5,11 +5,11 @@ looks at that state last, when it has noted the leader epoch and rolled the segm
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
-from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME
+from kafkapy.record.batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 from kafkapy.record.compression import MAX_APPENDED_BYTES
 from kafkapy.record.validate import (
     AppendOrigin,
@@ -30,8 +30,6 @@ from kafkapy.storage.producers.state import (
 )
 from kafkapy.storage.workers import give_way
 from kafkapy.types import TopicPartition
-
-NO_TIMESTAMP: Final = -1
 
 
 @dataclass(slots=True)

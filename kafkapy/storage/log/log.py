@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kafkapy.config.log import LogConfig
 from kafkapy.errors import ApiError, CorruptIndexError
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.record.errors import TooHeavyError
 from kafkapy.record.leader_batch import bytes_to_check
 from kafkapy.record.validate import AppendOrigin, ValidatedRecords, ValidationRules, place, validate_and_assign
@@ -32,7 +33,6 @@ from kafkapy.storage.errors import (
     NeedsWorker,
 )
 from kafkapy.storage.log.append import (
-    NO_TIMESTAMP,
     AppendedBatch,
     AppendResult,
     Sequel,

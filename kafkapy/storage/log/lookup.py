@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kafkapy.storage.log.append import NO_TIMESTAMP
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.storage.segment.time_index import TimestampOffset
 from kafkapy.storage.segment.time_search import Searched, find_largest, find_timestamp
 

@@ -20,6 +20,7 @@ from dataclasses import field
 from kafkapy.config.log import LogConfig
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import CorruptIndexError
+from kafkapy.record.batch import MAX_INT32
 from kafkapy.record.errors import RecordsError
 from kafkapy.storage import checkpoint
 from kafkapy.storage.errors import CheckpointError
@@ -48,7 +49,6 @@ from kafkapy.storage.recovery.segment_split import find_parts, overflows, split
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 from kafkapy.storage.segment.segment import Segment
 from kafkapy.storage.segment.segments import Segments
-from kafkapy.storage.segment.sparse_index import INT32_MAX
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger("kafkapy.storage")
@@ -222,7 +222,7 @@ class LogLoader:
     def _may_overflow(self, segment: Segment) -> bool:
         """Whether a segment's offsets may not fit its indexes, by where the next one begins."""
         behind = self._base_offset_behind(segment.base_offset)
-        is_wide = behind is None or behind - segment.base_offset > INT32_MAX + 1
+        is_wide = behind is None or behind - segment.base_offset > MAX_INT32 + 1
         return is_wide and segment.size > 0 and segment.base_offset not in self._not_split
 
     def _has_sound_indexes(self, segment: Segment) -> bool:
@@ -366,7 +366,7 @@ def _was_split_off(segment: Segment, previous: Segment) -> bool:
         first = next(segment.scan(0, wait=True), None)
     except RecordsError:
         return False
-    return first is not None and first.last_offset - previous.base_offset > INT32_MAX
+    return first is not None and first.last_offset - previous.base_offset > MAX_INT32
 
 
 def _check_last_time(segment: Segment) -> None:

@@ -18,6 +18,7 @@ from kafkapy.record.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAX_INT32,
+    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     crc_is_valid,
@@ -32,8 +33,7 @@ from kafkapy.storage.producers.state import ProducerState
 from kafkapy.storage.segment import offset_index, time_index
 from kafkapy.storage.segment.open_files import FileHandle
 from kafkapy.storage.segment.segment import Segment
-from kafkapy.storage.segment.sparse_index import INT32_MAX
-from kafkapy.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
+from kafkapy.storage.segment.time_index import TimestampOffset
 
 logger = logging.getLogger("kafkapy.storage")
 
@@ -213,7 +213,7 @@ class SegmentRecovery:
         chunk_start = self._valid_bytes
         at = 0
         next_offset = self._next_offset
-        max_offset = self._segment.base_offset + INT32_MAX
+        max_offset = self._segment.base_offset + MAX_INT32
         latest_epoch = self._epochs.latest_epoch
         epoch = -1 if latest_epoch is None else latest_epoch
         largest_ms, _, _ = self._largest

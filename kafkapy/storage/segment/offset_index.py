@@ -10,7 +10,8 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkapy.errors import CorruptIndexError
-from kafkapy.storage.segment.sparse_index import INT32_MAX, SparseIndex
+from kafkapy.record.batch import MAX_INT32
+from kafkapy.storage.segment.sparse_index import SparseIndex
 
 ENTRY: Final = struct.Struct(">ii")
 _INT32: Final = struct.Struct(">i")
@@ -59,7 +60,7 @@ class OffsetIndex(SparseIndex):
 
     def can_append(self, offset: int) -> bool:
         """Return whether the offset fits into an entry, that is, into this segment."""
-        return 0 <= offset - self.base_offset <= INT32_MAX
+        return 0 <= offset - self.base_offset <= MAX_INT32
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. The index must not be full, the offset above the last."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kafkapy.config.log import LogConfig
-from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES
+from kafkapy.record.batch import BATCH_HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MIN_MESSAGE_BYTES, NO_TIMESTAMP
 from kafkapy.record.errors import CorruptRecordError
 from kafkapy.seams import ReadableBuffer, failpoint
 from kafkapy.storage.errors import NeedsWarming
@@ -24,7 +24,7 @@ from kafkapy.storage.file_names import (
 )
 from kafkapy.storage.segment.offset_index import OffsetIndex
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
-from kafkapy.storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from kafkapy.storage.segment.time_index import TimeIndex, TimestampOffset
 from kafkapy.storage.segment.txn_index import TransactionIndex
 
 SCAN_WINDOW_BYTES: Final = 4096 + HEADER_BYTES

@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any, Final
 
 from kafkapy.errors import CorruptIndexError
+from kafkapy.record.batch import MAX_INT32
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.segment.open_files import FileHandle, OpenFiles
 
 PAGE_BYTES: Final = 4096
-INT32_MAX: Final = 0x7FFFFFFF
 
 KEPT_BACK_ENTRIES: Final = 32
 """So many entries are written at once: 0.6 KB of memory for each partition, with both of its indexes."""
@@ -47,7 +47,7 @@ class SparseIndex:
         self._kept_back = _NOTHING_KEPT_BACK
         """The last entries, which the file does not hold yet, and the slot of the first. Replaced as one: workers look
         up, too."""
-        self._page = INT32_MAX
+        self._page = MAX_INT32
 
     @property
     def entry_count(self) -> int:

@@ -12,12 +12,12 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkapy.errors import CorruptIndexError
+from kafkapy.record.batch import NO_TIMESTAMP
 from kafkapy.storage.segment.sparse_index import SparseIndex
 
 ENTRY: Final = struct.Struct(">qi")
 _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
-NO_TIMESTAMP: Final = -1
 
 
 class TimestampOffset(NamedTuple):

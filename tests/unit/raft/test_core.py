@@ -313,7 +313,7 @@ def test_a_waiting_fetch_is_answered_by_an_append_or_by_time() -> None:
     assert not response.batches
 
 
-@pytest.mark.parametrize(("leader_epoch", "error"), [(0, m.FENCED_LEADER_EPOCH), (2, m.UNKNOWN_LEADER_EPOCH)])
+@pytest.mark.parametrize(("leader_epoch", "error"), [(0, m.FENCED_LEADER_EPOCH), (2, 75)])
 def test_fetches_of_another_epoch_are_refused(leader_epoch: int, error: int) -> None:
     core = a_leader()
     request = m.FetchRequest(

@@ -199,7 +199,7 @@ def test_codecs_are_imported_when_first_used() -> None:
         "[name for name in sys.modules if name.startswith('kafkapy.protocol')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[] []"
+    assert done.stdout.strip() == "[] ['kafkapy.protocol', 'kafkapy.protocol.error_code']"
 
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
