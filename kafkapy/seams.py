@@ -13,7 +13,7 @@ ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Both clocks in milliseconds."""
+    """Both clocks in milliseconds, the second also in nanoseconds."""
 
     def wall_ms(self) -> int:
         """Return milliseconds since the Unix epoch: what goes into records, files and log lines; may jump."""
@@ -21,6 +21,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of a clock that never goes back: what timers and time-outs count by."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Return the same in nanoseconds: what work is timed by."""
         ...
 
 

@@ -1,7 +1,8 @@
 """Topics that come into being because somebody asked for them (auto.create.topics.enable; internal topics).
 
 Where another node is the active controller, a client's topics go to it in an Envelope with the client's principal;
-internal ones, which a coordinator needs, as the broker's own request. So do Apache Kafka's brokers.
+internal ones, which a coordinator needs, as the broker's own request. So do Apache Kafka's brokers. A client's
+topics count for its controller_mutation_rate as if it had asked by CreateTopics, which refuses what is beyond.
 """
 
 import logging
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.metadata.limits import count_none
 from kafkapy.metadata.topics import INTERNAL_TOPICS
 from kafkapy.protocol.api import APIS
 from kafkapy.protocol.error_code import ErrorCode
@@ -42,8 +44,12 @@ def create_topics_soon(services: Services, context: RequestContext, names: Seque
         _log_failures(response)
 
     if services.active_controller.is_local:
+        meter = context.meter
+        count = count_none if meter is None else meter.mutations_apart(is_strict=True)
         services.active_controller.ask_soon(
-            request, lambda controller, _: controller.topics.decide_create(request), on_done
+            request,
+            lambda controller, _: controller.topics.decide_create(request, count_partitions=count),
+            on_done,
         )
         return
     from kafkapy.handlers.forwarding import forward_once  # a node alone forwards nothing

@@ -9,6 +9,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.handlers.encoded_answers import EncodedAnswers
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, ServedApi
 from kafkapy.handlers.topics_in_creation import TopicsInCreation
+from kafkapy.metadata.limits import CountPartitions, count_none
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.runtime.turns import Turns, Walk
 from kafkapy.security.authorizer import Authorizer
@@ -16,6 +17,7 @@ from kafkapy.security.authorizer import Authorizer
 if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.config.dynamic import DynamicConfig
+    from kafkapy.handlers.quotas import Meter
     from kafkapy.machine import Decision
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
@@ -65,6 +67,9 @@ class RequestContext:
 
     __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "is_long")
 
+    meter: "Meter | None" = None
+    """What counts the request for its client's quotas; None if it has none. Of the class: see MeteredContext."""
+
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_key = header.api_key
         self.api_version = header.api_version
@@ -100,6 +105,21 @@ class RequestContext:
         return self.connection.connection_id
 
 
+class MeteredContext(RequestContext):
+    """The context of a request whose client has a quota."""
+
+    __slots__ = ("meter",)
+
+    def __init__(self, header: RequestHeader, connection: Connection, meter: "Meter") -> None:
+        super().__init__(header, connection)
+        self.meter = meter
+
+    def at_version(self, api_version: int) -> RequestContext:
+        header = RequestHeader(self.api_key, api_version, self.correlation_id, self.client_id)
+        assert self.meter is not None
+        return MeteredContext(header, self.connection, self.meter)
+
+
 class MetadataView(Protocol):
     """The broker's view of the metadata: the last committed image it has applied."""
 
@@ -133,6 +153,8 @@ class ControllerServices:
     quorum: "Quorum"
     apis: Mapping[int, ServedApi] = field(default_factory=lambda: CONTROLLER_APIS)
     turns: Turns = field(default_factory=Turns)
+    client_quotas: "ClientQuotas | None" = None
+    """As those of a broker; a node that is one, too, has them in common."""
 
 
 @dataclass(slots=True)
@@ -168,6 +190,16 @@ class Services:
     turns: Turns = field(default_factory=Turns)
     client_quotas: "ClientQuotas | None" = None
     """None while no client has a quota that is enforced."""
+
+
+def count_partitions(context: RequestContext, *, strict_since: int) -> CountPartitions:
+    """Return what counts the partitions that a request creates or deletes for its client's controller_mutation_rate.
+
+    From version `strict_since` on, those beyond it are refused; before, the client is throttled alone.
+    """
+    if context.meter is None:
+        return count_none
+    return context.meter.mutations(is_strict=context.api_version >= strict_since)
 
 
 def walk(services: Services | ControllerServices, context: RequestContext) -> Walk:

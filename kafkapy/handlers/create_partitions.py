@@ -1,16 +1,19 @@
 """CreatePartitions 0-3: more partitions for topics that exist; each topic succeeds or fails by itself.
 
-v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED (KIP-599; controller_mutation_rate is not enforced).
+v2: flexible. v3: topics beyond controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter
+from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, count_partitions
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from kafkapy.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kafkapy.security.authorizer import AclOperation, ResourceType
+
+STRICT_SINCE: Final = 3
 
 
 async def handle(
@@ -25,9 +28,11 @@ async def handle(
     )
     if not accepted.topics:
         return CreatePartitionsResponse(results=refused)
+    count = count_partitions(context, strict_since=STRICT_SINCE)
     try:
         response = await services.follower.change(
-            lambda controller, _: controller.topics.decide_create_partitions(accepted), timeout_ms=request.timeout_ms
+            lambda controller, _: controller.topics.decide_create_partitions(accepted, count),
+            timeout_ms=request.timeout_ms,
         )
     except ApiError as error:
         return CreatePartitionsResponse(

@@ -1,23 +1,26 @@
 """CreateTopics 2-7: new topics, each by partition count and replication factor or by a manual assignment.
 
 v4: -1 for the broker's default count and factor (KIP-464). v5: answers the count, the factor and all configs that the
-topic has (KIP-525). v6: THROTTLING_QUOTA_EXCEEDED (KIP-599), which no
-quota causes here. v7: answers the topic id.
+topic has (KIP-525). v6: topics beyond controller_mutation_rate get THROTTLING_QUOTA_EXCEEDED, before they are created
+and the client is throttled (KIP-599). v7: answers the topic id.
 
 A failure of the whole, as a time-out or an operation that is too large, is told of every topic, refused ones too.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, count_partitions
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.metadata.topics import prohibited_name_error
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreateTopicsRequest
 from kafkapy.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+
+STRICT_SINCE: Final = 6
 
 
 async def handle(services: Services, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -35,9 +38,10 @@ async def handle(services: Services, context: RequestContext, request: CreateTop
     )
     if not accepted.topics:
         return CreateTopicsResponse(topics=refused)
+    count = count_partitions(context, strict_since=STRICT_SINCE)
     try:
         response = await services.follower.change(
-            lambda controller, _: controller.topics.decide_create(accepted, describable.allows),
+            lambda controller, _: controller.topics.decide_create(accepted, describable.allows, count),
             timeout_ms=request.timeout_ms,
         )
     except ApiError as error:

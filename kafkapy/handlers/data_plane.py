@@ -11,14 +11,18 @@ from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.registrations import BrokerRegistration
 from kafkapy.replication.partition import NO_LEADER_EPOCH
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.seams import FileRegion
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.errors import NeedsWarming
 
 if TYPE_CHECKING:
     from kafkapy.metadata.registrations import PartitionRegistration
+    from kafkapy.protocol.messages.fetch_response import PartitionData
     from kafkapy.replication.hosted import HostedPartition
 
 NO_LEADER_ID = -1
+PARTITION_BYTES = 44
+"""Of a partition in a Fetch response, beside its records."""
 STORAGE_ERROR_SINCE = 6
 """The first Fetch version whose clients know KAFKA_STORAGE_ERROR; older ones are sent to look for another leader."""
 
@@ -148,3 +152,10 @@ def completion() -> tuple[asyncio.Future[None], Callable[[], None]]:
             future.set_result(None)
 
     return future, on_done
+
+
+def sent_bytes(answer: "PartitionData") -> int:
+    """Return how many bytes of a Fetch response a partition counts as, for quotas."""
+    records = answer.records
+    record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
+    return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0

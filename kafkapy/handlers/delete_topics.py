@@ -1,15 +1,16 @@
 """DeleteTopics 1-6: topics to delete, by name or by id.
 
-v3: delete.topic.enable=false answers TOPIC_DELETION_DISABLED, before it INVALID_REQUEST. v5: error messages (KIP-599).
+v3: delete.topic.enable=false answers TOPIC_DELETION_DISABLED, before it INVALID_REQUEST. v5: error messages, and
+THROTTLING_QUOTA_EXCEEDED for topics beyond controller_mutation_rate (KIP-599).
 v6: topics by id (KIP-516): either a name or an id each.
 """
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.errors import ApiError
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, count_partitions
 from kafkapy.handlers.data_plane import TopicAccess
 from kafkapy.machine import Decision
 from kafkapy.metadata.controller import Controller
@@ -20,6 +21,7 @@ from kafkapy.seams import Random
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.types import ZERO_UUID, Uuid
 
+STRICT_SINCE: Final = 5
 _MESSAGES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
@@ -38,10 +40,11 @@ async def handle(services: Services, context: RequestContext, request: DeleteTop
     if not asked.names and not asked.ids:
         return DeleteTopicsResponse(responses=results)
     rights = None if may_delete_all else _Rights(services, context)
+    count = count_partitions(context, strict_since=STRICT_SINCE)
 
     def decide(controller: Controller, now_ms: int) -> Decision[object, dict[Uuid, ApiError | None]]:
         found = _find(controller, asked, rights, results)
-        decision = controller.topics.decide_delete(found)
+        decision = controller.topics.decide_delete(found, count)
         results.extend(_result(found[topic_id], topic_id, error) for topic_id, error in decision.response.items())
         return decision
 

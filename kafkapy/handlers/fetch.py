@@ -12,8 +12,8 @@ A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (
 it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
 that is not assigned is refused.
 
-A consumer beyond its consumer_byte_rate is answered with nothing and throttle_time_ms, and its connection is muted for
-as long (KIP-219); its session stays as it was.
+A consumer beyond its consumer_byte_rate or request_percentage is answered with nothing and throttle_time_ms, and its
+connection is muted for as long (KIP-219); its session stays as it was. A follower is exempt from both.
 
 Deviation: Apache Kafka waits for other partitions when one is unknown or forbidden; here every error is told at once.
 Deviation: Apache Kafka gives whoever names a replica id a session before which those of consumers give way; here that
@@ -27,8 +27,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, warm
-from kafkapy.handlers.quotas import most_fetched, sent_bytes, throttle_fetch
+from kafkapy.handlers.data_plane import STORAGE_ERROR_SINCE, Leaders, TopicAccess, completion, sent_bytes, warm
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchRequest
 from kafkapy.protocol.messages.fetch_response import (
@@ -93,17 +92,20 @@ async def handle(services: Services, context: RequestContext, request: FetchRequ
     )
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
+    meter = context.meter
     if is_from_follower:
+        if meter is not None:
+            meter.exempt()
         broker_epoch = request.replica_state.replica_epoch if version >= REPLICA_STATE_SINCE else -1
         answers = await _fetch_for(services, context, request, fetch, _Follower(replica_id, broker_epoch))
     elif names_replica:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answers = [(asked, failed_partition(asked.request.partition, code)) for asked in fetch.partitions]
     else:
-        if services.client_quotas is not None:
-            request.max_bytes = most_fetched(services, context, request.max_bytes)
+        if meter is not None:
+            request.max_bytes = meter.most_fetched(request.max_bytes)
         answers = await _fetch(services, context, request, fetch)
-        if services.client_quotas is not None and (throttled_ms := throttle_fetch(services, context, answers)) > 0:
+        if meter is not None and (throttled_ms := meter.throttle_fetch(answers)) > 0:
             return _respond_throttled(fetch, answers, throttled_ms)
     return _respond(services, context, fetch, answers)
 

@@ -11,7 +11,7 @@ A deviation: a large request is not answered from one moment's state. Each of it
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ProtocolError
@@ -19,6 +19,8 @@ from kafkapy.handlers.context import ControllerServices, RequestContext, Service
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.primitives import Writer
 from kafkapy.runtime.pool import QueuedWork
+
+R = TypeVar("R")
 
 LARGE_FRAME_BYTES: Final = 8 * 1024
 """Below it, decoding takes 15 ms at most, however many elements there are. Few requests but Produce reach it."""
@@ -63,11 +65,11 @@ class LargeRequests:
         context.is_long = True
         context.connection.is_held = True
         read = partial(request_class.read, frame, position, context.api_version, most)
-        return (await self._work.run(read))[0]
+        return (await self._work.run(_timed(context, read)))[0]
 
-    async def write(self, header: RequestHeader, response: Any) -> Writer:
+    async def write(self, context: RequestContext, header: RequestHeader, response: Any) -> Writer:
         """Encode an answer."""
-        return await self._work.run(partial(encode, header, response))
+        return await self._work.run(_timed(context, partial(encode, header, response)))
 
     async def handle(self, handler: Handler, parts: Parts | None, context: RequestContext, request: Any) -> Any:
         """Have the handler answer the request, in parts where it can be cut."""
@@ -91,6 +93,11 @@ class LargeRequests:
                 await way.give_way()
         assert whole is not None, "a request with an array that is not empty has a part"
         return whole
+
+
+def _timed(context: RequestContext, work: Callable[[], R]) -> Callable[[], R]:
+    meter = context.meter
+    return work if meter is None else meter.timed(work)
 
 
 def encode(header: RequestHeader, response: Any) -> Writer:

@@ -1,74 +1,260 @@
-"""Byte rates of clients: a client beyond its quota is told so, then its connection is muted as long (KIP-124, KIP-219).
+"""Client quotas: a client beyond one is told so by throttle_time_ms, then its connection is muted as long (KIP-219).
 
+A request of a client that has a quota gets a Meter, which goes with its context. It counts, once there is an answer:
+
+* producer_byte_rate: the size of a Produce request (KIP-13);
+* consumer_byte_rate: the size of a Fetch response (handlers/fetch.py asks, as a throttled one is empty);
+* request_percentage: the request's time (KIP-124), but of a Produce with acks=0 and of what nodes ask of each other;
+* controller_mutation_rate: partitions created and deleted (KIP-599), which the controller counts as it decides.
+
+The largest throttle counts. A request that a broker passed on is told its throttle and mutes nothing here: the broker
+in front of this controller does, by the larger of the controller's throttle and its own.
+
+A request's time is what it takes of the event loop, by the clock: reading it, each step of its handler, encoding the
+answer (counted after the throttle was told, as Apache Kafka's network threads' time); and what a worker takes to decode
+or encode a large one. 100 percent are one loop, as they are one thread in Apache Kafka.
+
+Deviation: moving bytes between sockets and memory, and what workers do besides, are no part of a request's time.
 Deviation: the size of a Fetch response is counted as its records and some bytes for each partition that has any, or an
 error; Apache Kafka counts the encoded response.
+Deviation: BrokerHeartbeat, BrokerRegistration and what else nodes alone may send is exempt from request_percentage; of
+these Apache Kafka throttles some.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kafkapy.handlers.context import RequestContext, Services
-from kafkapy.seams import FileRegion
+from kafkapy.errors import ApiError
+from kafkapy.handlers.context import Connection, ControllerServices, MeteredContext, RequestContext, Services
+from kafkapy.handlers.data_plane import sent_bytes
+from kafkapy.handlers.encoded_answers import EncodedAnswer
+from kafkapy.handlers.table import CONTROLLER_APIS
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import RequestHeader, read_response_header
+from kafkapy.protocol.primitives import Writer
+from kafkapy.security.quotas import user_of
 
 if TYPE_CHECKING:
     from kafkapy.protocol.messages.fetch_response import PartitionData
 
-PARTITION_BYTES: Final = 44
-"""Of a partition in a Fetch response, beside its records."""
+R = TypeVar("R")
+
+PERCENT_OF_NS: Final = 100 / 1e9
+"""A nanosecond in percent of a second."""
+PRODUCE: Final = 0
+FETCH: Final = 1
+BETWEEN_NODES: Final = frozenset((27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
+"""WriteTxnMarkers, AlterPartition, what the nodes of the quorum ask of each other, and brokers of the controller."""
+WITHOUT_THROTTLE: Final = frozenset((55,))
+"""DescribeQuorum: of the APIs that are passed on as they came, the one whose response has no throttle_time_ms."""
+METADATA_THROTTLE_SINCE: Final = 3
+HEADER_BYTES: Final = 8
+"""More than the header of a response without tagged fields has."""
 
 
-def throttle_produce(services: Services, context: RequestContext, response: Any, size_bytes: int) -> None:
-    """Count a Produce request; if its client is beyond producer_byte_rate, say so in the response and mute.
+class Meter:
+    """What one request of a client with quotas counts for, and for how long the client is throttled."""
 
-    `response`: None with acks=0, where the connection is muted all the same.
-    """
-    assert services.client_quotas is not None, "asked first"
-    user, client_id = _client(context)
-    now_ms = services.clock.monotonic_ms()
-    throttle_ms = services.client_quotas.produce.record(user, client_id, size_bytes, now_ms)
-    if throttle_ms == 0:
-        return
-    _mute(context, throttle_ms)
-    if response is not None:
-        response.throttle_time_ms = throttle_ms
+    def __init__(
+        self, services: Services | ControllerServices, header: RequestHeader, connection: Connection, frame_bytes: int
+    ) -> None:
+        assert services.client_quotas is not None, "asked first"
+        self._quotas = services.client_quotas
+        self._clock = services.clock
+        self._header = header
+        self._connection = connection
+        self._user = user_of(connection.principal)
+        self._client_id = header.client_id or ""
+        self._frame_bytes = frame_bytes
+        self._is_exempt = header.api_key in BETWEEN_NODES or (
+            header.api_key == FETCH and services.apis is CONTROLLER_APIS
+        )
+        self._is_settled = False
+        self._time_ns = 0
+        """What is not counted yet of the steps before this one."""
+        self._step_began_ns = 0
+        self._mutations: Mutations | None = None
+
+    def new_context(self) -> RequestContext:
+        return MeteredContext(self._header, self._connection, self)
+
+    async def drive(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run the request, taking its time; count what is not counted yet at the end."""
+        try:
+            return await _Steps(coroutine, self._begin_step, self._end_step)
+        finally:
+            self._count_time()
+
+    def timed(self, work: Callable[[], R]) -> Callable[[], R]:
+        """Return the same work, for a worker, whose time is part of the request's."""
+
+        def run() -> R:
+            started = self._clock.monotonic_ns()
+            try:
+                return work()
+            finally:
+                self._time_ns += self._clock.monotonic_ns() - started
+
+        return run
+
+    def exempt(self) -> None:
+        """Take the request, of a follower, for none of a client."""
+        self._is_exempt = self._is_settled = True
+
+    def mutations(self, *, is_strict: bool) -> "Mutations":
+        """Return what counts the partitions that the request creates or deletes."""
+        self._mutations = mutations = self.mutations_apart(is_strict=is_strict)
+        return mutations
+
+    def mutations_apart(self, *, is_strict: bool) -> "Mutations":
+        """Do as `mutations`, for partitions whose throttle this request is not told."""
+
+        def take(count: int, now_ms: int) -> int | None:
+            quota = self._quotas.mutation
+            take = quota.take_strictly if is_strict else quota.take
+            return take(self._user, self._client_id, count, now_ms)
+
+        return Mutations(take, self._clock.monotonic_ms, is_strict=is_strict)
+
+    def most_fetched(self, max_bytes: int) -> int:
+        """Return how much a Fetch may read: no more than consumer_byte_rate allows in all windows together."""
+        most = self._quotas.fetch.most_in_windows(self._user, self._client_id)
+        return max_bytes if most is None or most >= max_bytes else int(most)
+
+    def throttle_fetch(self, answers: "Iterable[tuple[Any, PartitionData]]") -> int:
+        """Count a Fetch response; return for how long its client, and its connection, is throttled.
+
+        A response for which the client is throttled does not count: it is not sent.
+        """
+        self._is_settled = True
+        size_bytes = sum(sent_bytes(answer) for _, answer in answers)
+        now_ms = self._clock.monotonic_ms()
+        quota = self._quotas.fetch
+        request_ms = self._count_time()
+        throttle_ms = max(request_ms, quota.record(self._user, self._client_id, size_bytes, now_ms))
+        if throttle_ms > 0:
+            quota.unrecord(self._user, self._client_id, size_bytes, now_ms)
+            self._mute(throttle_ms)
+        return throttle_ms
+
+    def settle(self, response: Any) -> Any:
+        """Count a request that has its response, None with acks=0; return the response with its throttle time."""
+        if self._is_settled:
+            return response
+        told_ms = getattr(response, "throttle_time_ms", 0)  # by the controller, where a part was passed on
+        throttle_ms = max(told_ms, self._throttle_ms(response))
+        if throttle_ms == 0:
+            return response
+        self._mute(throttle_ms)
+        if isinstance(response, EncodedAnswer):
+            return self._with_throttle(response, throttle_ms)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        return response
+
+    def settle_forwarded(self, answer: Writer) -> None:
+        """Count a request that the active controller has answered; its answer tells the larger throttle."""
+        api_key = self._header.api_key
+        throttle_ms = self._throttle_ms(None)
+        if api_key not in WITHOUT_THROTTLE:
+            _, position = read_response_header(bytes(answer[:HEADER_BYTES]), api_key, self._header.api_version)
+            throttle_ms = max(throttle_ms, int.from_bytes(answer[position : position + 4], "big", signed=True))
+            answer[position : position + 4] = throttle_ms.to_bytes(4, "big")
+        if throttle_ms > 0:
+            self._mute(throttle_ms)
+
+    def _throttle_ms(self, response: Any) -> int:
+        self._is_settled = True
+        throttle_ms = 0 if self._mutations is None else self._mutations.throttle_ms()
+        is_unanswered = False
+        if self._header.api_key == PRODUCE:
+            is_unanswered = response is None
+            now_ms = self._clock.monotonic_ms()
+            throttle_ms = self._quotas.produce.record(self._user, self._client_id, self._frame_bytes, now_ms)
+        elif getattr(response, "error_code", 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._is_exempt = False
+        if is_unanswered:
+            self._is_exempt = True
+        return max(throttle_ms, self._count_time())
+
+    def _with_throttle(self, response: EncodedAnswer, throttle_ms: int) -> EncodedAnswer:
+        """Return a copy: the answer is of Metadata, and kept for others."""
+        if self._header.api_version < METADATA_THROTTLE_SINCE:
+            return response
+        return EncodedAnswer(throttle_ms.to_bytes(4, "big") + response.body[4:])
+
+    def _begin_step(self) -> None:
+        self._step_began_ns = self._clock.monotonic_ns()
+
+    def _end_step(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        self._time_ns += now_ns - self._step_began_ns
+        self._step_began_ns = now_ns
+
+    def _count_time(self) -> int:
+        """Count the time that was taken since this was last called; return for how long it throttles."""
+        self._end_step()
+        time_ns, self._time_ns = self._time_ns, 0
+        if self._is_exempt:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        return self._quotas.request.record(self._user, self._client_id, time_ns * PERCENT_OF_NS, now_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        connection = self._connection
+        if not connection.is_forwarded:
+            connection.throttle_ms = max(connection.throttle_ms, throttle_ms)
 
 
-def most_fetched(services: Services, context: RequestContext, max_bytes: int) -> int:
-    """Return how much a Fetch may read: no more than consumer_byte_rate allows in all windows together."""
-    assert services.client_quotas is not None, "asked first"
-    most = services.client_quotas.fetch.most_in_windows(*_client(context))
-    return max_bytes if most is None or most >= max_bytes else int(most)
+class Mutations:
+    """Counts the partitions that a request creates or deletes, as the controller decides on them."""
+
+    def __init__(
+        self, take: Callable[[int, int], int | None], monotonic_ms: Callable[[], int], *, is_strict: bool
+    ) -> None:
+        self._take = take
+        self._monotonic_ms = monotonic_ms
+        self._is_strict = is_strict
+        self._until_ms = 0
+
+    def __call__(self, partition_count: int) -> None:
+        """Count partitions. Raises ApiError THROTTLING_QUOTA_EXCEEDED if they are refused."""
+        now_ms = self._monotonic_ms()
+        throttle_ms = self._take(partition_count, now_ms)
+        if throttle_ms:
+            self._until_ms = now_ms + throttle_ms
+        if throttle_ms is not None and self._is_strict:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def throttle_ms(self) -> int:
+        """Return for how long the client is throttled from now on: it may have waited for its answer."""
+        return max(self._until_ms - self._monotonic_ms(), 0)
 
 
-def throttle_fetch(services: Services, context: RequestContext, answers: "Iterable[tuple[Any, PartitionData]]") -> int:
-    """Count a Fetch response; return for how long its client, and its connection, is throttled.
+class _Steps(Generic[R]):
+    """A coroutine whose steps are timed: what passes while it waits is not."""
 
-    A response for which the client is throttled does not count: it is not sent.
-    """
-    assert services.client_quotas is not None, "asked first"
-    user, client_id = _client(context)
-    size_bytes = sum(sent_bytes(answer) for _, answer in answers)
-    now_ms = services.clock.monotonic_ms()
-    quota = services.client_quotas.fetch
-    throttle_ms = quota.record(user, client_id, size_bytes, now_ms)
-    if throttle_ms > 0:
-        quota.unrecord(user, client_id, size_bytes, now_ms)
-        _mute(context, throttle_ms)
-    return throttle_ms
+    def __init__(self, coroutine: Coroutine[Any, Any, R], begin: Callable[[], None], end: Callable[[], None]) -> None:
+        """`begin` and `end` are called around each step."""
+        self._coroutine = coroutine
+        self._begin = begin
+        self._end = end
 
-
-def sent_bytes(answer: "PartitionData") -> int:
-    """Return how many bytes of a Fetch response a partition counts as."""
-    records = answer.records
-    record_bytes = records.length if isinstance(records, FileRegion) else len(records or b"")
-    return PARTITION_BYTES + record_bytes if record_bytes or answer.error_code else 0
-
-
-def _client(context: RequestContext) -> tuple[str, str]:
-    """Return user and client-id, empty without one."""
-    return context.principal.partition(":")[2], context.client_id or ""
-
-
-def _mute(context: RequestContext, throttle_ms: int) -> None:
-    connection = context.connection
-    connection.throttle_ms = max(connection.throttle_ms, throttle_ms)
+    def __await__(self) -> Generator[Any, Any, R]:
+        go_on = partial(self._coroutine.send, None)
+        step = go_on
+        while True:
+            self._begin()
+            try:
+                awaited = step()
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            finally:
+                self._end()
+            step = go_on
+            try:
+                yield awaited
+            except BaseException as error:  # cancelled, or closed: the coroutine is told
+                step = partial(self._coroutine.throw, error)

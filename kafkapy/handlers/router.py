@@ -21,6 +21,7 @@ from kafkapy.protocol.headers import RequestHeader, read_request_header
 from kafkapy.protocol.primitives import Writer
 
 if TYPE_CHECKING:
+    from kafkapy.handlers.quotas import Meter
     from kafkapy.handlers.small_produces import SmallProduces
 
 Route = tuple[Any, Handler, Parts | None]
@@ -46,20 +47,28 @@ class Router:
         self._legacy = LEGACY_APIS if serves_legacy else frozenset()
         self._large = LargeRequests(services)
 
-    async def route(self, connection: Connection, frame: memoryview, *, is_logged: bool = False) -> Writer | None:
+    async def route(
+        self, connection: Connection, frame: memoryview, *, is_logged: bool = False, meter: "Meter | None" = None
+    ) -> Writer | None:
         """Answer one request frame (without its size prefix); None when it gets no answer (Produce with acks=0).
 
-        is_logged: whoever calls writes a line of it where kafka.request.logger asks for that.
+        is_logged: whoever calls writes a line of it where kafka.request.logger asks for that. meter: whoever calls
+        counts it for the quotas of its client; without one it is asked here whether that has any.
         """
-        if request_logger.is_on and not is_logged:
+        if request_logger.is_on and not is_logged and meter is None:
             return await self._log(connection, frame)
         header, position = read_request_header(frame)
+        quotas = self._services.client_quotas
+        if quotas is not None and meter is None and quotas.concern(connection.principal, header.client_id):
+            return await self._metered(connection, header, frame)
         served = self._apis.get(header.api_key)
         if served is None:
             raise ProtocolError(f"api key {header.api_key} is not served here")
         if header.api_key in self._forwarded and not self._services.active_controller.is_local:
             answer = await self._forward(header, connection, frame, served)
             if answer is not None:
+                if meter is not None:
+                    meter.settle_forwarded(answer)
                 return answer
         if not served.served_min <= header.api_version <= served.max_version:
             route = self._load_legacy(served, header.api_version)
@@ -68,7 +77,7 @@ class Router:
         else:
             route = self._routes.get(header.api_key) or self._load(served)
         request_class, handler, parts = route
-        context = RequestContext(header, connection)
+        context = RequestContext(header, connection) if meter is None else meter.new_context()
         try:
             if len(frame) < LARGE_FRAME_BYTES or header.api_key == PRODUCE:
                 request, _ = request_class.read(frame, position, header.api_version, served.max_elements)
@@ -78,12 +87,12 @@ class Router:
                 response = await self._large.handle(handler, parts, context, request)
         except ApiError as error:
             response = _error_response(header, error)
-        if header.api_key == PRODUCE and self._services.client_quotas is not None:
-            self._throttle(context, response, len(frame))
+        if meter is not None:
+            response = meter.settle(response)
         if response is None:
             return None
         if context.is_long:
-            return await self._large.write(header, response)
+            return await self._large.write(context, header, response)
         return encode(header, response)
 
     def gather(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
@@ -118,10 +127,11 @@ class Router:
 
         return await forward(self._services, RequestContext(header, connection), frame)
 
-    def _throttle(self, context: RequestContext, response: Any, size_bytes: int) -> None:
-        from kafkapy.handlers.quotas import throttle_produce  # most brokers have none
+    async def _metered(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Writer | None:
+        from kafkapy.handlers.quotas import Meter  # most brokers have no quotas
 
-        throttle_produce(self._services, context, response, size_bytes)
+        meter = Meter(self._services, header, connection, len(frame))
+        return await meter.drive(self.route(connection, frame, meter=meter))
 
     def _load(self, served: ServedApi) -> Route:
         module = import_module(f"kafkapy.handlers.{served.handler}")

@@ -6,9 +6,10 @@ and what the answer looks like. So a request costs one comparison, one check of 
 
 `serve` takes requests from the front while each can be answered at once: versions 9 to 13, acks 1 (or -1 where there
 is no other replica), no transactional id, one topic with one partition that is led here, a plain batch
-(storage/log/gathered_append.py), and no client has a quota. The first one that is anything else, good or bad, is left
-with all behind it to handlers/produce.py, which has the words for it. Whichever way a request goes, its effects and its
-answer are the same; but what a disk has no room for is refused as it was gathered, all or nothing.
+(storage/log/gathered_append.py), and the client has no quota for it. The first one that is anything
+else, good or bad, is left with all behind it to handlers/produce.py, which has the words for it. Whichever way a
+request goes, its effects and its answer are the same; but what a disk has no room for is refused as it was gathered,
+all or nothing.
 """
 
 from struct import Struct
@@ -70,10 +71,11 @@ class SmallProduces:
 
     def serve(self, connection: Connection, data: bytes, position: int, most: int) -> Served | None:
         """A protocol.connection.Gather, for frames that are Produce requests."""
-        if self._services.client_quotas is not None:
-            return None
         plan = self._find(data, position)
         if plan is None:
+            return None
+        quotas = self._services.client_quotas
+        if quotas is not None and quotas.concern_produces(connection.principal, plan.header.client_id):
             return None
         if not _is_plain(data, position + _PREFIX_START + len(plan.prefix)):
             return None

@@ -7,8 +7,7 @@ Of an entity named twice in a request the first alteration is carried out, and t
 so does Apache Kafka. An ip must be an address: host names, which Apache Kafka looks up, are refused (a deviation, as a
 look-up would hold the loop).
 
-Deviation: request_percentage and controller_mutation_rate are kept, described and handed on to Apache Kafka, and not
-enforced; connection_creation_rate is, on the listeners of brokers, not on those of controllers.
+Deviation: connection_creation_rate is enforced on the listeners of brokers, not on those of controllers.
 """
 
 import ipaddress

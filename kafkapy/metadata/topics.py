@@ -16,7 +16,7 @@ from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import MetadataImage
-from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, check_operation_size
+from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION, CountPartitions, check_operation_size, count_none
 from kafkapy.metadata.partition_indexes import PartitionIndexes
 from kafkapy.metadata.placement import place_replicas
 from kafkapy.metadata.registrations import RECOVERED, PartitionRegistration
@@ -95,7 +95,10 @@ class TopicControl:
     # -- decisions ------------------------------------------------------------------------------------------------
 
     def decide_create(
-        self, request: CreateTopicsRequest, describable: Callable[[str], bool] = lambda name: True
+        self,
+        request: CreateTopicsRequest,
+        describable: Callable[[str], bool] = lambda name: True,
+        count_partitions: CountPartitions = count_none,
     ) -> Decision[Any, CreateTopicsResponse]:
         """Decide CreateTopics for topics whose names are distinct; each topic succeeds or fails by itself.
 
@@ -107,7 +110,9 @@ class TopicControl:
         described: DescribedConfigs = {}
         for topic in request.topics:
             try:
-                topic_records, result = self._create(topic, described if describable(topic.name) else None)
+                topic_records, result = self._create(
+                    topic, described if describable(topic.name) else None, count_partitions
+                )
             except ApiError as error:
                 results.append(_failed(topic.name, error))
             else:
@@ -117,7 +122,9 @@ class TopicControl:
         response = CreateTopicsResponse(topics=results)
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
-    def decide_delete(self, topic_ids: Collection[Uuid]) -> Decision[Any, dict[Uuid, ApiError | None]]:
+    def decide_delete(
+        self, topic_ids: Collection[Uuid], count_partitions: CountPartitions = count_none
+    ) -> Decision[Any, dict[Uuid, ApiError | None]]:
         """Decide which topics go; None is success. Unknown ids get UNKNOWN_TOPIC_ID.
 
         Deviation: topics beyond what one operation may have get POLICY_VIOLATION, in Apache Kafka UNKNOWN_SERVER_ERROR.
@@ -126,13 +133,15 @@ class TopicControl:
         records: list[RemoveTopicRecord] = []
         for topic_id in topic_ids:
             try:
-                records.append(self._removal(topic_id, len(records)))
+                records.append(self._removal(topic_id, len(records), count_partitions))
                 results[topic_id] = None
             except ApiError as error:
                 results[topic_id] = error
         return Decision(results, records, is_atomic=True)
 
-    def decide_create_partitions(self, request: CreatePartitionsRequest) -> Decision[Any, CreatePartitionsResponse]:
+    def decide_create_partitions(
+        self, request: CreatePartitionsRequest, count_partitions: CountPartitions = count_none
+    ) -> Decision[Any, CreatePartitionsResponse]:
         """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself.
 
         Deviation: topics for which the operation has no room are refused with POLICY_VIOLATION and do not grow. Apache
@@ -144,7 +153,7 @@ class TopicControl:
         for topic in request.topics:
             result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
             try:
-                records += self._grow(topic, len(records))
+                records += self._grow(topic, len(records), count_partitions)
             except ApiError as error:
                 result.error_code, result.error_message = int(error.code), error.message
             results.append(result)
@@ -195,13 +204,14 @@ class TopicControl:
     # -- creating -------------------------------------------------------------------------------------------------
 
     def _create(
-        self, topic: CreatableTopic, described: DescribedConfigs | None
+        self, topic: CreatableTopic, described: DescribedConfigs | None, count_partitions: CountPartitions
     ) -> tuple[list[Any], CreatableTopicResult]:
         """Return the topic's records and result. `described`: None if the client may not be told its configs."""
         self._check_new_name(topic.name)
         configs = _creation_configs(topic)
         config_records = self._configs.records_for_new_topic(topic.name, configs) if configs else []
         partitions = self._new_partitions(topic)
+        count_partitions(len(partitions))
         topic_id = self._random.uuid()
         records = [
             TopicRecord(name=topic.name, topic_id=topic_id),
@@ -367,13 +377,16 @@ class TopicControl:
 
     # -- deleting, growing ----------------------------------------------------------------------------------------
 
-    def _removal(self, topic_id: Uuid, record_count: int) -> RemoveTopicRecord:
+    def _removal(self, topic_id: Uuid, record_count: int, count_partitions: CountPartitions) -> RemoveTopicRecord:
         if topic_id not in self.by_id:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         check_operation_size(record_count + 1)
+        count_partitions(len(self.by_id[topic_id].partitions))
         return RemoveTopicRecord(topic_id=topic_id)
 
-    def _grow(self, request: CreatePartitionsTopic, record_count: int) -> list[PartitionRecord]:
+    def _grow(
+        self, request: CreatePartitionsTopic, record_count: int, count_partitions: CountPartitions
+    ) -> list[PartitionRecord]:
         """Return the records of the new partitions. The operation has `record_count` already. Raises ApiError."""
         topic = self.by_name.get(request.name)
         if topic is None:
@@ -389,6 +402,8 @@ class TopicControl:
                 f"{request.count} would not be an increase.",
             )
         check_operation_size(record_count + added)
+        _check_assignment_count(request, added)
+        count_partitions(added)
         partitions = self._added_partitions(topic, request)
         return [partition.to_record(topic.topic_id, partition_id) for partition_id, partition in partitions.items()]
 
@@ -398,11 +413,6 @@ class TopicControl:
         factor = len(topic.partitions[0].replicas)
         if request.assignments is None:
             return self._placed_partitions(first=current, count=added, replication_factor=factor)
-        if len(request.assignments) != added:
-            raise _bad_assignment(
-                f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} assignment(s) "
-                "were specified."
-            )
         return {
             current + index: self._assigned_partition(assignment.broker_ids, current + index, factor)
             for index, assignment in enumerate(request.assignments)
@@ -453,6 +463,14 @@ def _check_partition_total(request: CreateTopicsRequest, default_partition_count
             total += max(topic.num_partitions, 0)
     if total > MAX_RECORDS_PER_OPERATION:
         raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _check_assignment_count(request: CreatePartitionsTopic, added: int) -> None:
+    if request.assignments is not None and len(request.assignments) != added:
+        raise _bad_assignment(
+            f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} assignment(s) "
+            "were specified."
+        )
 
 
 def _creation_configs(topic: CreatableTopic) -> dict[str, str]:

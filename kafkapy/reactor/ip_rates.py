@@ -4,10 +4,10 @@ A connection beyond its address's rate is not served, and counted in no rate; it
 after a window at most, so that a client that connects again at once is slowed down.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 
-from kafkapy.security.rate import RateTable
+from kafkapy.security.rate import RateTable, WindowedRate
 
 
 class IpRates:
@@ -16,7 +16,8 @@ class IpRates:
     def __init__(self, window_count: int, window_ms: int) -> None:
         self._limits: dict[bytes, float] = {}
         self._default: float | None = None
-        self._rates = RateTable[bytes](window_count, window_ms)
+        self._window_ms = window_ms
+        self._rates = RateTable[bytes, WindowedRate](partial(WindowedRate, window_count, window_ms))
 
     @property
     def is_empty(self) -> bool:
@@ -37,9 +38,9 @@ class IpRates:
         limit = self._limits.get(address, self._default)
         if limit is None:
             return 0
-        rate = self._rates.rate(address, now_ms)
+        rate = self._rates.get(address, now_ms)
         rate.record(1, now_ms)
-        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._rates.window_ms)
+        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._window_ms)
         if throttle_ms > 0:
             rate.record(-1, now_ms)
         return throttle_ms

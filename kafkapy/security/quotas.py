@@ -12,17 +12,34 @@ Deviation: there are at most MAX_RATES buckets of a key, the least recently used
 words. What has no limit is not measured, while Apache Kafka measures all clients once one quota of a key is set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from kafkapy.metadata.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, NO_QUOTAS, PRODUCER_BYTE_RATE, USER
+from kafkapy.metadata.client_quotas import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    NO_QUOTAS,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+)
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.rate import RateTable
+from kafkapy.security.rate import RateTable, TokenBucket, WindowedRate
 
 _ANY: Final = ""
 """In a bucket's name: of all users, or of all client-ids. Entities and users have no empty name."""
 _Name = str | None
 """None: the default."""
+MAX_KEY_LENGTH: Final = 256
+"""Of a client-id as a table's key. A longer one, up to 32 KiB, stands there as its hash."""
+MAX_REMEMBERED: Final = 4096
+"""Clients of which it is remembered whether they have a quota; with one more, all are asked about again."""
+_ANY_QUOTA: Final = 1
+_PRODUCE_QUOTA: Final = 2
 
 
 class Bucket(NamedTuple):
@@ -31,22 +48,25 @@ class Bucket(NamedTuple):
     user: str
     client_id: str
 
+    @property
+    def key(self) -> "Bucket":
+        """Return the bucket's name in a table, which is of bounded size."""
+        if len(self.client_id) <= MAX_KEY_LENGTH:
+            return self
+        hashed = blake2b(self.client_id.encode(), digest_size=32).hexdigest()
+        return Bucket(self.user, f"{self.client_id[:MAX_KEY_LENGTH]}#{hashed}")
 
-class ClientQuota:
-    """The quotas of one key, and the rates measured for them."""
 
-    def __init__(self, window_count: int, window_ms: int) -> None:
+class QuotaLimits:
+    """The limits of one key, by user and client-id."""
+
+    def __init__(self) -> None:
         self._limits: dict[tuple[_Name, _Name], float] = {}
         """By user and client-id: a name, None for the default, _ANY if the entity does not have the type."""
-        self._rates = RateTable[Bucket](window_count, window_ms)
 
     @property
     def is_empty(self) -> bool:
         return not self._limits
-
-    @property
-    def bucket_count(self) -> int:
-        return len(self._rates)
 
     def set_limit(self, names: Mapping[str, _Name], limit: float | None) -> None:
         """Set or remove the limit of an entity, whose names are by type.
@@ -86,44 +106,148 @@ class ClientQuota:
             keys = ((_ANY, client_id), (_ANY, None)) if client_id else ()
         return next((self._limits[key] for key in keys if key in self._limits), None)
 
+
+class ClientQuota:
+    """A quota that is a rate: its limits, and the rates measured for them."""
+
+    def __init__(self, window_count: int, window_ms: int, max_throttle_ms: int | None = None) -> None:
+        """max_throttle_ms: what a client is throttled at most at a time, None if there is no bound."""
+        self.limits = QuotaLimits()
+        self._full_windows_s = (window_count - 1) * window_ms / 1000
+        self._max_throttle_ms = max_throttle_ms
+        self._rates = RateTable[Bucket, WindowedRate](partial(WindowedRate, window_count, window_ms))
+
+    @property
+    def bucket_count(self) -> int:
+        return len(self._rates)
+
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Note a value; return for how many ms the client is to be throttled."""
-        bucket = self.bucket(user, client_id)
-        limit = self.limit(bucket)
+        bucket = self.limits.bucket(user, client_id)
+        limit = self.limits.limit(bucket)
         if limit is None:
             return 0
-        rate = self._rates.rate(bucket, now_ms)
+        rate = self._rates.get(bucket.key, now_ms)
         rate.record(value, now_ms)
-        return rate.throttle_ms(limit, now_ms)
+        throttle_ms = rate.throttle_ms(limit, now_ms)
+        return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Take back a value: what it was for is not sent."""
-        self._rates.rate(self.bucket(user, client_id), now_ms).record(-value, now_ms)
+        bucket = self.limits.bucket(user, client_id)
+        if self.limits.limit(bucket) is not None:
+            self._rates.get(bucket.key, now_ms).record(-value, now_ms)
 
     def most_in_windows(self, user: str, client_id: str) -> float | None:
         """Return what may be recorded in all windows together, None if there is no limit."""
-        limit = self.limit(self.bucket(user, client_id))
-        return None if limit is None else limit * (self._rates.window_count - 1) * self._rates.window_ms / 1000
+        limit = self.limits.limit(self.limits.bucket(user, client_id))
+        return None if limit is None else limit * self._full_windows_s
+
+    def measured(self, now_ms: int) -> Iterable[tuple[Bucket, float]]:
+        """Yield what is measured of each bucket, per second: for metrics."""
+        return ((bucket, rate.per_second(now_ms)) for bucket, rate in self._rates.items())
+
+
+class MutationQuota:
+    """controller_mutation_rate: partitions that a client creates or deletes, by a bucket of tokens (KIP-599)."""
+
+    def __init__(self, window_count: int, window_ms: int) -> None:
+        self.limits = QuotaLimits()
+        self._buckets = RateTable[Bucket, TokenBucket](partial(TokenBucket, window_count, window_ms))
+
+    @property
+    def bucket_count(self) -> int:
+        return len(self._buckets)
+
+    def take(self, user: str, client_id: str, count: int, now_ms: int) -> int:
+        """Take tokens for partitions; return for how long the client is to be throttled, 0 if tokens are left."""
+        found = self._found(user, client_id, now_ms)
+        if found is None:
+            return 0
+        bucket, limit = found
+        bucket.take(count, limit, now_ms)
+        return bucket.throttle_ms(limit, now_ms)
+
+    def take_strictly(self, user: str, client_id: str, count: int, now_ms: int) -> int | None:
+        """Take tokens for partitions unless the bucket is overdrawn; return None, or the ms until it is not.
+
+        What is asked for by the last tokens passes as a whole, however much it is.
+        """
+        found = self._found(user, client_id, now_ms)
+        if found is None:
+            return None
+        bucket, limit = found
+        if bucket.tokens(limit, now_ms) < 0:
+            return bucket.throttle_ms(limit, now_ms)
+        bucket.take(count, limit, now_ms)
+        return None
+
+    def _found(self, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
+        bucket = self.limits.bucket(user, client_id)
+        limit = self.limits.limit(bucket)
+        return None if limit is None else (self._buckets.get(bucket.key, now_ms), limit)
 
 
 class ClientQuotas:
-    """The quotas of a broker's clients, by what they limit."""
+    """The quotas of a node's clients, by what they limit."""
 
-    def __init__(self, window_count: int, window_ms: int) -> None:
+    def __init__(
+        self, window_count: int, window_ms: int, *, mutation_window_count: int = 11, mutation_window_ms: int = 1000
+    ) -> None:
         self.produce = ClientQuota(window_count, window_ms)
         """Bytes a second of Produce requests."""
         self.fetch = ClientQuota(window_count, window_ms)
         """Bytes a second of Fetch responses."""
+        self.request = ClientQuota(window_count, window_ms, max_throttle_ms=window_ms)
+        """Percent of a second that requests take of the event loop, a second (KIP-124)."""
+        self.mutation = MutationQuota(mutation_window_count, mutation_window_ms)
+        self._concerned: dict[tuple[str, str], int] = {}
+        """By principal and client-id: _ANY_QUOTA, _PRODUCE_QUOTA."""
 
     @property
     def is_empty(self) -> bool:
-        return self.produce.is_empty and self.fetch.is_empty
+        return all(limits.is_empty for limits in self._limits())
+
+    def concern(self, principal: str, client_id: str | None) -> bool:
+        """Whether a client, of a principal as `type:name`, has any quota: requests of others are not looked at."""
+        return self._quotas_of(principal, client_id or "") != 0
+
+    def concern_produces(self, principal: str, client_id: str | None) -> bool:
+        """Whether a client has a quota that its Produce requests count for."""
+        return self._quotas_of(principal, client_id or "") & _PRODUCE_QUOTA != 0
+
+    def _quotas_of(self, principal: str, client_id: str) -> int:
+        found = self._concerned.get((principal, client_id))
+        if found is not None:
+            return found
+        user = user_of(principal)
+        found = 0
+        for limits in self._limits():
+            if limits.limit(limits.bucket(user, client_id)) is not None:
+                is_for_produces = limits is self.produce.limits or limits is self.request.limits
+                found |= _ANY_QUOTA | _PRODUCE_QUOTA if is_for_produces else _ANY_QUOTA
+        if len(client_id) <= MAX_KEY_LENGTH:
+            if len(self._concerned) >= MAX_REMEMBERED:
+                self._concerned.clear()
+            self._concerned[principal, client_id] = found
+        return found
 
     def set_entity(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
         """Apply the quotas of an entity, which replace those it had."""
         names = dict(entity)
         if IP in names:
             return
+        self._concerned.clear()
         quotas = quotas or NO_QUOTAS
-        self.produce.set_limit(names, quotas.get(PRODUCER_BYTE_RATE))
-        self.fetch.set_limit(names, quotas.get(CONSUMER_BYTE_RATE))
+        self.produce.limits.set_limit(names, quotas.get(PRODUCER_BYTE_RATE))
+        self.fetch.limits.set_limit(names, quotas.get(CONSUMER_BYTE_RATE))
+        self.request.limits.set_limit(names, quotas.get(REQUEST_PERCENTAGE))
+        self.mutation.limits.set_limit(names, quotas.get(CONTROLLER_MUTATION_RATE))
+
+    def _limits(self) -> tuple[QuotaLimits, ...]:
+        return self.produce.limits, self.fetch.limits, self.request.limits, self.mutation.limits
+
+
+def user_of(principal: str) -> str:
+    """Return the user of a principal, `type:name`: quotas know names alone."""
+    return principal.partition(":")[2]

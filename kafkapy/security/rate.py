@@ -1,4 +1,4 @@
-"""A rate over the last windows of time, as Apache Kafka's metrics measure it (Rate over SampledStat).
+"""A rate over the last windows of time, as Apache Kafka's metrics measure it (Rate over SampledStat); a token bucket.
 
 All but one of the windows count as full from the start, so that a burst after silence passes. A window begins with the
 first value after the one before has ended, and is forgotten once its last value is older than all windows together: so
@@ -7,7 +7,7 @@ the time measured may be longer than they are.
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
@@ -18,6 +18,7 @@ EXPIRED_AT_ONCE: Final = 16
 """Rates forgotten with each one that is made: what one client may have to do for others."""
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class WindowedRate:
@@ -84,34 +85,65 @@ class SimpleRate(WindowedRate):
         return max(now_ms - self._windows[0][0], self._window_ms) if self._windows else self._window_ms
 
 
-class RateTable(Generic[K]):
-    """Rates by who is measured, forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
+class TokenBucket:
+    """Tokens that flow in at a limit, up to what it gives in all windows (KIP-599). The clock is the caller's.
+
+    It is full at first. It may be overdrawn: then nothing is to be taken until what is missing has flowed in.
+    """
+
+    __slots__ = ("_burst_s", "_tokens", "_updated_ms")
 
     def __init__(self, window_count: int, window_ms: int) -> None:
-        self.window_count = window_count
-        self.window_ms = window_ms
-        self._rates: OrderedDict[K, tuple[int, WindowedRate]] = OrderedDict()
-        """Last used at, and the rate; least recently used first."""
+        self._burst_s = window_count * window_ms / 1000
+        self._tokens = math.inf
+        self._updated_ms = 0
+
+    def take(self, count: float, limit: float, now_ms: int) -> None:
+        self._tokens = self.tokens(limit, now_ms) - count
+
+    def tokens(self, limit: float, now_ms: int) -> float:
+        """Return how many there are, below 0 if it is overdrawn."""
+        elapsed_s = max(now_ms - self._updated_ms, 0) / 1000
+        self._updated_ms = now_ms
+        self._tokens = min(limit * self._burst_s, self._tokens + limit * elapsed_s)
+        return self._tokens
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """Return how long it takes until the bucket is not overdrawn."""
+        return min(math.floor(max(-self.tokens(limit, now_ms), 0.0) / limit * 1000 + 0.5), MAX_THROTTLE_MS)
+
+
+class RateTable(Generic[K, V]):
+    """What is measured, by who is: forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
+
+    def __init__(self, new: Callable[[], V]) -> None:
+        """`new`: a WindowedRate, a TokenBucket."""
+        self._new = new
+        self._entries: OrderedDict[K, tuple[int, V]] = OrderedDict()
+        """Last used at, and what is measured; least recently used first."""
 
     def __len__(self) -> int:
-        return len(self._rates)
+        return len(self._entries)
 
-    def rate(self, key: K, now_ms: int) -> WindowedRate:
-        """Return the rate of `key`, which counts as used."""
-        found = self._rates.pop(key, None)
+    def get(self, key: K, now_ms: int) -> V:
+        """Return what is measured of `key`, which counts as used."""
+        found = self._entries.pop(key, None)
         if found is None or now_ms - found[0] > EXPIRATION_MS:
             self._expire(now_ms)
-            rate = WindowedRate(self.window_count, self.window_ms)
+            entry = self._new()
         else:
-            rate = found[1]
-        self._rates[key] = (now_ms, rate)
-        return rate
+            entry = found[1]
+        self._entries[key] = (now_ms, entry)
+        return entry
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        return ((key, entry) for key, (_, entry) in self._entries.items())
 
     def _expire(self, now_ms: int) -> None:
-        rates = self._rates
-        if len(rates) >= MAX_RATES:
-            rates.popitem(last=False)
+        entries = self._entries
+        if len(entries) >= MAX_RATES:
+            entries.popitem(last=False)
         for _ in range(EXPIRED_AT_ONCE):
-            if not rates or now_ms - next(iter(rates.values()))[0] <= EXPIRATION_MS:
+            if not entries or now_ms - next(iter(entries.values()))[0] <= EXPIRATION_MS:
                 return
-            rates.popitem(last=False)
+            entries.popitem(last=False)

@@ -367,9 +367,11 @@ class BrokerServer:
 
     def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:
         if changed and self._services is not None:
-            from kafkapy.server.client_quotas import apply_quotas  # most brokers have none
+            from kafkapy.server.client_quotas import apply_ip_rates, apply_quotas  # most brokers have none
 
-            apply_quotas(self._services, self._reactor, image, changed)
+            of_controller = self._quorum_node.services
+            apply_quotas([self._services, *([of_controller] if of_controller else [])], image, changed)
+            apply_ip_rates(self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.

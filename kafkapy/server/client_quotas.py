@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkapy.handlers.context import Services
+    from kafkapy.handlers.context import ControllerServices, Services
     from kafkapy.metadata.image import MetadataImage, QuotaEntity
     from kafkapy.reactor.reactor import Reactor
 
@@ -14,29 +14,43 @@ logger = logging.getLogger(__name__)
 
 
 def apply_quotas(
-    services: "Services", reactor: "Reactor", image: "MetadataImage", changed: "Iterable[QuotaEntity]"
+    served: "Iterable[Services | ControllerServices]", image: "MetadataImage", changed: "Iterable[QuotaEntity]"
 ) -> None:
-    """Give those who enforce them the quotas of entities that changed; while there are none, the handlers have none."""
-    from kafkapy.metadata.client_quotas import CONNECTION_CREATION_RATE, IP, NO_QUOTAS
-    from kafkapy.security.quotas import ClientQuotas  # most brokers have none
+    """Give those who enforce them the quotas of entities that changed; while there are none, the handlers have none.
 
-    quotas = services.client_quotas
+    `served`: the services of a node, as broker and as controller, whose clients have one account for both.
+    """
+    from kafkapy.metadata.client_quotas import IP, NO_QUOTAS
+    from kafkapy.security.quotas import ClientQuotas  # most nodes have none
+
+    first, *_ = all_services = list(served)
+    quotas = first.client_quotas
     if quotas is None:
-        config = services.config.quota
-        quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        config = first.config.quota
+        quotas = ClientQuotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds * 1000,
+            mutation_window_count=config.controller_quota_window_num,
+            mutation_window_ms=config.controller_quota_window_size_seconds * 1000,
+        )
         changed = image.client_quotas
     for entity in changed:
-        of_entity = image.client_quotas.get(entity, NO_QUOTAS)
+        if IP not in dict(entity):
+            quotas.set_entity(entity, image.client_quotas.get(entity, NO_QUOTAS))
+    for services in all_services:
+        services.client_quotas = None if quotas.is_empty else quotas
+
+
+def apply_ip_rates(reactor: "Reactor", image: "MetadataImage", changed: "Iterable[QuotaEntity]") -> None:
+    """Give the listeners of a broker the rates of addresses that changed."""
+    from kafkapy.metadata.client_quotas import CONNECTION_CREATION_RATE, IP, NO_QUOTAS
+
+    for entity in changed:
         names = dict(entity)
-        if IP in names:
-            _set_ip_rate(reactor, names[IP], of_entity.get(CONNECTION_CREATION_RATE))
-        else:
-            quotas.set_entity(entity, of_entity)
-    services.client_quotas = None if quotas.is_empty else quotas
-
-
-def _set_ip_rate(reactor: "Reactor", ip: str | None, per_second: float | None) -> None:
-    try:
-        reactor.set_ip_rate(ip, per_second)
-    except ValueError:  # Apache Kafka's controller allows host names
-        logger.warning("Ignoring the quotas of ip %s: it is no address", ip)
+        if IP not in names:
+            continue
+        try:
+            rate = image.client_quotas.get(entity, NO_QUOTAS).get(CONNECTION_CREATION_RATE)
+            reactor.set_ip_rate(names[IP], rate)
+        except ValueError:  # Apache Kafka's controller allows host names
+            logger.warning("Ignoring the quotas of ip %s: it is no address", names[IP])

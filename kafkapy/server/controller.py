@@ -7,12 +7,12 @@ waiting for just this node. Stop is the same backwards.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kafkapy.config.broker import BrokerConfig
 from kafkapy.metadata.delta import MetadataDelta
-from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage
+from kafkapy.metadata.image import RESOURCE_BROKER, MetadataImage, QuotaEntity
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.reactor.socket_channel import listen as listen_on_socket
 from kafkapy.server.node import Node
@@ -90,6 +90,7 @@ class ControllerServer:
         await node.start_quorum()
         image = node.controller.image
         node.update_dynamic_config(image)
+        self._apply_quotas(image, image.client_quotas)
         self._check_metadata_is_known(image)
         node.controller.add_image_listener(self._on_image)
         node.check_not_failed()
@@ -98,7 +99,15 @@ class ControllerServer:
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
+        self._apply_quotas(image, delta.quota_changes)
         self._check_metadata_is_known(image)
+
+    def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:
+        services = self._node.quorum_node.services
+        if changed and services is not None:
+            from kafkapy.server.client_quotas import apply_quotas  # most controllers have none
+
+            apply_quotas([services], image, changed)
 
     def _check_metadata_is_known(self, image: MetadataImage) -> None:
         """Authorize by the ACLs once the image is up to the high watermark that was found first."""

@@ -89,6 +89,8 @@ class QuorumNode:
         self._channels: list[ControllerChannel] = []
         self._registration: asyncio.Task[None] | None = None
         self._router = Router()
+        self.services: ControllerServices | None = None
+        """What the handlers of the controllers' listener call; None without one."""
         self._reactor: Reactor | None = None
         self._transport = _Transport(self._new_transport)
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
@@ -128,7 +130,8 @@ class QuorumNode:
     async def start(self) -> None:
         """Recover the metadata and join the quorum. A quorum of one leads itself when this returns."""
         if self._reactor is not None:
-            self._router.serve(self._new_services())
+            self.services = self._new_services()
+            self._router.serve(self.services)
             self._reactor.start()
         await self.quorum.start()
         self.controller.start()

@@ -16,6 +16,9 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
 
 class SystemRandom:
     """seams.Random on the system's entropy."""

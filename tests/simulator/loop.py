@@ -87,6 +87,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return self._loop.now_ms()
 
+    def monotonic_ns(self) -> int:
+        return self._loop.now_ms() * 1_000_000
+
 
 def run(main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, seed: int = 0, limit_seconds: float = 3600.0) -> T:
     """Run `main(loop)` on a new SimLoop to its end; AssertionError after `limit_seconds` of virtual time."""

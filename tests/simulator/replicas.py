@@ -405,6 +405,7 @@ class RequestStub:
 
     listener_name = "PLAINTEXT"
     client_id = "broker"
+    meter = None
 
     def __init__(self, version: int) -> None:
         self.api_version = version

@@ -121,7 +121,11 @@ def walking() -> dict[str, Any]:
 
 def context(api_version: int, listener_name: str = "PLAINTEXT") -> Any:
     return SimpleNamespace(
-        api_version=api_version, listener_name=listener_name, principal="User:ANONYMOUS", client_host="127.0.0.1"
+        api_version=api_version,
+        listener_name=listener_name,
+        principal="User:ANONYMOUS",
+        client_host="127.0.0.1",
+        meter=None,
     )
 
 

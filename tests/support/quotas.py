@@ -24,3 +24,11 @@ def remove_quotas(bootstrap_servers: str) -> None:
         ]
         client.call(AlterClientQuotasRequest(entries), 1)
         until(lambda: not client.call(DescribeClientQuotasRequest(components=[]), 1).entries)
+
+
+def set_quotas(client: WireClient, *client_ids: str, **quotas: float) -> None:
+    """Give each of these client-ids the same quotas, at one time."""
+    ops = [OpData(key, value) for key, value in quotas.items()]
+    entries = [EntryData([EntityData("client-id", each)], ops) for each in client_ids]
+    found = client.call(AlterClientQuotasRequest(entries), 1).entries
+    assert [each.error_code for each in found] == [0] * len(client_ids)

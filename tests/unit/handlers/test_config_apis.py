@@ -139,7 +139,9 @@ def run(coroutine: Any) -> Any:
 
 
 def context(api_version: int = 1) -> Any:
-    return SimpleNamespace(api_version=api_version, listener_name="PLAINTEXT", principal=None, client_host="h")
+    return SimpleNamespace(
+        api_version=api_version, listener_name="PLAINTEXT", principal=None, client_host="h", meter=None
+    )
 
 
 def incremental(node: Any, resources: list[Any], validate_only: bool = False) -> list[Any]:

@@ -20,6 +20,7 @@ RACKS = {1: "a", 2: "b", 3: "b", 4: "c"}
 class Context:
     listener_name = "PLAINTEXT"
     client_id = "consumer"
+    meter = None
 
     def __init__(self, version: int) -> None:
         self.api_version = version

@@ -27,6 +27,9 @@ class StillClock:
     def monotonic_ms(self) -> int:
         return 5_000
 
+    def monotonic_ns(self) -> int:
+        return 5_000_000_000
+
 
 def settings(users: Mapping[str, str], mechanism: str = "PLAIN") -> LoginSettings:
     return LoginSettings(servers={mechanism: partial(PlainServer, users)}, max_reauth_ms={mechanism: 60_000})

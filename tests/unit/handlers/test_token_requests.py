@@ -80,6 +80,7 @@ class ControllerNode:
             apis=CONTROLLER_APIS,
             io_pool=None,
             turns=Turns(),
+            client_quotas=None,
         )
 
     async def change(self, decide: Any, *, timeout_ms: int = 0) -> Any:

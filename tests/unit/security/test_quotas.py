@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.quotas import Bucket, ClientQuota, ClientQuotas
+from kafkapy.security.quotas import MAX_KEY_LENGTH, MAX_REMEMBERED, Bucket, ClientQuota, ClientQuotas, MutationQuota
 from kafkapy.security.rate import EXPIRATION_MS, MAX_RATES
 
 LEVELS: list[dict[str, str | None]] = [
@@ -23,30 +23,30 @@ BUCKETS = [*[Bucket("u", "c")] * 2, Bucket("u", ""), *[Bucket("u", "c")] * 2, Bu
 def new_quota(*limits: tuple[dict[str, str | None], float]) -> ClientQuota:
     quota = ClientQuota(11, 1000)
     for names, limit in limits:
-        quota.set_limit(names, limit)
+        quota.limits.set_limit(names, limit)
     return quota
 
 
 @pytest.mark.parametrize("first", range(8))
 def test_the_most_specific_quota_applies(first) -> None:
     quota = new_quota(*((names, 10.0 * (level + 1)) for level, names in enumerate(LEVELS) if level >= first))
-    bucket = quota.bucket("u", "c")
+    bucket = quota.limits.bucket("u", "c")
     assert bucket == BUCKETS[first]
-    assert quota.limit(bucket) == 10.0 * (first + 1)
+    assert quota.limits.limit(bucket) == 10.0 * (first + 1)
 
 
 def test_quotas_of_others_do_not_apply() -> None:
     quota = new_quota(({"user": "v"}, 1.0), ({"user": "u", "client-id": "d"}, 1.0), ({"client-id": "d"}, 1.0))
-    assert quota.limit(quota.bucket("u", "c")) is None
+    assert quota.limits.limit(quota.limits.bucket("u", "c")) is None
     assert quota.record("u", "c", 1e9, now_ms=0) == 0
     assert quota.bucket_count == 0
 
 
 def test_a_client_without_a_client_id_has_the_quotas_of_its_user_alone() -> None:
     quota = new_quota(({"user": "u", "client-id": None}, 1.0), ({"client-id": None}, 2.0))
-    assert quota.limit(quota.bucket("u", "")) is None
-    quota.set_limit({"user": None}, 3.0)
-    assert quota.limit(quota.bucket("u", "")) == 3.0
+    assert quota.limits.limit(quota.limits.bucket("u", "")) is None
+    quota.limits.set_limit({"user": None}, 3.0)
+    assert quota.limits.limit(quota.limits.bucket("u", "")) == 3.0
 
 
 def test_clients_of_a_user_share_the_users_quota() -> None:
@@ -65,17 +65,17 @@ def test_a_default_is_a_limit_for_each() -> None:
 def test_a_quota_changes_while_a_client_is_measured() -> None:
     quota = new_quota(({"client-id": "c"}, 1000.0))
     assert quota.record("u", "c", 10_000, now_ms=0) == 0
-    quota.set_limit({"client-id": "c"}, 500.0)
+    quota.limits.set_limit({"client-id": "c"}, 500.0)
     assert quota.record("u", "c", 0, now_ms=0) == 10_000
-    quota.set_limit({"client-id": "c"}, None)
+    quota.limits.set_limit({"client-id": "c"}, None)
     assert quota.record("u", "c", 1e9, now_ms=0) == 0
-    assert quota.is_empty
+    assert quota.limits.is_empty
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
 def test_a_limit_that_is_none_throttles_nobody(limit) -> None:
     quota = new_quota(({"client-id": "c"}, limit))
-    assert quota.is_empty
+    assert quota.limits.is_empty
     assert quota.record("u", "c", 1e9, now_ms=0) == 0
 
 
@@ -105,10 +105,10 @@ def test_each_key_of_an_entity_is_measured_for_itself() -> None:
     quotas = ClientQuotas(11, 1000)
     entity: QuotaEntity = (("client-id", "c"),)
     quotas.set_entity(entity, {"producer_byte_rate": 10.0, "request_percentage": 1.0})
-    assert quotas.produce.limit(quotas.produce.bucket("u", "c")) == 10.0
-    assert quotas.fetch.is_empty
+    assert quotas.produce.limits.limit(quotas.produce.limits.bucket("u", "c")) == 10.0
+    assert quotas.fetch.limits.is_empty
     quotas.set_entity(entity, {"consumer_byte_rate": 20.0})
-    assert quotas.produce.is_empty
+    assert quotas.produce.limits.is_empty
     assert not quotas.is_empty
     quotas.set_entity(entity, None)
     assert quotas.is_empty
@@ -118,3 +118,76 @@ def test_quotas_of_addresses_are_no_clients_quotas() -> None:
     quotas = ClientQuotas(11, 1000)
     quotas.set_entity((("ip", "10.0.0.1"),), {"connection_creation_rate": 10.0})
     assert quotas.is_empty
+
+
+def new_mutation_quota(limit: float) -> MutationQuota:
+    quota = MutationQuota(11, 1000)
+    quota.limits.set_limit({"user": "u"}, limit)
+    return quota
+
+
+def test_partitions_are_refused_while_the_bucket_is_overdrawn() -> None:
+    """5 a second: a burst of 55, which 560 partitions overdraw by 505, for 101 seconds."""
+    quota = new_mutation_quota(5.0)
+    assert quota.take_strictly("u", "a", 560, now_ms=0) is None
+    assert quota.take_strictly("u", "b", 1, now_ms=0) == 101_000, "of the user, whatever the client-id"
+    assert quota.take_strictly("u", "a", 1, now_ms=100_900) == 100
+    assert quota.take_strictly("u", "a", 1, now_ms=101_000) is None
+
+
+def test_the_bucket_is_full_after_silence_and_no_fuller() -> None:
+    quota = new_mutation_quota(5.0)
+    assert quota.take("u", "a", 30, now_ms=0) == 0
+    assert quota.take("u", "a", 56, now_ms=1_000_000) == 200
+
+
+def test_a_bucket_that_a_changed_quota_makes_smaller_spills() -> None:
+    quota = new_mutation_quota(5.0)
+    quota.take("u", "a", 5, now_ms=0)
+    quota.limits.set_limit({"user": "u"}, 1.0)
+    assert quota.take("u", "a", 12, now_ms=0) == 1000
+
+
+def test_partitions_of_clients_without_a_quota_are_not_counted() -> None:
+    quota = new_mutation_quota(5.0)
+    assert quota.take_strictly("v", "a", 10**9, now_ms=0) is None
+    assert quota.take("v", "a", 10**9, now_ms=0) == 0
+    assert quota.bucket_count == 0
+
+
+def test_request_time_is_throttled_for_a_window_at_most() -> None:
+    """5 percent of a second, a second: 2 s of work are throttled for 30 s, of which a client is told one."""
+    quotas = ClientQuotas(11, 1000)
+    quotas.set_entity((("user", "u"),), {"request_percentage": 5.0})
+    assert quotas.request.record("u", "c", 200.0, now_ms=0) == 1000
+    quotas = ClientQuotas(11, 2000)
+    quotas.set_entity((("user", "u"),), {"request_percentage": 5.0})
+    assert quotas.request.record("u", "c", 105.0, now_ms=0) == 1000
+    assert quotas.request.record("u", "c", 100.0, now_ms=0) == 2000
+
+
+def test_only_clients_with_a_quota_concern() -> None:
+    quotas = ClientQuotas(11, 1000)
+    quotas.set_entity((("client-id", "c"),), {"consumer_byte_rate": 10.0})
+    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, False, False]
+    assert not quotas.concern_produces("User:u", "c")
+    quotas.set_entity((("user", "u"),), {"request_percentage": 10.0})
+    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, True, True]
+    assert quotas.concern_produces("User:u", "d")
+    assert not quotas.concern("User:v", "d")
+    quotas.set_entity((("user", "u"),), None)
+    assert [quotas.concern("User:u", each) for each in ("c", "d", None)] == [True, False, False]
+
+
+def test_invented_client_ids_take_bounded_memory() -> None:
+    quotas = ClientQuotas(11, 1000)
+    quotas.set_entity((("client-id", None),), {"producer_byte_rate": 10.0})
+    for number in range(MAX_REMEMBERED + 1):
+        quotas.concern("User:u", f"c{number}")
+    assert len(quotas._concerned) == 1
+    quotas.concern("User:u", "x" * 32_767)
+    assert len(quotas._concerned) == 1
+    names = ["x" * 32_766 + last for last in "ab"]
+    keys = {Bucket("", name).key for name in names}
+    assert len(keys) == 2
+    assert max(len(key.client_id) for key in keys) < 2 * MAX_KEY_LENGTH

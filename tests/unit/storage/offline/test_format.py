@@ -60,6 +60,9 @@ class FixedClock:
     def monotonic_ms(self) -> int:
         return 0
 
+    def monotonic_ns(self) -> int:
+        return 0
+
 
 class CountingRandom:
     """UUIDs 01.., 02.., in order."""

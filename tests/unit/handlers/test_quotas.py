@@ -1,0 +1,190 @@
+"""What a request of a client with quotas counts for: its time, step by step, and where its throttle is told."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import ApiError
+from kafkapy.handlers.quotas import WITHOUT_THROTTLE, Meter
+from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS
+from kafkapy.protocol.api import response_type
+from kafkapy.protocol.connection import ConnectionInfo
+from kafkapy.protocol.headers import RequestHeader, write_response_header
+from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
+from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkapy.protocol.primitives import Writer
+from kafkapy.security.quotas import ClientQuotas
+
+API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH = 18, 63, 19, 1
+CLUSTER_AUTHORIZATION_FAILED = 31
+
+
+class Clock:
+    """Says what it is told; work takes the time that it adds."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def work(self, ms: int) -> None:
+        self.now_ns += ms * 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+
+class World:
+    def __init__(self, api_key: int = API_VERSIONS, *, apis: Any = BROKER_APIS, **quotas: float) -> None:
+        self.clock = Clock()
+        self.client_quotas = ClientQuotas(11, 1000)
+        self.client_quotas.set_entity((("user", "u"),), quotas)
+        self.apis = apis
+        self.info = ConnectionInfo("1", "PLAINTEXT", "PLAINTEXT", "10.0.0.1", 1, principal="User:u")
+        services: Any = self
+        version = response_type(api_key).MAX_VERSION
+        self.meter = Meter(services, RequestHeader(api_key, version, 7, "c"), self.info, frame_bytes=100)
+
+    @property
+    def percent_seconds(self) -> float:
+        """What was counted of the client's time, in percent of a second."""
+        (measured,) = self.client_quotas.request.measured(self.clock.monotonic_ms())
+        return measured[1] * 10
+
+
+def drive(meter: Meter, handler: Callable[[], Any]) -> Any:
+    return asyncio.run(meter.drive(handler()))
+
+
+def test_time_is_counted_but_while_the_request_waits() -> None:
+    world = World(request_percentage=100.0)
+
+    async def handle() -> str:
+        world.clock.work(30)
+        asyncio.get_running_loop().call_soon(world.clock.work, 500)
+        await asyncio.sleep(0)
+        world.clock.work(10)
+        assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 0
+        assert world.percent_seconds == pytest.approx(4)
+        world.clock.work(5)
+        return "answer"
+
+    assert drive(world.meter, handle) == "answer"
+    assert world.percent_seconds == pytest.approx(4.5, rel=0.01), "encoding counts, too"
+    assert world.info.throttle_ms == 0
+
+
+def test_time_of_a_request_that_fails_is_counted() -> None:
+    world = World(request_percentage=100.0)
+
+    async def handle() -> None:
+        world.clock.work(20)
+        raise ApiError(42)
+
+    with pytest.raises(ApiError):
+        drive(world.meter, handle)
+    assert world.percent_seconds == pytest.approx(2)
+
+
+def test_a_request_that_is_cancelled_while_it_waits_ends() -> None:
+    world = World(request_percentage=100.0)
+    ended = []
+
+    async def handle() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        task = asyncio.create_task(world.meter.drive(handle()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert ended == [True]
+
+
+def test_what_a_worker_decodes_is_part_of_the_time() -> None:
+    world = World(request_percentage=100.0)
+    world.meter.timed(lambda: world.clock.work(40))()
+
+    async def handle() -> None:
+        world.meter.settle(ApiVersionsResponse())
+
+    drive(world.meter, handle)
+    assert world.percent_seconds == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("api_key", "apis"), [(BROKER_HEARTBEAT, BROKER_APIS), (FETCH, CONTROLLER_APIS)])
+def test_what_nodes_ask_of_each_other_is_exempt(api_key, apis) -> None:
+    world = World(api_key, apis=apis, request_percentage=0.0001)
+    world.meter.timed(lambda: world.clock.work(40))()
+    assert world.meter.settle(BrokerHeartbeatResponse()).throttle_time_ms == 0
+
+
+def test_who_is_no_node_is_not_exempt() -> None:
+    world = World(BROKER_HEARTBEAT, request_percentage=0.0001)
+    world.meter.timed(lambda: world.clock.work(40))()
+    refused = BrokerHeartbeatResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
+    assert world.meter.settle(refused).throttle_time_ms == 1000
+    assert world.info.throttle_ms == 1000
+
+
+def test_a_forwarded_request_is_told_and_mutes_nothing() -> None:
+    world = World(request_percentage=0.0001)
+    world.info.is_forwarded = True
+    world.meter.timed(lambda: world.clock.work(40))()
+    assert world.meter.settle(ApiVersionsResponse()).throttle_time_ms == 1000
+    assert world.info.throttle_ms == 0
+
+
+def test_the_throttle_of_mutations_is_what_is_left_of_it() -> None:
+    world = World(CREATE_TOPICS, controller_mutation_rate=1.0)
+    count = world.meter.mutations(is_strict=False)
+    count(21)
+    world.clock.work(3000)
+    response: Any = response_type(CREATE_TOPICS)()
+    assert world.meter.settle(response).throttle_time_ms == 7000
+    assert world.info.throttle_ms == 7000
+
+
+@pytest.mark.parametrize("api_key", sorted(FORWARDED_APIS - WITHOUT_THROTTLE))
+@pytest.mark.parametrize(("controllers_ms", "told_ms"), [(0, 1000), (1000, 1000), (7654, 7654)])
+def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_told(api_key, controllers_ms, told_ms) -> None:
+    """The throttle time is the first field of these responses."""
+    world = World(api_key, request_percentage=0.0001)
+    world.meter.timed(lambda: world.clock.work(40))()
+    version = response_type(api_key).MAX_VERSION
+    answer, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, told_ms))
+    world.meter.settle_forwarded(answer)
+    assert bytes(answer) == bytes(expected)
+    assert world.info.throttle_ms == told_ms
+
+
+def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
+    (api_key,) = WITHOUT_THROTTLE
+    world = World(api_key, request_percentage=0.0001)
+    world.meter.timed(lambda: world.clock.work(40))()
+    version = response_type(api_key).MAX_VERSION
+    answer = Writer()
+    write_response_header(answer, api_key, version, 7)
+    response_type(api_key)().write(answer, version)
+    before = bytes(answer)
+    world.meter.settle_forwarded(answer)
+    assert bytes(answer) == before
+    assert world.info.throttle_ms == 1000
+
+
+def encoded(api_key: int, version: int, throttle_ms: int) -> Writer:
+    out = Writer()
+    write_response_header(out, api_key, version, 7)
+    response: Any = response_type(api_key)()
+    response.throttle_time_ms = throttle_ms
+    response.write(out, version)
+    return out
