@@ -230,29 +230,33 @@ class _Plan:
             raise CloseConnection(f"errors by partition {failed} under acks=0, client id {self._context.client_id}")
 
     def finish(self) -> ProduceResponse:
-        if self._version >= LEADERS_SINCE and self._has_moved():
-            self._tell_leaders()
+        tell_leaders(self._services, self._context, self.response)
         return self.response
-
-    def _has_moved(self) -> bool:
-        for topic in self.response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code == NOT_LEADER_OR_FOLLOWER:
-                    return True
-        return False
-
-    def _tell_leaders(self) -> None:
-        leaders = Leaders(self._services, self._context)
-        for topic in self.response.responses:
-            image = self._services.metadata.image.topics.by_id.get(topic.topic_id)
-            name = topic.name if image is None else image.name
-            for answer in topic.partition_responses:
-                if answer.error_code == NOT_LEADER_OR_FOLLOWER:
-                    answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(name, answer.index))
-        self.response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
 
     def _answers(self) -> list[PartitionProduceResponse]:
         return [answer for topic in self.response.responses for answer in topic.partition_responses]
+
+
+def tell_leaders(services: Services, context: RequestContext, response: ProduceResponse) -> None:
+    """Say where the partitions are led that are not led here (KIP-951)."""
+    if context.api_version < LEADERS_SINCE or not _has_moved(response):
+        return
+    leaders = Leaders(services, context)
+    for topic in response.responses:
+        image = services.metadata.image.topics.by_id.get(topic.topic_id)
+        name = topic.name if image is None else image.name
+        for answer in topic.partition_responses:
+            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(name, answer.index))
+    response.node_endpoints = [NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()]
+
+
+def _has_moved(response: ProduceResponse) -> bool:
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+                return True
+    return False
 
 
 def _refused(answer: PartitionProduceResponse, code: int, message: str | None) -> PartitionProduceResponse:

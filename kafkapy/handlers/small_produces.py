@@ -4,33 +4,36 @@ A client that sends many small requests sends the same bytes again and again, bu
 stands between these two (client id, acks, time-out, topic, partition) is looked up as it is: a plan says what it means
 and what the answer looks like. So a request costs one comparison, one check of its batch, and its part of one write.
 
-`serve` takes requests from the front while each can be answered at once: versions 9 to 13, acks 1 (or -1 where there
-is no other replica), no transactional id, one topic with one partition that is led here, a plain batch
-(storage/log/gathered_append.py), and the client has no quota for it. The first one that is anything
+`serve` takes requests from the front while each can be appended at once: versions 9 to 13, acks 1 or -1, no
+transactional id, one topic with one partition that is led here, a plain batch (storage/log/gathered_append.py), and the
+client has no quota for it. With acks=-1 answers wait together for the other replicas. The first one that is anything
 else, good or bad, is left with all behind it to handlers/produce.py, which has the words for it. Whichever way a
 request goes, its effects and its answer are the same; but what a disk has no room for is refused as it was gathered,
 all or nothing.
 """
 
+from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import Final
 
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
-from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS
+from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, tell_leaders
 from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
 from kafkapy.protocol.messages.produce_request import ProduceRequest
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kafkapy.protocol.primitives import Writer
 from kafkapy.record.batch import ATTRIBUTES_POSITION
-from kafkapy.replication.delayed_produce import PartitionAppend
+from kafkapy.replication.delayed_produce import REQUEST_TIMED_OUT, PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
 from kafkapy.replication.partition import Role
-from kafkapy.replication.replica_manager import NO_ACKS
+from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.log.gathered_append import GatheredAppend
+from kafkapy.timer.purgatory import DelayedOperation
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
@@ -95,8 +98,18 @@ class SmallProduces:
         self._log_questions(connection, plan, len(correlation_ids))
         manager.tell_of_append(partition)
         assert partition.log is not None, "what was appended has a log"
+        if plan.acks == ALL_ACKS and not partition.is_alone:
+            together = _Replicated(self._services, connection, plan, correlation_ids, gathered)
+            if not together.is_settled():
+                return Served(len(correlation_ids), end, None, partial(self._wait, together))
+            return Served(len(correlation_ids), end, together.answers())
         answers = plan.answers(correlation_ids, gathered.base_offsets, partition.log.log_start_offset)
         return Served(len(correlation_ids), end, answers)
+
+    def _wait(self, together: "_Replicated", on_answers: Callable[[bytes], None]) -> None:
+        """Wait for the replicas as long as the requests allow."""
+        partition, timeout_ms = together.plan.partition, max(together.plan.timeout_ms, 0)
+        self._manager.wait_for_commit(DelayedAnswers(together, on_answers), partition, timeout_ms=timeout_ms)
 
     def _find(self, data: bytes, position: int) -> "_Plan | None":
         """Return the plan of the request at `position`, None where it goes the ordinary way."""
@@ -150,7 +163,7 @@ class SmallProduces:
             partition = partitions.find(topic.name, data.index)
         if partition is None or is_internal(partition.topic_partition.topic):
             return None
-        return _Plan(header, prefix, request.acks, partition, topic.name)
+        return _Plan(header, prefix, request, partition, topic.name)
 
     def _is_allowed(self, connection: Connection, plan: "_Plan") -> bool:
         """Ask without a line in the audit log: requests that go the ordinary way are asked about there."""
@@ -173,24 +186,26 @@ class SmallProduces:
         """Return the answers to requests whose batches could not be written."""
         append = PartitionAppend(plan.partition, b"", plan.new_response(-1, -1, -1))
         self._manager.refuse_append(append, error)
-        return b"".join(plan.encode(correlation_id, append.response) for correlation_id in correlation_ids)
+        response = plan.response_of(append.response)
+        return b"".join(plan.encode(correlation_id, response) for correlation_id in correlation_ids)
 
 
 class _Plan:
     """What requests with one prefix mean, and the parts of their answers."""
 
-    __slots__ = ("_head", "_pack", "_tail", "_topic_name", "acks", "header", "partition", "prefix")
+    __slots__ = ("_head", "_pack", "_tail", "_topic_name", "acks", "header", "partition", "prefix", "timeout_ms")
 
     def __init__(
-        self, header: RequestHeader, prefix: bytes, acks: int, partition: HostedPartition, topic_name: str
+        self, header: RequestHeader, prefix: bytes, request: ProduceRequest, partition: HostedPartition, topic_name: str
     ) -> None:
         """`topic_name`: as the request says it, which is not at all where it has the id."""
         self.header = header
         self.prefix = prefix
-        self.acks = acks
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
         self.partition = partition
         self._topic_name = topic_name
-        answer = self.encode(0, self.new_response(*_NO_OFFSETS))
+        answer = self.encode(0, self.response_of(self.new_response(*_NO_OFFSETS)))
         self._head, _, self._tail = answer[8:].partition(_OFFSETS.pack(*_NO_OFFSETS))
         self._pack = Struct(f">ii{len(self._head)}sqqq{len(self._tail)}s").pack
 
@@ -202,12 +217,14 @@ class _Plan:
             index, 0, base_offset, log_append_time_ms, log_start_offset, NO_RECORD_ERRORS, None, NO_LEADER
         )
 
-    def encode(self, correlation_id: int, response: PartitionProduceResponse) -> bytes:
+    def response_of(self, part: PartitionProduceResponse) -> ProduceResponse:
+        return ProduceResponse([TopicProduceResponse(self._topic_name, self.partition.topic_id, [part])])
+
+    def encode(self, correlation_id: int, response: ProduceResponse) -> bytes:
         """Return an answer as it is sent."""
         out = Writer()
         write_response_header(out, PRODUCE, self.header.api_version, correlation_id)
-        topic = TopicProduceResponse(self._topic_name, self.partition.topic_id, [response])
-        ProduceResponse([topic]).write(out, self.header.api_version)
+        response.write(out, self.header.api_version)
         return len(out).to_bytes(4, "big") + bytes(out)
 
     def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start_offset: int) -> bytes:
@@ -220,6 +237,78 @@ class _Plan:
                 for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
             ]
         )
+
+
+class _Replicated:
+    """Requests with acks=-1 that were appended, until all in-sync replicas have them."""
+
+    __slots__ = (
+        "_base_offsets",
+        "_connection",
+        "_correlation_ids",
+        "_end_offset",
+        "_follow_count",
+        "_log_start_offset",
+        "_services",
+        "plan",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        connection: Connection,
+        plan: _Plan,
+        correlation_ids: list[int],
+        gathered: GatheredAppend,
+    ) -> None:
+        log = plan.partition.log
+        assert log is not None, "what was appended has a log"
+        self.plan = plan
+        self._services = services
+        self._connection = connection
+        self._correlation_ids = correlation_ids
+        self._base_offsets = gathered.base_offsets
+        self._end_offset = gathered.end_offset
+        self._follow_count = plan.partition.follow_count
+        self._log_start_offset = log.log_start_offset
+
+    def is_settled(self) -> bool:
+        """Whether the replicas have all, or never will."""
+        return self.plan.partition.acknowledgement(self._end_offset, self._follow_count)[0]
+
+    def answers(self) -> bytes:
+        """Return the answers as things stand: what the replicas do not have by now has timed out."""
+        partition, plan = self.plan.partition, self.plan
+        if partition.acknowledgement(self._end_offset, self._follow_count) == (True, 0):
+            return plan.answers(self._correlation_ids, self._base_offsets, self._log_start_offset)
+        end_offsets = [*self._base_offsets[1:], self._end_offset]
+        return b"".join(map(self._answer, self._correlation_ids, self._base_offsets, end_offsets))
+
+    def _answer(self, correlation_id: int, base_offset: int, end_offset: int) -> bytes:
+        plan = self.plan
+        is_done, code = plan.partition.acknowledgement(end_offset, self._follow_count)
+        part = plan.new_response(base_offset, -1, self._log_start_offset)
+        part.error_code = code if is_done else REQUEST_TIMED_OUT
+        response = plan.response_of(part)
+        tell_leaders(self._services, RequestContext(plan.header, self._connection), response)
+        return plan.encode(correlation_id, response)
+
+
+class DelayedAnswers(DelayedOperation):
+    """Answers that leave once the replicas have what was appended, or the requests' time-out is over."""
+
+    __slots__ = ("_on_answers", "_together")
+
+    def __init__(self, together: _Replicated, on_answers: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._together = together
+        self._on_answers = on_answers
+
+    def try_complete(self) -> bool:
+        return self._together.is_settled() and self.complete()
+
+    def on_complete(self) -> None:
+        self._on_answers(self._together.answers())
 
 
 def _prefix_end(data: bytes, position: int, api_version: int) -> int:

@@ -93,10 +93,22 @@ A ProtocolError out of it closes the connection."""
 
 
 class Served(NamedTuple):
-    """Requests that were served together: their answers as they are sent, sizes included, in their order."""
+    """Requests that were served together: their answers as they are sent, sizes included, in their order.
+
+    Where the answers have to be waited for they are None, and `wait(on_answers)` calls on_answers(answers) once they
+    are there, perhaps before it returns.
+    """
 
     frame_count: int
     end_position: int
+    answers: bytes | None
+    wait: "Callable[[Callable[[bytes], None]], None] | None" = None
+
+
+class _Together(NamedTuple):
+    """Answers to requests that were served together, until those before them have left."""
+
+    frame_count: int
     answers: bytes
 
 
@@ -180,7 +192,7 @@ class Connection:
         self._position = 0
         self._frame: bytearray | None = None
         self._frame_bytes = 0
-        self._ready: dict[int, Writer | None] = {}
+        self._ready: dict[int, Writer | _Together | None] = {}
         self._tail: bytearray | None = None
         self._answered_count = 0
         self._last_sequence = -1
@@ -296,8 +308,8 @@ class Connection:
         self.started_count += 1
         return memoryview(bytearray(data[start:end]))
 
-    def produces_at_hand(self) -> tuple[bytes, int] | None:
-        """Return the bytes at hand and where the next frame starts, if it is a Produce and no answer stands before its.
+    def produces_at_hand(self) -> tuple[bytes, int, int] | None:
+        """Return the bytes at hand, where in them the next frame starts, and how many may start, if it is a Produce.
 
         What is served of them is told to `take_served`, before anything else.
         """
@@ -305,25 +317,37 @@ class Connection:
         if (
             not self.input.startswith(_PRODUCE_KEY, position + 4)
             or self._frame is not None
-            or self.started_count != self._answered_count
             or self.output_bytes >= self._max_output_bytes
             or self.mute_count
             or self._last_sequence >= 0
             or self._max_frame_bytes < MAX_GATHERED_FRAME_BYTES
         ):
             return None
-        return self.input, position
+        room = self._max_in_flight - self.started_count + self._answered_count
+        if room <= 0:
+            return None
+        return self.input, position, room
 
-    def take_served(self, served: Served) -> None:
-        """Take the answers to the next frames of what `produces_at_hand` returned."""
+    def take_served(self, served: Served) -> int:
+        """Take note of what was served of what `produces_at_hand` returned; return the first one's sequence number.
+
+        Answers that have to be waited for are told to `answer_together`.
+        """
         if served.end_position < len(self.input):
             self._position = served.end_position
         else:
             self.input, self._position = b"", 0
-        self.started_count += served.frame_count
+        started, answers = self.started_count, served.answers
+        self.started_count = started + served.frame_count
+        if answers is None:
+            return started + 1
+        if started != self._answered_count:
+            self._ready[started + 1] = _Together(served.frame_count, answers)
+            return started + 1
         self._answered_count = self.started_count
-        self.output_bytes += len(served.answers)
-        self._append(served.answers)
+        self.output_bytes += len(answers)
+        self._append(answers)
+        return started + 1
 
     def _begin_frame(self, size: int, start: int) -> None:
         self._frame = bytearray(memoryview(self.input)[start:])
@@ -350,12 +374,36 @@ class Connection:
         self._answered_count = sequence
         if response is not None:
             self._emit(response)
+        if self._ready:
+            self._emit_ready()
+
+    def answer_together(self, first: int, frame_count: int, answers: bytes) -> None:
+        """Take the answers of `frame_count` requests from the sequence number `first` on, as they are sent."""
+        if first != self._answered_count + 1:
+            self._ready[first] = _Together(frame_count, answers)
+            return
+        self._emit_together(frame_count, answers)
+        if self._ready:
+            self._emit_ready()
+
+    def _emit_ready(self) -> None:
+        """Line up the answers that waited for those before them."""
         ready = self._ready
-        while ready and (sequence := sequence + 1) in ready:
-            self._answered_count = sequence
+        while (sequence := self._answered_count + 1) in ready:
             held = ready.pop(sequence)
+            if isinstance(held, _Together):
+                self._emit_together(held.frame_count, held.answers)
+                continue
+            self._answered_count = sequence
             if held is not None:
                 self._emit(held)
+
+    def _emit_together(self, frame_count: int, answers: bytes) -> None:
+        is_after_last = 0 <= self._last_sequence <= self._answered_count
+        self._answered_count += frame_count
+        if not is_after_last:
+            self.output_bytes += len(answers)
+            self._append(answers)
 
     def _emit(self, response: "Writer") -> None:
         if 0 <= self._last_sequence < self._answered_count:
@@ -474,7 +522,7 @@ class Connection:
         """Forget everything; return the regions that the caller releases now."""
         regions = [item for item in self.output if isinstance(item, FileRegion)]
         for response in self._ready.values():
-            if response is not None:
+            if response is not None and not isinstance(response, _Together):
                 regions += _regions(response)
         self.output.clear()
         self._ready.clear()

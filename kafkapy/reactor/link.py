@@ -8,6 +8,7 @@ call.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
@@ -256,15 +257,25 @@ class Link:
         found = self._machine.produces_at_hand()
         if found is None or not self._is_admitted:
             return 0
-        data, position = found
-        served = self._gather(self.info, data, position, most)
+        data, position, room = found
+        served = self._gather(self.info, data, position, most if most < room else room)
         if served is None:
             return 0
         served_bytes = served.end_position - position
         self.unstarted_bytes -= served_bytes
         self._backlog.bytes -= served_bytes
-        self._machine.take_served(served)
+        first = self._machine.take_served(served)
+        if served.wait is not None:
+            served.wait(partial(self._complete_together, first, served.frame_count))
         return served.frame_count
+
+    def _complete_together(self, first: int, frame_count: int, answers: bytes) -> None:
+        """Requests that were served together have got their answers."""
+        if self.is_closed:
+            return
+        self._machine.answer_together(first, frame_count, answers)
+        if not self.is_dirty:
+            self._processor.mark_dirty(self)
 
     def _start(self, frame: memoryview) -> None:
         """Drive a request's handler up to its end or its first wait."""

@@ -290,10 +290,14 @@ class ReplicaManager:
     def begin_gathering(self, partition: HostedPartition, required_acks: int) -> GatheredAppend | None:
         """Return what takes plain batches for a partition that is led here; None where each is to be appended alone.
 
-        With acks=-1 only where nobody else is waited for. Write, and `tell_of_append`, before anything else is done.
+        Write, and `tell_of_append`, before anything else is done; with acks=-1 then see whether the replicas have it.
         """
         log = partition.log
-        if partition.role is not Role.LEADER or log is None or (required_acks == ALL_ACKS and not partition.is_alone):
+        if (
+            partition.role is not Role.LEADER
+            or log is None
+            or (required_acks == ALL_ACKS and partition.is_under_min_isr)
+        ):
             return None
         if self.partitions.is_behind and self.partitions.is_deleted(partition):
             return None

@@ -135,9 +135,11 @@ def test_who_may_not_write_is_left_to_the_handler() -> None:
     run(main)
 
 
-def test_who_waits_for_other_replicas_is_left_to_the_handler() -> None:
+def test_what_lacks_replicas_in_sync_is_left_to_the_handler() -> None:
     async def main(loop: SimLoop) -> None:
-        assert Asking(loop, replicas=(1, 2)).serve() == 0
+        configs = {"min.insync.replicas": "2"}
+        assert Asking(loop, replicas=(1, 2), configs=configs).serve() == 1
+        assert Asking(loop, replicas=(1, 2), isr=(1,), configs=configs).serve() == 0
 
     run(main)
 

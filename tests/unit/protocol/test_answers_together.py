@@ -1,0 +1,100 @@
+"""Requests served together on a connection: their answers keep their place among those of the others."""
+
+from typing import Any
+
+from kafkapy.protocol.connection import Connection, ConnectionLimits, Served
+from kafkapy.protocol.primitives import Writer
+
+PRODUCE = b"\0\0\0\2\0\0"
+"""A frame that is of no more than a Produce's key."""
+OTHER = b"\0\0\0\2\0\3"
+
+
+def machine(data: bytes, **limits: int) -> Connection:
+    made = Connection(ConnectionLimits(**limits))
+    made.admit()
+    made.feed(data)
+    return made
+
+
+def answer(text: bytes) -> Writer:
+    out = Writer()
+    out += text
+    return out
+
+
+def out_of(made: Connection) -> bytes:
+    return b"".join(bytes(each) for each in made.output)  # type: ignore[arg-type]
+
+
+def served(count: int, position: int, answers: bytes | None) -> Served:
+    return Served(count, position + count * len(PRODUCE), answers, None)
+
+
+def start(made: Connection) -> int:
+    assert made.next_frame() is not None
+    return made.started_count
+
+
+def test_answers_that_are_there_at_once_leave_at_once() -> None:
+    made = machine(PRODUCE * 3)
+    found = made.produces_at_hand()
+    assert found is not None
+    assert made.take_served(served(3, found[1], b"123")) == 1
+    assert out_of(made) == b"123"
+    assert made.in_flight_count == 0
+
+
+def test_answers_wait_for_that_of_an_earlier_request() -> None:
+    made = machine(OTHER + PRODUCE * 2)
+    first = start(made)
+    found = made.produces_at_hand()
+    assert found is not None
+    made.take_served(served(2, found[1], b"23"))
+    assert out_of(made) == b""
+    made.answer(first, answer(b"1"))
+    assert out_of(made) == b"\0\0\0\0011" + b"23"
+    assert made.in_flight_count == 0
+
+
+def test_a_later_answer_waits_for_those_that_come_together() -> None:
+    made = machine(PRODUCE * 2 + OTHER + PRODUCE)
+    found: Any = made.produces_at_hand()
+    first = made.take_served(served(2, found[1], None))
+    last = start(made)
+    made.answer(last, answer(b"3"))
+    found = made.produces_at_hand()
+    made.take_served(served(1, found[1], b"4"))
+    assert out_of(made) == b""
+    assert made.in_flight_count == 4
+    made.answer_together(first, 2, b"12")
+    assert out_of(made) == b"12" + b"\0\0\0\0013" + b"4"
+    assert made.in_flight_count == 0
+
+
+def test_no_more_may_start_than_may_be_in_flight() -> None:
+    made = machine(OTHER + PRODUCE * 8, max_in_flight=3)
+    start(made)
+    found: Any = made.produces_at_hand()
+    assert found[2] == 2
+    made.take_served(served(2, found[1], None))
+    assert made.produces_at_hand() is None
+
+
+def test_what_comes_after_the_last_answer_of_a_connection_is_dropped() -> None:
+    made = machine(OTHER + PRODUCE)
+    first = start(made)
+    found: Any = made.produces_at_hand()
+    together = made.take_served(served(1, found[1], None))
+    made.close_after(first)
+    made.answer(first, answer(b"1"))
+    made.answer_together(together, 1, b"2")
+    assert out_of(made) == b"\0\0\0\0011"
+
+
+def test_a_close_forgets_them() -> None:
+    made = machine(OTHER + PRODUCE)
+    start(made)
+    found: Any = made.produces_at_hand()
+    made.take_served(served(1, found[1], b"2"))
+    assert made.close() == []
