@@ -1,4 +1,4 @@
-"""`kafkapy cluster up|status|logs|start|stop|kill|add|move|remove|down`: several nodes on this machine, as processes.
+"""`kafkapy cluster up|status|logs|start|stop|kill|add|move|remove|down|check`: several nodes on this machine.
 
 What the cluster consists of lies in its data directory, so each command finds it there.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkapy.cli.client import AsJson, parse_settings
+from kafkapy.cli.cluster_check import check
 from kafkapy.cli.failure import INTERRUPTED, fail, reason_of
 from kafkapy.cli.output import print_json, print_table
 from kafkapy.config.properties import parse_properties
@@ -20,7 +21,10 @@ from kafkapy.errors import KafkapyError
 if TYPE_CHECKING:
     from kafkapy.server.cluster.local import ClusterStatus, LocalCluster
 
-app = typer.Typer(help="Run a cluster of several nodes on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run a cluster of several nodes on this machine; check one that is to be migrated.", no_args_is_help=True
+)
+app.command("check")(check)
 
 DEFAULT_DATA_DIR = Path("kafkapy-cluster")
 DEFAULT_BROKERS = 3

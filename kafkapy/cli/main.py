@@ -32,7 +32,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(security.app, name="security")
-CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security")
+CONNECTING = ("topics", "configs", "groups", "transactions", "produce", "consume", "security", "cluster")
 """Commands with the option --command-config FILE."""
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

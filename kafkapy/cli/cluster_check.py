@@ -1,0 +1,104 @@
+"""`kafkapy cluster check`: may the nodes of a running cluster become kafkapy's, one by one?"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
+from kafkapy.cli.failure import INTERRUPTED, fail, reason_of
+from kafkapy.cli.output import print_json
+from kafkapy.config.properties import parse_properties
+from kafkapy.errors import KafkapyError
+
+if TYPE_CHECKING:
+    from kafkapy.server.migration.findings import Finding
+
+POLL_S: Final = 0.5
+
+
+def check(
+    bootstrap_server: Server = "",
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config", metavar="FILE", help="A node's server.properties, to be checked as well; may be repeated."
+        ),
+    ] = None,
+    wait_s: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for what goes away by itself.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what is in the way of exchanging a cluster's nodes for kafkapy's (or back) while it serves.
+
+    Files alone are checked where no --bootstrap-server is named. Exit status: 0 nothing is in the way, 1 something is
+    or has to be waited for, or nobody answers.
+    """
+    servers = bootstrap_server or ("" if config else DEFAULT_SERVER)
+    try:
+        found = _of_files(config or ())
+        found += _of_cluster(servers, time.monotonic() + wait_s) if servers else []
+    except (KafkapyError, OSError) as error:
+        asked = f"{servers}: " if servers else ""
+        raise typer.Exit(fail(f"{asked}{reason_of(error)}")) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
+    if as_json:
+        print_json([_plain(each) for each in found])
+    else:
+        _show(found)
+    if any(is_hindrance(each) for each in found):
+        raise typer.Exit(1)
+
+
+def _of_files(paths: Sequence[Path]) -> "list[Finding]":
+    """Raises OSError, KafkapyError."""
+    from kafkapy.server.migration.findings import findings_of_properties
+
+    return [each for path in paths for each in findings_of_properties(str(path), parse_properties(path.read_text()))]
+
+
+def _of_cluster(servers: str, deadline: float) -> "list[Finding]":
+    """Return the findings, once none is to be waited for or the time is over. Raises OSError, KafkapyError."""
+    from kafkapy.cli.cluster_survey import survey
+    from kafkapy.server.migration.findings import Kind, findings_of
+
+    while True:
+        try:
+            found = findings_of(survey(servers))
+        except (KafkapyError, OSError):
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if time.monotonic() >= deadline or not any(each.kind is Kind.WAITS for each in found):
+                return found
+        time.sleep(POLL_S)
+
+
+def is_hindrance(finding: "Finding") -> bool:
+    return finding.kind.name != "NOTE"
+
+
+def _plain(finding: "Finding") -> dict[str, Any]:
+    return {
+        "kind": finding.kind.name.lower(),
+        "subject": finding.subject,
+        "text": finding.text,
+        "remedy": finding.remedy,
+    }
+
+
+def _show(found: "Sequence[Finding]") -> None:
+    last = None
+    for each in found:
+        if each.kind is not last:
+            print(f"{each.kind.value}:")
+            last = each.kind
+        print(f"  {each.subject}: {each.text}")
+        if each.remedy:
+            print(f"    -> {each.remedy}")
+    if not any(is_hindrance(each) for each in found):
+        print("nothing is in the way")

@@ -1,0 +1,193 @@
+"""Ask a running cluster, of either kind, for what `kafkapy cluster check` judges: a server.migration.survey.Survey.
+
+Over connections of our own, as --command-config says, at the highest versions that both sides know.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kafkapy.cli.connection import Connection
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.api import APIS
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from kafkapy.protocol.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkapy.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from kafkapy.protocol.messages.list_groups_request import ListGroupsRequest
+from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest
+from kafkapy.server.migration.survey import HIDDEN, Broker, Partition, Survey, Topic, Voter
+from kafkapy.types import METADATA_PARTITION
+
+API_VERSIONS: Final = 18
+FEATURES_SINCE: Final = 3
+"""ApiVersions tells features from this version on."""
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
+DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC = 2, 3, 4
+SET_SOURCES: Final = (DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC)
+"""Sources of a config that somebody has set."""
+TOPIC_KEYS: Final = ["min.insync.replicas", "remote.storage.enable"]
+TOPICS_AT_ONCE: Final = 500
+CAUGHT_UP_MS: Final = 10_000
+"""A voter may be this much behind the active controller."""
+
+
+class Asked:
+    """A connection that knows which versions its broker speaks; a context manager."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        answer = connection.call(
+            ApiVersionsRequest(client_software_name="kafkapy", client_software_version="1"), FEATURES_SINCE
+        )
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+
+    def __enter__(self) -> "Asked":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.__exit__(None, None, None)
+
+    def knows(self, request_type: Any) -> bool:
+        return request_type.API_KEY in self.versions
+
+    def ask(self, request: Any) -> Any:
+        """Return the response at the highest common version. Raises OSError, ProtocolError."""
+        api = APIS[request.API_KEY]
+        least, most = self.versions.get(api.key, (0, -1))
+        version = min(most, api.max_version)
+        if version < max(least, api.min_version):
+            raise ProtocolError(f"the broker does not serve {api.name} at a version that is known here")
+        return self._connection.call(request, version)
+
+
+def survey(servers: str) -> Survey:
+    """Ask one broker for the cluster, and each broker for itself. Raises OSError, ProtocolError."""
+    with Asked(Connection.to_any(servers)) as asked:
+        cluster = asked.ask(DescribeClusterRequest(include_fenced_brokers=True))
+        leader_id, voters = _quorum(asked)
+        alive = [each for each in cluster.brokers if not each.is_fenced]
+        return Survey(
+            cluster_id=cluster.cluster_id,
+            brokers=[_broker(each.broker_id, each.host, each.port) for each in alive],
+            fenced=[each.broker_id for each in cluster.brokers if each.is_fenced],
+            leader_id=leader_id,
+            voters=voters,
+            topics=_topics(asked),
+            reassigned=_reassigned(asked),
+            subscriptions=_subscriptions(asked),
+        )
+
+
+def _quorum(asked: Asked) -> tuple[int, list[Voter]]:
+    """Return the active controller and the voters; -1 and none where there is no quorum."""
+    if not asked.knows(DescribeQuorumRequest):
+        return -1, []
+    wanted = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    response = asked.ask(DescribeQuorumRequest(topics=[wanted]))
+    _check(response.error_code, "DescribeQuorum")
+    partition = response.topics[0].partitions[0]
+    _check(partition.error_code, "DescribeQuorum")
+    newest_ms = max(each.last_caught_up_timestamp for each in partition.current_voters)
+    voters = [
+        Voter(
+            each.replica_id,
+            each.log_end_offset,
+            each.replica_id == partition.leader_id or each.last_caught_up_timestamp >= newest_ms - CAUGHT_UP_MS,
+        )
+        for each in partition.current_voters
+    ]
+    return partition.leader_id, voters
+
+
+def _topics(asked: Asked) -> list[Topic]:
+    response = asked.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    topics = {
+        topic.name: Topic(topic.name, [_partition(topic.name, each) for each in topic.partitions])
+        for topic in response.topics
+    }
+    names = list(topics)
+    for start in range(0, len(names), TOPICS_AT_ONCE):
+        asked_for = names[start : start + TOPICS_AT_ONCE]
+        resources = [DescribeConfigsResource(TOPIC_RESOURCE, name, TOPIC_KEYS) for name in asked_for]
+        for result in asked.ask(DescribeConfigsRequest(resources=resources)).results:
+            values = {each.name: each.value for each in result.configs}
+            topic = topics[result.resource_name]
+            topic.min_insync_replicas = int(values.get("min.insync.replicas") or 1)
+            topic.is_remote = values.get("remote.storage.enable") == "true"
+    return list(topics.values())
+
+
+def _partition(topic: str, found: Any) -> Partition:
+    return Partition(
+        f"{topic}-{found.partition_index}", found.leader_id, tuple(found.replica_nodes), tuple(found.isr_nodes)
+    )
+
+
+def _reassigned(asked: Asked) -> list[str]:
+    response = asked.ask(ListPartitionReassignmentsRequest(topics=None))
+    _check(response.error_code, "ListPartitionReassignments")
+    return [f"{topic.name}-{each.partition_index}" for topic in response.topics for each in topic.partitions]
+
+
+def _subscriptions(asked: Asked) -> list[str]:
+    """Return the subscriptions to clients' metrics. Brokers before 3.7 have none."""
+    if not asked.knows(ListConfigResourcesRequest):
+        return []
+    is_filtered = asked.versions[ListConfigResourcesRequest.API_KEY or 0][1] > 0
+    types = [CLIENT_METRICS_RESOURCE] if is_filtered else []
+    response = asked.ask(ListConfigResourcesRequest(resource_types=types))
+    _check(response.error_code, "ListConfigResources")
+    return [each.resource_name for each in response.config_resources]
+
+
+# -- each broker ------------------------------------------------------------------------------------------------------
+
+
+def _broker(node_id: int, host: str, port: int) -> Broker:
+    """Return what a broker tells of itself, or why it does not."""
+    try:
+        with Asked(Connection(host, port)) as asked:
+            return Broker(
+                node_id,
+                properties=dict(_properties(asked, node_id)),
+                features=asked.features,
+                apis=frozenset(asked.versions),
+                group_types=_groups(asked),
+                offline_log_dirs=tuple(_offline_log_dirs(asked)),
+            )
+    except (OSError, ProtocolError) as error:
+        return Broker(node_id, problem=f"{host}:{port} does not answer: {error}")
+
+
+def _properties(asked: Asked, node_id: int) -> Iterator[tuple[str, str]]:
+    resource = DescribeConfigsResource(BROKER_RESOURCE, str(node_id), None)
+    (result,) = asked.ask(DescribeConfigsRequest(resources=[resource])).results
+    _check(result.error_code, f"DescribeConfigs of broker {node_id}")
+    for each in result.configs:
+        if each.config_source in SET_SOURCES:
+            yield each.name, HIDDEN if each.value is None else each.value
+
+
+def _groups(asked: Asked) -> dict[str, str]:
+    response = asked.ask(ListGroupsRequest())
+    _check(response.error_code, "ListGroups")
+    return {each.group_id: each.group_type for each in response.groups}
+
+
+def _offline_log_dirs(asked: Asked) -> Sequence[str]:
+    response = asked.ask(DescribeLogDirsRequest(topics=[]))
+    _check(response.error_code, "DescribeLogDirs")
+    return [each.log_dir for each in response.results if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def _check(error_code: int, subject: str) -> None:
+    """Raises ProtocolError for an error in an answer."""
+    if error_code:
+        raise ProtocolError(f"{subject}: {ErrorCode(error_code).name}")

@@ -1,0 +1,189 @@
+"""Three nodes of Apache Kafka become kafkapy's, one by one, and Apache Kafka's again, while clients go on.
+
+Java's idempotent producer, a classic group and one of the newer protocol, in a soak a Spark stream, too: nothing is
+lost, nothing comes twice, no committed offset moves, and the replicas' logs are the same, byte by byte. The steps are
+those of docs/migration.md.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.nodes import Kind
+from harness.servers import ApacheKafka, Kafkapy
+from kafkapy.__main__ import main
+from tests.support.copying import IS_SOAKED
+from tests.support.eventually import eventually
+from tests.support.java_tools import JavaTools
+from tests.support.migrating import (
+    TIMEOUT_S,
+    GroupMember,
+    JavaProducer,
+    MigratingNode,
+    committed,
+    differing_logs,
+    records_of,
+    three_nodes,
+)
+from tools.kafka import JAVA_LIBS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+BACK = (1, 2, 3) if IS_SOAKED else (1,)
+"""The nodes that become Apache Kafka's again."""
+PARTITIONS = 6
+RECORDS_PER_S = 200
+SETTLED = {0: 3, 3: 5}
+"""What a group without members has committed."""
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both kinds as it is"),
+    pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars"),
+]
+
+
+@pytest.fixture
+def tools() -> Iterator[JavaTools]:
+    with JavaTools() as running:
+        yield running
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, tools: JavaTools) -> Iterator[dict[int, MigratingNode]]:
+    """Three running nodes of Apache Kafka, with the features that it formats directories with."""
+    made = three_nodes(tmp_path, PROPERTIES)
+    try:
+        for node in made.values():
+            node.write_properties()
+            formatted = tools.run("kafka-storage", *node.format_command())
+            assert formatted.status == 0, formatted.text
+            node.launch()
+        for node in made.values():
+            node.wait_until_ready(TIMEOUT_S)
+        yield made
+    finally:
+        for node in made.values():
+            node.stop(signal.SIGKILL)
+
+
+class Migration:
+    """The steps of the page, and what has to hold after each."""
+
+    def __init__(self, nodes: dict[int, MigratingNode], members: list[GroupMember]) -> None:
+        self.nodes = nodes
+        self.bootstrap = ",".join(node.bootstrap for node in nodes.values())
+        self._members = members
+        self._committed: dict[str, dict[int, int]] = {member.group: {} for member in members}
+
+    def exchange(self, node_id: int, kind: Kind) -> None:
+        self.nodes[node_id].become(kind)
+        assert check(self.bootstrap, "--wait", str(TIMEOUT_S)) == 0
+        self._check_committed()
+
+    def _check_committed(self) -> None:
+        """No group's offset is behind of what it was before."""
+        assert committed(self.bootstrap, "settled") == SETTLED
+        for group, before in self._committed.items():
+            now = committed(self.bootstrap, group)
+            assert all(now.get(partition, 0) >= offset for partition, offset in before.items())
+            self._committed[group] = now
+
+
+class SparkStream:
+    """A structured stream that writes what it reads of a topic to files."""
+
+    def __init__(self, spark: "SparkSession", bootstrap: str, directory: Path) -> None:
+        self._spark = spark
+        self._path = str(directory / "streamed")
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "orders", "startingOffsets": "earliest"}
+        rows = spark.readStream.format("kafka").options(**options).load().select("partition", "offset")
+        writer = rows.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+        self._query = writer.start(self._path)
+
+    def all_offsets(self) -> dict[int, list[int]]:
+        """Read on to the end, stop; return the offsets of each partition, as often as they came."""
+        self._query.processAllAvailable()
+        self._query.stop()
+        found: dict[int, list[int]] = {}
+        for row in self._spark.read.parquet(self._path).orderBy("partition", "offset").collect():
+            found.setdefault(row["partition"], []).append(row["offset"])
+        return found
+
+
+def check(bootstrap: str, *options: str) -> int:
+    """Return the exit status of `kafkapy cluster check`."""
+    return main(["cluster", "check", "--bootstrap-server", bootstrap, *options])
+
+
+def lower_features(bootstrap: str, tools: JavaTools, printed: str) -> None:
+    """Run the command that the check has told."""
+    (line,) = {line for line in printed.splitlines() if "kafka-features.sh" in line}
+    command = shlex.split(line.partition("kafka-features.sh ")[2].replace("HOST", bootstrap))
+    lowered = tools.run("kafka-features", *command)
+    assert lowered.status == 0, lowered.text
+
+
+def commit_of_settled_group(bootstrap: str) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settled", "log_level": 0})
+    offsets = [TopicPartition("orders", partition, offset) for partition, offset in SETTLED.items()]
+    eventually(lambda: consumer.commit(offsets=offsets, asynchronous=False))
+    consumer.close()
+
+
+def test_three_java_nodes_become_ours_and_java_again_under_load(
+    tmp_path: Path,
+    nodes: dict[int, MigratingNode],
+    tools: JavaTools,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    bootstrap = ",".join(node.bootstrap for node in nodes.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    eventually(lambda: admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(30) is None)
+    commit_of_settled_group(bootstrap)
+    capsys.readouterr()
+    assert check(bootstrap) == 1
+    lower_features(bootstrap, tools, capsys.readouterr().out)
+    assert check(bootstrap, "--wait", str(TIMEOUT_S)) == 0
+
+    members = [GroupMember(bootstrap, "orders", protocol, protocol) for protocol in ("classic", "consumer")]
+    with members[0], members[1], JavaProducer(tmp_path, bootstrap, "orders", RECORDS_PER_S) as producer:
+        eventually(lambda: all(sum(map(len, member.seen.values())) > RECORDS_PER_S for member in members))
+        streamed = SparkStream(request.getfixturevalue("spark"), bootstrap, tmp_path) if IS_SOAKED else None
+        migration = Migration(nodes, members)
+        for node_id in nodes:
+            migration.exchange(node_id, Kafkapy)
+        for node_id in BACK:
+            migration.exchange(node_id, ApacheKafka)
+        producer.stop()
+        records = records_of(bootstrap, "orders")
+        ends = {partition: len(values) for partition, values in records.items()}
+        eventually(lambda: all(committed(bootstrap, member.group) == ends for member in members))
+
+    assert producer.failures() == []
+    assert sorted(value for values in records.values() for value in values) == sorted(producer.acknowledged())
+    assert all(values == sorted(values) for values in records.values())
+    for member in members:
+        assert member.seen == {partition: list(range(end)) for partition, end in ends.items()}
+    if streamed is not None:
+        assert streamed.all_offsets() == {partition: list(range(end)) for partition, end in ends.items()}
+    directories = [node.directory for node in nodes.values()]
+    eventually(lambda: differing_logs(directories, ["orders", "__consumer_offsets"]) == [])

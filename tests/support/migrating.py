@@ -1,0 +1,189 @@
+"""A cluster whose nodes become the other kind on their directories, one by one; clients that go on meanwhile."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from harness.nodes import Kind
+from harness.servers import QUICK_JVM, ApacheKafka, free_port, java
+
+TIMEOUT_S = 120
+
+
+class MigratingNode(ApacheKafka):
+    """A node, formatted by Apache Kafka, that either of both runs on its directory and server.properties."""
+
+    def __init__(self, directory: Path, properties: dict[str, str]) -> None:
+        super().__init__(directory, properties)
+        self.kind: Kind = ApacheKafka
+        self.heap, self.jvm_options = "256m", QUICK_JVM
+
+    def command(self) -> list[str]:
+        if self.kind is ApacheKafka:
+            return super().command()
+        return [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
+
+    def become(self, kind: Kind) -> None:
+        """Stop what runs, start the other one."""
+        assert self.stop(timeout_s=TIMEOUT_S) in (0, 143)
+        self.kind = kind
+        self.start(TIMEOUT_S)
+
+
+def three_nodes(directory: Path, more: dict[str, str]) -> dict[int, MigratingNode]:
+    """Return three nodes, each broker and controller; none runs."""
+    controllers = {node_id: free_port() for node_id in (1, 2, 3)}
+    nodes = {}
+    for node_id, controller_port in controllers.items():
+        node = MigratingNode(directory / f"node-{node_id}", {})
+        node.properties = {
+            **more,
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": ",".join(f"{each}@127.0.0.1:{port}" for each, port in controllers.items()),
+            "controller.quorum.bootstrap.servers": "",
+        }
+        nodes[node_id] = node
+    return nodes
+
+
+class JavaProducer:
+    """An idempotent producer of Java's that writes 0, 1, 2, ... until it is stopped; keys bind each to a partition."""
+
+    def __init__(self, directory: Path, bootstrap: str, topic: str, records_per_s: int) -> None:
+        settings = directory / "producer.properties"
+        settings.write_text("enable.idempotence=true\nretries=2147483647\nlinger.ms=5\ncompression.type=lz4\n")
+        self._printed = directory / "producer.json"
+        self._command = java(
+            "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic,
+            "--throughput", str(records_per_s), "--acks", "-1", "--repeating-keys", "24",
+            "--command-config", str(settings), heap="128m", options=QUICK_JVM,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        with self._printed.open("wb") as printed:
+            self._process = subprocess.Popen(self._command, stdout=printed, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let it send what it has, and end."""
+        self._process.terminate()
+        self._process.wait(TIMEOUT_S)
+
+    def acknowledged(self) -> list[int]:
+        return [int(each["value"]) for each in self._told("producer_send_success")]
+
+    def failures(self) -> list[dict[str, Any]]:
+        return self._told("producer_send_error")
+
+    def _told(self, name: str) -> list[dict[str, Any]]:
+        lines = [line for line in self._printed.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
+        return [each for each in map(json.loads, lines) if each["name"] == name]
+
+
+class GroupMember:
+    """A member of a group that commits what it has seen, in a thread of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, protocol: str) -> None:
+        self.group = group
+        self.seen: dict[int, list[int]] = defaultdict(list)
+        """Offsets by partition, in the order in which they came."""
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._is_stopped.is_set():
+            for message in self._consumer.consume(200, 0.2):
+                if message.error() is None:
+                    self.seen[message.partition()].append(message.offset())
+            self._commit()
+
+    def _commit(self) -> None:
+        """Commit the positions; a broker that stops may refuse, and the next commit says it again."""
+        positions = [TopicPartition(each.topic, each.partition, each.offset) for each in self._positions()]
+        try:
+            if positions:
+                self._consumer.commit(offsets=positions, asynchronous=False)
+        except KafkaException:
+            return
+
+    def _positions(self) -> list[TopicPartition]:
+        found: list[TopicPartition] = self._consumer.position(self._consumer.assignment())
+        return [each for each in found if each.offset >= 0]
+
+
+def committed(bootstrap: str, group: str) -> dict[int, int]:
+    """Return a group's offsets by partition; asked again while the coordinator moves."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+            found = asked[group].result(10).topic_partitions
+            return {each.partition: each.offset for each in found}
+        except (KafkaException, TimeoutError):
+            assert time.monotonic() < deadline
+
+
+def records_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
+    """Return all values of a topic by partition, in their order."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    found: dict[int, list[int]] = {partition: [] for partition in partitions}
+    open_partitions = set(partitions)
+    deadline = time.monotonic() + TIMEOUT_S
+    while open_partitions:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(500, 1):
+            if message.error() is None:
+                found[message.partition()].append(int(message.value()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition())
+    consumer.close()
+    return found
+
+
+def log_of(directory: Path, partition: str) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((directory / partition).glob("*.log")))
+
+
+def differing_logs(directories: Iterable[Path], topics: Iterable[str]) -> list[str]:
+    """Return the partitions of which the directories' logs are not all the same."""
+    directories = list(directories)
+    names = {path.name for topic in topics for path in directories[0].glob(f"{topic}-*") if path.is_dir()}
+    assert names
+    return sorted(name for name in names if len({log_of(directory, name) for directory in directories}) > 1)
