@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.properties import parse_properties
-from kafkapy.errors import KafkapyError
+from kafkapy.errors import ConfigError, KafkapyError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -63,6 +63,8 @@ class CommandConfig:
         algorithm = self._properties.get("ssl.endpoint.identification.algorithm")
         if algorithm is not None:
             found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+        if self._is_by_bearer:
+            return found | self._oidc()
         if self.protocol.startswith("SASL_"):
             found["sasl.username"], found["sasl.password"], is_token = self._credentials()
             if is_token:
@@ -89,6 +91,8 @@ class CommandConfig:
         """Return the machine of a login; None where there is none. Raises CommandConfigError."""
         if not self.protocol.startswith("SASL_"):
             return None
+        if self._is_by_bearer:
+            return self._bearer()
         from kafkapy.metadata.scram_types import MECHANISMS
         from kafkapy.security.plain import PlainClient
         from kafkapy.security.scram import ScramClient
@@ -103,16 +107,65 @@ class CommandConfig:
 
     def _credentials(self) -> tuple[str, str, bool]:
         """Return name, password and whether they are a delegation token's. Raises CommandConfigError."""
-        from kafkapy.security.jaas import JaasError, parse_entry
         from kafkapy.security.scram import TOKEN_EXTENSION
 
+        options = self._module_options()
         try:
-            options = parse_entry(self._properties.get("sasl.jaas.config", "")).options
             return options["username"], options["password"], options.get(TOKEN_EXTENSION, "").lower() == "true"
-        except JaasError as error:
-            raise CommandConfigError(f"sasl.jaas.config: {error}") from error
         except KeyError as error:
             raise CommandConfigError("sasl.jaas.config: it names no username or no password") from error
+
+    def _module_options(self) -> Mapping[str, str]:
+        """Return the options of the login module. Raises CommandConfigError."""
+        from kafkapy.security.jaas import JaasError, parse_entry
+
+        try:
+            return parse_entry(self._properties.get("sasl.jaas.config", "")).options
+        except JaasError as error:
+            raise CommandConfigError(f"sasl.jaas.config: {error}") from error
+
+    # ---- OAUTHBEARER
+
+    @property
+    def _is_by_bearer(self) -> bool:
+        return self.protocol.startswith("SASL_") and self._properties.get("sasl.mechanism") == "OAUTHBEARER"
+
+    def _bearer(self) -> "SaslClient":
+        from kafkapy.security.oauthbearer import OAuthBearerClient
+        from kafkapy.server.token_endpoint import retrieve_token
+
+        options = self._module_options()
+        try:
+            return OAuthBearerClient(retrieve_token(self._properties, options))
+        except ConfigError as error:
+            raise CommandConfigError(str(error)) from error
+
+    def _oidc(self) -> dict[str, str]:
+        """Return how librdkafka gets a token by itself. Raises CommandConfigError."""
+        from kafkapy.server.token_endpoint import client_credentials, token_url
+
+        options = self._module_options()
+        try:
+            url = token_url(self._properties)
+            client_id, secret, scope = client_credentials(self._properties, options)
+        except ConfigError as error:
+            raise CommandConfigError(str(error)) from error
+        if not url.startswith("https:"):
+            raise CommandConfigError("sasl.oauthbearer.token.endpoint.url: this command needs an https URL")
+        found = {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": url,
+            "sasl.oauthbearer.client.id": client_id,
+            "sasl.oauthbearer.client.secret": secret,
+        }
+        if scope:
+            found["sasl.oauthbearer.scope"] = scope
+        trusted = options.get("ssl.truststore.location")
+        if trusted is not None:
+            if options.get("ssl.truststore.type", "JKS").upper() != "PEM":
+                raise CommandConfigError("sasl.jaas.config: ssl.truststore.type: only PEM files are read here")
+            found["https.ca.location"] = trusted
+        return found
 
     def _check_pem(self, key: str) -> None:
         kind = self._properties.get(key.replace("location", "type"), "JKS")

@@ -1,4 +1,4 @@
-"""SASL/OAUTHBEARER, the server's side: a bearer token instead of a password. RFC 7628, KIP-255, KIP-768.
+"""SASL/OAUTHBEARER: a bearer token instead of a password. RFC 7628, KIP-255, KIP-768.
 
 The client's message: n,a=alice, 0x01 auth=Bearer <token> 0x01 [key=value 0x01 ...] 0x01. A token that is refused is
 answered with a JSON challenge, not with an error; the client's 0x01 in return ends the login.
@@ -64,6 +64,31 @@ class OAuthBearerServer:
                 f"from the token's principal name ({bearer.name})"
             )
         self.authorization_id, self.expires_at_ms = bearer
+        self.is_complete = True
+        return b""
+
+
+class OAuthBearerClient:
+    """sasl.SaslClient for OAUTHBEARER."""
+
+    mechanism = OAUTHBEARER
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._is_begun = False
+        self._refusal = ""
+        self.is_complete = False
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        """A challenge is a refusal: the server wants one more message, and then tells its error."""
+        if not self._is_begun:
+            self._is_begun = True
+            return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
+        if self._refusal:
+            raise SaslError(f"the server refused the token: {self._refusal}")
+        if challenge:
+            self._refusal = challenge.decode("utf-8", "replace")
+            return b"\x01"
         self.is_complete = True
         return b""
 

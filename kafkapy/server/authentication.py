@@ -138,12 +138,12 @@ class _Mechanisms:
                 raise ConfigError(key, named, "no class of that name is known here: leave the key out")
         options = server_options(config, listener, mechanism)
         if mechanism == OAUTHBEARER:
-            return self._bearer(config, listener)
+            return self._bearer(config, listener, options)
         if mechanism == PLAIN:
             return partial(PlainServer, users_of(options))
         return partial(self._scram, MECHANISMS[mechanism])
 
-    def _bearer(self, config: BrokerConfig, listener: str) -> Callable[[], SaslServer]:
+    def _bearer(self, config: BrokerConfig, listener: str, options: Mapping[str, str]) -> Callable[[], SaslServer]:
         from kafkapy.security.oauthbearer import OAuthBearerServer  # most brokers never have one
         from kafkapy.server.bearer_tokens import BearerTokens
 
@@ -151,7 +151,7 @@ class _Mechanisms:
             self._bearer_tokens = BearerTokens(self._io_pool)
         return partial(
             OAuthBearerServer,
-            self._bearer_tokens.validator(config, listener, may_read=not self.is_started),
+            self._bearer_tokens.validator(config, listener, options, may_read=not self.is_started),
             _log_refused,
         )
 

@@ -3,16 +3,21 @@
 import logging
 import os
 import shlex
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.config.broker import BrokerConfig
-from kafkapy.config.definitions import Value
+from kafkapy.config.definitions import Value, broker_definitions
+from kafkapy.config.tls import TlsConfig
 from kafkapy.errors import ConfigError
 from kafkapy.seams import IoPool
 from kafkapy.security.jwt_validator import JwtValidator
 from kafkapy.security.oauthbearer import JwtError
 from kafkapy.security.sasl import OAUTHBEARER
 from kafkapy.server.jwks import JwksSource
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 PREFIX: Final = "sasl.oauthbearer."
 URL_KEY: Final = "sasl.oauthbearer.jwks.endpoint.url"
@@ -27,14 +32,19 @@ class BearerTokens:
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
-        self._sources: dict[str, JwksSource] = {}
+        self._sources: dict[tuple[str, frozenset[tuple[str, str]]], JwksSource] = {}
 
-    def validator(self, config: BrokerConfig, listener: str, *, may_read: bool) -> JwtValidator:
-        """Return what checks the tokens of a listener; reads its keys unless they are there. Raises ConfigError."""
+    def validator(
+        self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool
+    ) -> JwtValidator:
+        """Return what checks the tokens of a listener; reads its keys unless they are there.
+
+        `options`: those of the login module, among them ssl.* for the JWKS endpoint. Raises ConfigError.
+        """
         _check_installed()
 
         def value(name: str) -> Value:
-            return config.listener_value(listener, PREFIX + name, mechanism=OAUTHBEARER)
+            return config.listener_value(listener, PREFIX + name)
 
         issuer, audiences = value("expected.issuer"), value("expected.audience")
         assert issuer is None or isinstance(issuer, str)
@@ -43,7 +53,7 @@ class BearerTokens:
             if not given:
                 logger.warning("%s%s is not set: tokens for others may be accepted", PREFIX, key)
         return JwtValidator(
-            self._source(config, listener, may_read=may_read),
+            self._source(config, listener, options, may_read=may_read),
             issuer=issuer,
             audiences=audiences,
             clock_skew_seconds=int(str(value("clock.skew.seconds"))),
@@ -51,25 +61,28 @@ class BearerTokens:
             name_claim=str(value("sub.claim.name")),
         )
 
-    def _source(self, config: BrokerConfig, listener: str, *, may_read: bool) -> JwksSource:
-        url = config.listener_value(listener, URL_KEY, mechanism=OAUTHBEARER)
+    def _source(self, config: BrokerConfig, listener: str, options: Mapping[str, str], *, may_read: bool) -> JwksSource:
+        url = config.listener_value(listener, URL_KEY)
         if not isinstance(url, str) or not url:
             message = (
                 "OAUTHBEARER needs it: Apache Kafka takes unsigned tokens without it, which this broker never does"
             )
             raise ConfigError(URL_KEY, url, message)
-        _check_allowed(config, url)
-        if url not in self._sources:
+        check_allowed(URL_KEY, url, config.value(ALLOWED_KEY))
+        tls = {key: value for key, value in options.items() if key.startswith("ssl.")}
+        named = (url, frozenset(tls.items()))
+        if named not in self._sources:
             if not may_read:
                 raise ConfigError(URL_KEY, url, "its keys are read at the start: restart to enable OAUTHBEARER")
-            self._sources[url] = self._read(config, listener, url)
-        return self._sources[url]
+            self._sources[named] = self._read(config, listener, url, tls)
+        return self._sources[named]
 
-    def _read(self, config: BrokerConfig, listener: str, url: str) -> JwksSource:
+    def _read(self, config: BrokerConfig, listener: str, url: str, tls: Mapping[str, str]) -> JwksSource:
         def milliseconds(name: str) -> int:
             key = f"{PREFIX}jwks.endpoint.{name}.ms"
-            return int(str(config.listener_value(listener, key, mechanism=OAUTHBEARER)))
+            return int(str(config.listener_value(listener, key)))
 
+        context = endpoint_context(tls) if url.startswith("https:") else None
         try:
             return JwksSource(
                 url,
@@ -77,13 +90,28 @@ class BearerTokens:
                 refresh_ms=milliseconds("refresh"),
                 retry_backoff_ms=milliseconds("retry.backoff"),
                 retry_backoff_max_ms=milliseconds("retry.backoff.max"),
+                context=context,
             )
         except (JwtError, OSError) as error:
             raise ConfigError(URL_KEY, url, f"the keys cannot be read: {error}") from error
 
 
-def _check_allowed(config: BrokerConfig, url: str) -> None:
-    named = config.value(ALLOWED_KEY)
+def endpoint_context(options: Mapping[str, str]) -> "SSLContext":
+    """Return what connections to an endpoint are made with: the ssl.* options of a login module. Raises ConfigError.
+
+    Without a trust store, what the system trusts. Names are checked, as by Java's HttpsURLConnection, always.
+    """
+    from kafkapy.server.tls_contexts import client_context
+
+    definitions = broker_definitions()
+    values = {key: definition.default for key in [*TlsConfig.keys()] if (definition := definitions.get(key))}
+    values |= {key: definitions[key].parse(text) for key, text in options.items() if key in values}
+    values["ssl.endpoint.identification.algorithm"] = "https"
+    return client_context(TlsConfig.from_values(values))
+
+
+def check_allowed(key: str, url: str, named: Value) -> None:
+    """Raise ConfigError unless a URL is allowed: by `named`, or by a Java property in KAFKA_OPTS."""
     assert isinstance(named, tuple)
     try:
         options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
@@ -92,7 +120,7 @@ def _check_allowed(config: BrokerConfig, url: str) -> None:
     given = [each.removeprefix(ALLOWED_PROPERTY) for each in options if each.startswith(ALLOWED_PROPERTY)]
     if url not in {*named, *(each.strip() for text in given for each in text.split(","))}:
         message = f"the URL is not allowed: name it in {ALLOWED_KEY}, or by {ALLOWED_PROPERTY}... in KAFKA_OPTS"
-        raise ConfigError(URL_KEY, url, message)
+        raise ConfigError(key, url, message)
 
 
 def _check_installed() -> None:

@@ -8,17 +8,23 @@ kafkapy.sasl.oauthbearer.allowed.urls, or -Dorg.apache.kafka.sasl.oauthbearer.al
 
 import logging
 from collections import OrderedDict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kafkapy.seams import IoPool
 from kafkapy.security.jwt_validator import Key, parse_jwks
 from kafkapy.security.oauthbearer import JwtError
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 MAX_BYTES: Final = 1 << 20
-TIMEOUT_S: Final = 10.0
 MISSING_KEY_IDS: Final = 16
-"""So many key ids are remembered as asked for, each for EXPEDITED_MS."""
+"""So many key ids are remembered as asked for, each for EXPEDITED_MS, in which they bring about as many readings.
+
+Deviation: Apache Kafka forgets the oldest for each further one, so that tokens with made-up key ids have it read its
+JWKS back to back.
+"""
 EXPEDITED_MS: Final = 60_000
 
 logger = logging.getLogger("kafkapy.server")
@@ -28,20 +34,29 @@ class JwksSource:
     """A jwt_validator.Keys."""
 
     def __init__(
-        self, url: str, *, io_pool: IoPool, refresh_ms: int, retry_backoff_ms: int, retry_backoff_max_ms: int
+        self,
+        url: str,
+        *,
+        io_pool: IoPool,
+        refresh_ms: int,
+        retry_backoff_ms: int,
+        retry_backoff_max_ms: int,
+        context: "SSLContext | None" = None,
     ) -> None:
-        """Read the keys. Raises JwtError, OSError."""
+        """Read the keys. `context`: whom to trust. Raises JwtError, OSError."""
+        self._context = context
         self._url = url
         self._io_pool = io_pool
         self._refresh_ms = refresh_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._missing: OrderedDict[str, int] = OrderedDict()
+        """When a key id was first missed, in this order."""
         self._failures = 0
         self._read_at_ms: int | None = None
         self._not_before_ms = 0
         self._is_reading = False
-        self._keys = parse_jwks(read(url))
+        self._keys = parse_jwks(read(url, context))
 
     def __call__(self, key_id: str | None, now_ms: int) -> list[Key]:
         if self._read_at_ms is None:
@@ -56,12 +71,14 @@ class JwksSource:
         return found
 
     def _is_first_miss(self, key_id: str, now_ms: int) -> bool:
-        missed_at_ms = self._missing.pop(key_id, None)
-        is_first = missed_at_ms is None or now_ms - missed_at_ms >= EXPEDITED_MS
-        self._missing[key_id] = now_ms if missed_at_ms is None or is_first else missed_at_ms
-        if len(self._missing) > MISSING_KEY_IDS:
-            self._missing.popitem(last=False)
-        return is_first
+        """Whether a key id that is not known is one to look for: it was not lately, and there were not too many."""
+        missing = self._missing
+        while missing and now_ms - next(iter(missing.values())) >= EXPEDITED_MS:
+            missing.popitem(last=False)
+        if key_id in missing or len(missing) >= MISSING_KEY_IDS:
+            return False
+        missing[key_id] = now_ms
+        return True
 
     def _maybe_read(self, now_ms: int) -> None:
         if self._is_reading or now_ms < self._not_before_ms:
@@ -72,7 +89,7 @@ class JwksSource:
             self._is_reading = False
             self._take(data, error, now_ms)
 
-        self._io_pool.submit(lambda: read(self._url), done)
+        self._io_pool.submit(lambda: read(self._url, self._context), done)
 
     def _take(self, data: bytes | None, error: BaseException | None, now_ms: int) -> None:
         try:
@@ -88,31 +105,20 @@ class JwksSource:
         self._failures, self._read_at_ms = 0, now_ms
 
 
-def read(url: str) -> bytes:
+def read(url: str, context: "SSLContext | None" = None) -> bytes:
     """Return what an https or file URL has. Raises JwtError, OSError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with open(unquote(parts.path), "rb") as file:
-            return _bounded(file)
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise JwtError(f"more than {MAX_BYTES} bytes")
+        return data
     if parts.scheme != "https":
         raise JwtError("only https and file URLs are read")
-    from http.client import HTTPException, HTTPSConnection
+    from kafkapy.server.web_request import WebError, ask
 
-    connection = HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}")
-        response = connection.getresponse()
-        if response.status != 200:
-            raise JwtError(f"the answer has the status {response.status}")
-        return _bounded(response)
-    except HTTPException as error:
-        raise JwtError(f"the answer cannot be read: {type(error).__name__}") from error
-    finally:
-        connection.close()
-
-
-def _bounded(source: Any) -> bytes:
-    data: bytes = source.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise JwtError(f"more than {MAX_BYTES} bytes")
-    return data
+        return ask(url, context=context)
+    except WebError as error:
+        raise JwtError(str(error)) from error

@@ -8,9 +8,11 @@ from kafkapy.errors import ConfigError
 from kafkapy.metadata.image import EMPTY_IMAGE
 from kafkapy.security.oauthbearer import JwtError
 from kafkapy.server.authentication import Logins
-from kafkapy.server.jwks import MAX_BYTES, JwksSource, read
+from kafkapy.server.jwks import EXPEDITED_MS, MAX_BYTES, MISSING_KEY_IDS, JwksSource, read
 from kafkapy.server.system_clock import SystemRandom
 from tests.support.bearer_tokens import WALL_MS, ImmediatePool, SigningKey, bearer, write_jwks
+from tests.support.certificates import client_context
+from tests.support.https_server import give_keys, https_server
 from tests.support.logins import MODULES
 
 ONE, TWO = SigningKey("one"), SigningKey("two")
@@ -42,6 +44,38 @@ def test_a_key_that_is_missing_is_looked_for_once_a_minute(tmp_path) -> None:
     assert ids(keys("two", WALL_MS + 1)) == []
     assert ids(keys("three", WALL_MS + 2)) == []
     assert ids(keys("two", WALL_MS + 3)) == ["two"]
+
+
+def test_made_up_key_ids_bring_about_few_readings(tmp_path) -> None:
+    """16 in a minute, however many there are; a key that is new is found in the next one."""
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(ONE)
+        url, context = server.url("/keys"), client_context(server.authority)
+        pool = ImmediatePool()
+        keys = JwksSource(
+            url, io_pool=pool, refresh_ms=3_600_000, retry_backoff_ms=100, retry_backoff_max_ms=1000, context=context
+        )
+        for number in range(100):
+            assert ids(keys(f"made-up-{number}", WALL_MS + number)) == []
+        assert server.count("/keys") == 1 + MISSING_KEY_IDS
+        server.routes["/keys"] = give_keys(ONE, TWO)
+        keys("two", WALL_MS + EXPEDITED_MS + 100)
+        assert ids(keys("two", WALL_MS + EXPEDITED_MS + 100)) == ["two"]
+
+
+def test_a_refusing_endpoint_is_asked_ever_less_often(tmp_path) -> None:
+    with https_server(tmp_path) as server:
+        server.routes["/keys"] = give_keys(ONE)
+        url, context = server.url("/keys"), client_context(server.authority)
+        keys = JwksSource(
+            url, io_pool=ImmediatePool(), refresh_ms=1, retry_backoff_ms=100, retry_backoff_max_ms=1000, context=context
+        )
+        keys(None, WALL_MS)
+        server.routes.clear()
+        for later_ms in range(10, 3010, 10):
+            assert ids(keys("one", WALL_MS + later_ms)) == ["one"]
+        asked_again = [10, 110, 310, 710, 1510, 2510]
+        assert server.count("/keys") == 1 + len(asked_again)
 
 
 def test_keys_stay_when_they_cannot_be_read(tmp_path) -> None:

@@ -1,0 +1,71 @@
+"""One https request, bounded: no redirects, 1 MiB, 10 s from the connection to the last byte. For keys and tokens."""
+
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from typing import Final
+from urllib.parse import urlsplit
+
+MAX_BYTES: Final = 1 << 20
+TIMEOUT_S: Final = 10.0
+
+
+class WebError(Exception):
+    """There is no answer of use. The message names no secret."""
+
+
+def ask(
+    url: str,
+    *,
+    context: ssl.SSLContext | None = None,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> bytes:
+    """Return the answer's body: to a GET, or to a POST of `body`. `context`: None trusts what the system does.
+
+    Blocks for twice `timeout_s` at most. Raises WebError, OSError.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        raise WebError("only https URLs are asked")
+    connection = HTTPSConnection(parts.hostname, parts.port or 443, timeout=timeout_s, context=context)
+    try:
+        connection.connect()
+        limit = threading.Timer(timeout_s, _cut, [connection])
+        limit.daemon = True
+        limit.start()
+        try:
+            path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+            connection.request("GET" if body is None else "POST", path, body=body, headers=dict(headers or {}))
+            with closing(connection.getresponse()) as response:
+                return _body(response)
+        finally:
+            limit.cancel()
+    except HTTPException as error:
+        raise WebError(f"the answer cannot be read: {type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+def _cut(connection: HTTPSConnection) -> None:
+    """End a connection under the thread that reads from it: a peer that trickles would keep it for ever."""
+    connected = connection.sock
+    if connected is not None:
+        try:
+            connected.shutdown(2)
+        except OSError:
+            return  # it has ended by itself
+
+
+def _body(response: HTTPResponse) -> bytes:
+    if response.status != 200:
+        raise WebError(f"the answer has the status {response.status}")
+    data = response.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise WebError(f"more than {MAX_BYTES} bytes")
+    if response.length:
+        raise WebError("the answer is cut off")
+    return data
