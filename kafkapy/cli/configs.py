@@ -1,4 +1,4 @@
-"""`kafkapy configs describe|alter`: configs of topics, brokers and groups.
+"""`kafkapy configs describe|alter|explain`: configs of topics, brokers and groups.
 
 What is set for all brokers cannot be changed here: librdkafka takes no resource without a name. Kafka's own
 kafka-configs.sh can (--entity-default).
@@ -38,6 +38,7 @@ def describe(
     broker: Broker = None,
     group: Group = None,
     everything: Annotated[bool, typer.Option("--all", help="Show configs at their default, too.")] = False,
+    with_documentation: Annotated[bool, typer.Option("--explain", help="Say what each config does, too.")] = False,
     as_json: AsJson = False,
     bootstrap_server: Server = DEFAULT_SERVER,
     client_config: ClientConfig = None,
@@ -51,11 +52,17 @@ def describe(
             raise typer.Exit(fail(error))
     rows = [_row(entry) for _, entry in sorted(entries.items())]
     shown = [row for row in rows if everything or row["source"] != "default"]
+    if with_documentation:
+        _document(resource.restype.value, shown)
     if as_json:
         print_json(shown)
         return
-    cells = ((row["name"], "(hidden)" if row["is_sensitive"] else row["value"], row["source"]) for row in shown)
-    print_table(("CONFIG", "VALUE", "SOURCE"), cells)
+    cells = [[row["name"], "(hidden)" if row["is_sensitive"] else row["value"], row["source"]] for row in shown]
+    columns = ["CONFIG", "VALUE", "SOURCE"]
+    if with_documentation:
+        columns.append("WHAT IT DOES")
+        cells = [[*cell, row["documentation"]] for cell, row in zip(cells, shown, strict=True)]
+    print_table(columns, cells)
 
 
 @app.command()
@@ -98,6 +105,24 @@ def alter(
     print(f"Altered {', '.join(key for _, key, _ in changes)}.")
 
 
+@app.command()
+def explain(
+    key: Annotated[str, typer.Argument(help="A key, or a part of keys' names.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a key does here: its type, default, range, and whether it may change at run time. Asks no broker."""
+    from kafkapy.cli.explained_keys import explained, similar
+
+    found = explained(key)
+    if not found:
+        raise typer.Exit(fail(f"no key is called {key}, or contains that.{similar(key)}"))
+    if as_json:
+        print_json([each.as_json() for each in found])
+        return
+    for each in found:
+        print(each.text())
+
+
 def _resource(
     topic: str | None,
     broker: str | None,
@@ -117,6 +142,13 @@ def _resource(
     ]
     kind, name = given[0]
     return kafka_admin.ConfigResource(kind, name, incremental_configs=entries)
+
+
+def _document(resource_type: int, rows: list[dict[str, Any]]) -> None:
+    from kafkapy.config.documentation import documentation_of
+
+    for row in rows:
+        row["documentation"] = documentation_of(resource_type, row["name"])
 
 
 def _row(entry: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 As Apache Kafka's ConfigHelper answers, with its habits: a broker key's synonyms begin with the key itself, or there are
 none (log.retention.ms unset, log.retention.hours set: no synonyms, source DEFAULT_CONFIG); a key that nobody defined is
-taken for a secret; documentation is not given.
+taken for a secret. What keys mean is in documentation.py.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """DescribeConfigs 1-4: the configs of topics, brokers, groups, subscriptions and loggers, with their sources.
 
 A node, broker or controller, describes itself (its id), or what is set for all (""); others' ids are refused. Null or
-no keys mean all of them, a key that does not exist is left out. v1: synonyms on request (KIP-226). v3: types
-(documentation is not given, whatever is asked for). v4: flexible.
+no keys mean all of them, a key that does not exist is left out. v1: synonyms on request (KIP-226). v3: types, and
+documentation on request. v4: flexible.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -45,7 +45,7 @@ async def handle(
     services: Services | ControllerServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     is_understood = all(requested.resource_type in RESOURCE_TYPES for requested in request.resources)
-    described = _Described(services, has_synonyms=request.include_synonyms)
+    described = _Described(services, request)
     results = []
     async for requested in walk(services, context).over(_distinct(request.resources)):
         result = DescribeConfigsResult(resource_type=requested.resource_type, resource_name=requested.resource_name)
@@ -72,9 +72,10 @@ def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[Describe
 class _Described:
     """The rows of a request's resources. Resources that are alike share theirs, which are not changed any more."""
 
-    def __init__(self, services: Services | ControllerServices, *, has_synonyms: bool) -> None:
+    def __init__(self, services: Services | ControllerServices, request: DescribeConfigsRequest) -> None:
         self._services = services
-        self._has_synonyms = has_synonyms
+        self._has_synonyms = request.include_synonyms
+        self._is_documented = request.include_documentation
         self._rows: dict[Hashable, list[DescribeConfigsResourceResult]] = {}
 
     def rows(self, requested: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
@@ -82,7 +83,9 @@ class _Described:
         alike, entries = self._entries_of(requested)
         rows = self._rows.get(alike)
         if rows is None:
-            self._rows[alike] = rows = [_row(entry, self._has_synonyms) for entry in entries()]
+            self._rows[alike] = rows = [_row(entry, has_synonyms=self._has_synonyms) for entry in entries()]
+            if self._is_documented:
+                _document(requested.resource_type, rows)
         if not requested.configuration_keys:
             return rows
         keys = set(requested.configuration_keys)
@@ -143,8 +146,17 @@ def _logger_entries() -> list[ConfigEntry]:
     ]
 
 
-def _row(entry: ConfigEntry, with_synonyms: bool) -> DescribeConfigsResourceResult:
-    synonyms = entry.synonyms if with_synonyms else []
+def _document(resource_type: int, rows: Iterable[DescribeConfigsResourceResult]) -> None:
+    """Add the texts of the keys. Loggers have none."""
+    from kafkapy.config.documentation import documentation_of  # most brokers are never asked
+
+    if resource_type != RESOURCE_BROKER_LOGGER:
+        for row in rows:
+            row.documentation = documentation_of(resource_type, row.name)
+
+
+def _row(entry: ConfigEntry, *, has_synonyms: bool) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if has_synonyms else []
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -94,6 +94,11 @@ def test_configs_are_altered_and_described(run) -> None:
     assert (rows["retention.ms"]["value"], rows["retention.ms"]["source"]) == ("5", "topic")
     assert rows["cleanup.policy"]["value"] == "delete,compact"
     run("configs", "alter", "--topic", "c", "-d", "retention.ms", "--subtract", "cleanup.policy=delete")
+    explained = run("configs", "describe", "--topic", "c", "--explain", "--json").out
+    assert all(row["documentation"] for row in json.loads(explained))
+    assert (
+        "The size at which a segment is closed" in run("configs", "describe", "--topic", "c", "--all", "--explain").out
+    )
     text = run("configs", "describe", "--topic", "c", "--all").out
     assert ["retention.ms", "604800000", "default"] in [line.split() for line in text.splitlines()]
     assert ["cleanup.policy", "compact", "topic"] in [line.split() for line in text.splitlines()]
