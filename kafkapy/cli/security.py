@@ -1,5 +1,5 @@
-"""`kafkapy security init`: a secured node in two commands; `user` and `acl` are in security_admin.py, `token` in
-security_tokens.py.
+"""`kafkapy security init`: a secured node in two commands; `user` and `acl` are in security_admin.py, `quota` in
+security_quotas.py, `token` in security_tokens.py.
 """
 
 from pathlib import Path
@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.cli import security_admin, security_tokens
+from kafkapy.cli import security_admin, security_quotas, security_tokens
 from kafkapy.cli.failure import fail, reason_of
 from kafkapy.errors import KafkapyError
 
 app = typer.Typer(no_args_is_help=True, help="Set up TLS, logins and rights.")
 app.add_typer(security_admin.user_app, name="user")
 app.add_typer(security_admin.acl_app, name="acl")
+app.add_typer(security_quotas.quota_app, name="quota")
 app.add_typer(security_tokens.token_app, name="token")
 
 

@@ -5,20 +5,14 @@ Over a connection of our own: librdkafka has none of these requests.
 
 import base64
 import binascii
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from kafkapy.cli.asking import asking, checked
 from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
-from kafkapy.cli.failure import INTERRUPTED, fail, reason_of
 from kafkapy.cli.output import print_json, print_table
-from kafkapy.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from kafkapy.cli.connection import Connection
 
 token_app = typer.Typer(
     help="Delegation tokens: logins by SCRAM that end, for those who are to have no password.", no_args_is_help=True
@@ -51,8 +45,8 @@ def create_token(
 
     renewers = [CreatableRenewers("User", name) for name in renewer or ()]
     kind, name = ("User", owner) if owner else (None, None)
-    with _asking(bootstrap_server) as connection:
-        token = _checked(connection.call(CreateDelegationTokenRequest(kind, name, renewers, max_life), 3))
+    with asking(bootstrap_server) as connection:
+        token = checked(connection.call(CreateDelegationTokenRequest(kind, name, renewers, max_life), 3))
     hmac = base64.b64encode(token.hmac).decode()
     print(
         f"Token {token.token_id} of {token.principal_name}, valid until {_iso(token.expiry_timestamp_ms)}, and if it is"
@@ -77,8 +71,8 @@ def list_tokens(
     )
 
     owners = [DescribeDelegationTokenOwner("User", name) for name in owner] if owner else None
-    with _asking(bootstrap_server) as connection:
-        found = _checked(connection.call(DescribeDelegationTokenRequest(owners), 3)).tokens
+    with asking(bootstrap_server) as connection:
+        found = checked(connection.call(DescribeDelegationTokenRequest(owners), 3)).tokens
     rows = sorted((_row(token) for token in found), key=lambda row: str(row["issued"]))
     if as_json:
         print_json(rows)
@@ -100,8 +94,8 @@ def renew_token(
     from kafkapy.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 
     request = RenewDelegationTokenRequest(_decoded(hmac), period)
-    with _asking(bootstrap_server) as connection:
-        answer = _checked(connection.call(request, 2))
+    with asking(bootstrap_server) as connection:
+        answer = checked(connection.call(request, 2))
     print(f"Valid until {_iso(answer.expiry_timestamp_ms)}")
 
 
@@ -115,34 +109,9 @@ def expire_token(
     from kafkapy.protocol.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 
     request = ExpireDelegationTokenRequest(_decoded(hmac), period)
-    with _asking(bootstrap_server) as connection:
-        answer = _checked(connection.call(request, 2))
+    with asking(bootstrap_server) as connection:
+        answer = checked(connection.call(request, 2))
     print(f"Ends at {_iso(answer.expiry_timestamp_ms)}")
-
-
-@contextmanager
-def _asking(servers: str) -> "Iterator[Connection]":
-    """Turn a failure into one line and exit status 1."""
-    from kafkapy.cli.command_config import CommandConfigError
-    from kafkapy.cli.connection import Connection
-
-    try:
-        with Connection.to_any(servers) as connection:
-            yield connection
-    except (OSError, ProtocolError, CommandConfigError) as error:
-        raise typer.Exit(fail(reason_of(error))) from error
-    except KeyboardInterrupt as error:
-        raise typer.Exit(INTERRUPTED) from error
-
-
-def _checked(answer: Any) -> Any:
-    """Return an answer that is no refusal; else say which one it is and exit."""
-    from kafkapy.protocol.error_code import ErrorCode
-
-    if answer.error_code:
-        code = ErrorCode(answer.error_code)
-        raise typer.Exit(fail(f"{code.name}: {code.message}"))
-    return answer
 
 
 def _decoded(hmac: str) -> bytes:

@@ -4,23 +4,22 @@ The salted passwords that it carries are in no log and not in the metadata.
 """
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.metadata.scram import UserResult
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
 from kafkapy.protocol.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(
     services: Services | ControllerServices, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     try:
-        if not services.authorizer.authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        check_cluster(services, context, AclOperation.ALTER)
         results = await services.follower.change(lambda controller, _: controller.scram.decide_alter(request))
     except ApiError as error:
         deleted, upserted = ([each.name for each in part] for part in (request.deletions, request.upsertions))

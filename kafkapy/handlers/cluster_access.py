@@ -1,4 +1,8 @@
-"""The right to the cluster, which administrative requests need as a whole."""
+"""The right to the cluster, which administrative requests need as a whole.
+
+Deviation: where Apache Kafka's message prints the request with its connection and session ("Request Request(...) needs
+ALTER permission."), it is the error's own sentence here.
+"""
 
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services

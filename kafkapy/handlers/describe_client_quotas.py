@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.client_quotas import QuotaFilter
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from kafkapy.protocol.messages.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -14,20 +14,20 @@ from kafkapy.protocol.messages.describe_client_quotas_response import (
     EntryData,
     ValueData,
 )
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
-        if not services.authorizer.authorize(
-            context, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME
-        ):
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        check_cluster(services, context, AclOperation.DESCRIBE_CONFIGS)
+    except ApiError as error:
+        return _refused(error.code, None)
+    try:
         wanted = QuotaFilter(request)
     except ApiError as error:
-        return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
+        return _refused(error.code, error.message)
     quotas = services.metadata.image.client_quotas
     entries = [
         _entry(entity, quotas[entity])
@@ -35,6 +35,10 @@ async def handle(
         if wanted.matches(entity)
     ]
     return DescribeClientQuotasResponse(error_message="", entries=entries)  # as Kafka answers
+
+
+def _refused(error_code: int, message: str | None) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=int(error_code), error_message=message, entries=None)
 
 
 def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:

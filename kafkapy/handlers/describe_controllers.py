@@ -5,6 +5,7 @@ UNSUPPORTED_VERSION. v0 has no endpoint type and means brokers, of which a contr
 """
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.cluster_view import NO_BROKER
 from kafkapy.handlers.context import ControllerServices, RequestContext
 from kafkapy.handlers.describe_cluster import CONTROLLER_ENDPOINTS, described_operations, wrong_endpoint_type
@@ -13,7 +14,7 @@ from kafkapy.metadata.image import METADATA_VERSION
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from kafkapy.protocol.messages.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation
 
 
 async def handle(
@@ -23,8 +24,7 @@ async def handle(
     if image.features.levels.get(METADATA_VERSION, 0) < MV_3_7_IV0:
         message = "Direct-to-controller communication is not supported with the current MetadataVersion."
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
-    if not services.authorizer.authorize(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    check_cluster(services, context, AclOperation.ALTER)
     if request.endpoint_type != CONTROLLER_ENDPOINTS:
         return wrong_endpoint_type(request.endpoint_type, context.api_version, expected=CONTROLLER_ENDPOINTS)
     response = DescribeClusterResponse(cluster_id=services.cluster_id, endpoint_type=CONTROLLER_ENDPOINTS)

@@ -11,9 +11,8 @@ CLUSTER_ACTION; who adds or removes a voter needs ALTER.
 import asyncio
 from typing import Final
 
-from kafkapy.errors import ApiError
+from kafkapy.handlers.cluster_access import check_cluster
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
-from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 from kafkapy.raft.messages import Response
 from kafkapy.raft.wire import (
@@ -25,15 +24,13 @@ from kafkapy.raft.wire import (
     refusal,
     response_to_message,
 )
-from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kafkapy.security.authorizer import AclOperation
 
 VOTER_CHANGES: Final = (ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)
 
 
 async def handle(services: Services | ControllerServices, context: RequestContext, request: Message) -> Message:
-    operation = _operation(context.api_key)
-    if not services.authorizer.authorize(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    check_cluster(services, context, _operation(context.api_key))
     wire = WirePeer(services.cluster_id, _listener_name(services, context))
     try:
         asked = message_to_request(request, context.api_version, wire)

@@ -1,0 +1,38 @@
+"""Asking over a connection of our own, with failures told in one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kafkapy.cli.failure import INTERRUPTED, fail, reason_of
+from kafkapy.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from kafkapy.cli.connection import Connection
+
+
+@contextmanager
+def asking(servers: str) -> "Iterator[Connection]":
+    """Turn a failure into one line and exit status 1."""
+    from kafkapy.cli.command_config import CommandConfigError
+    from kafkapy.cli.connection import Connection
+
+    try:
+        with Connection.to_any(servers) as connection:
+            yield connection
+    except (OSError, ProtocolError, CommandConfigError) as error:
+        raise typer.Exit(fail(reason_of(error))) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def checked(answer: Any) -> Any:
+    """Return an answer that is no refusal; else say which one it is, in its own words if it has some, and exit."""
+    from kafkapy.protocol.error_code import ErrorCode
+
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        raise typer.Exit(fail(f"{code.name}: {getattr(answer, 'error_message', None) or code.message}"))
+    return answer

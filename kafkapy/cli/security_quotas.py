@@ -1,0 +1,161 @@
+"""`kafkapy security quota list|set|remove`: quotas of users, client-ids and ips, and their defaults. KIP-546, KIP-612.
+
+Over a connection of our own: librdkafka has none of these requests.
+"""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from kafkapy.cli.asking import asking, checked
+from kafkapy.cli.client import DEFAULT_SERVER, AsJson, Server
+from kafkapy.cli.output import print_json, print_table
+from kafkapy.metadata.client_quotas import CLIENT_ID, IP, MATCH_DEFAULT, MATCH_EXACT, USER
+
+quota_app = typer.Typer(
+    help="Quotas: bytes and requests of users and client-ids, connections of ips.", no_args_is_help=True
+)
+
+VERSION: Final = 1
+DEFAULT: Final = "(default)"
+
+Entity = dict[str, str | None]
+"""Names by type, None for the default of the type."""
+
+User = Annotated[str | None, typer.Option("--user", "-u", metavar="USER", help="Of a user.")]
+UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Of each user that has no own.")]
+ClientId = Annotated[str | None, typer.Option("--client-id", "-c", metavar="ID", help="Of a client-id.")]
+ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Of each client-id that has no own.")]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Of an address.")]
+IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Of each address that has no own.")]
+
+
+@quota_app.command("list")
+def list_quotas(
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+    as_json: AsJson = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+) -> None:
+    """List quotas: all, or those that name a user, client-id or address."""
+    named = _named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults))
+    rows = sorted(
+        (
+            {"user": _shown(USER, names), "client-id": _shown(CLIENT_ID, names), "ip": _shown(IP, names), **quota}
+            for names, quotas in _described(bootstrap_server, named)
+            for quota in ({"quota": key, "value": value} for key, value in quotas.items())
+        ),
+        key=lambda row: [str(row[column] or "") for column in ("user", "client-id", "ip", "quota")],
+    )
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ("user", "client-id", "ip", "quota", "value")
+        shown = ([_number(row[name]) if name == "value" else row[name] for name in columns] for row in rows)
+        print_table([column.upper() for column in columns], shown)
+
+
+@quota_app.command("set")
+def set_quotas(
+    quotas: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE...", help="producer_byte_rate=1048576 ...")],
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+) -> None:
+    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate of a user, a
+    client-id or both; connection_creation_rate of an ip."""
+    from kafkapy.protocol.messages.alter_client_quotas_request import OpData
+
+    named = _some(_named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults)))
+    _alter(bootstrap_server, named, [OpData(key, value) for key, value in map(_parsed, quotas)])
+
+
+@quota_app.command("remove")
+def remove_quotas(
+    quotas: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUOTA...]", help="Which; without one, all.", show_default=False)
+    ] = None,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+    bootstrap_server: Server = DEFAULT_SERVER,
+) -> None:
+    """Remove quotas of a user, a client-id, both, or an ip."""
+    from kafkapy.protocol.messages.alter_client_quotas_request import OpData
+
+    named = _some(_named((USER, user, user_defaults), (CLIENT_ID, client_id, client_defaults), (IP, ip, ip_defaults)))
+    keys = quotas or [key for names, found in _described(bootstrap_server, named) if names == named for key in found]
+    _alter(bootstrap_server, named, [OpData(key, remove=True) for key in keys])
+
+
+def _described(server: str, named: Entity) -> list[tuple[Entity, dict[str, float]]]:
+    """Return the entities that have all these names, and others perhaps, with their quotas."""
+    from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+
+    components = [
+        ComponentData(entity_type, MATCH_DEFAULT if name is None else MATCH_EXACT, name)
+        for entity_type, name in named.items()
+    ]
+    with asking(server) as connection:
+        found = checked(connection.call(DescribeClientQuotasRequest(components), VERSION))
+    return [
+        (
+            {part.entity_type: part.entity_name for part in entry.entity},
+            {value.key: value.value for value in entry.values},
+        )
+        for entry in found.entries
+    ]
+
+
+def _alter(server: str, named: Entity, operations: list[Any]) -> None:
+    from kafkapy.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest, EntityData, EntryData
+
+    entry = EntryData([EntityData(entity_type, name) for entity_type, name in named.items()], operations)
+    with asking(server) as connection:
+        for result in connection.call(AlterClientQuotasRequest([entry]), VERSION).entries:
+            checked(result)
+
+
+def _named(*options: tuple[str, str | None, bool]) -> Entity:
+    names: Entity = {}
+    for entity_type, name, is_default in options:
+        if name is not None and is_default:
+            raise typer.BadParameter(f"either one {entity_type} or the defaults")
+        if name is not None or is_default:
+            names[entity_type] = name
+    return names
+
+
+def _some(named: Entity) -> Entity:
+    if not named:
+        raise typer.BadParameter(
+            "whose? --user, --client-id, --ip, or --user-defaults, --client-defaults, --ip-defaults"
+        )
+    return named
+
+
+def _parsed(text: str) -> tuple[str, float]:
+    key, equals, value = text.partition("=")
+    try:
+        return key.strip(), float(value if equals else "none")
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not QUOTA=NUMBER") from error
+
+
+def _shown(entity_type: str, names: Entity) -> str | None:
+    return (names[entity_type] or DEFAULT) if entity_type in names else None
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
