@@ -10,8 +10,9 @@ Two shapes exist:
   response leaves once the records are committed.
 """
 
+from collections.abc import Generator
 from dataclasses import field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from kafkapy.dataclass import dataclass
 
@@ -41,3 +42,13 @@ class Decision(Generic[RecordT, ResponseT]):
     response: ResponseT
     records: list[RecordT] = field(default_factory=list)
     is_atomic: bool = False
+
+
+Steps: TypeAlias = Generator[list[RecordT], None, Decision[RecordT, ResponseT]]
+"""A decision that takes long, in steps of at most a millisecond; its end is the decision's end.
+
+A step yields the records that are to be appended and replayed before the next one (none: just a place to give way). No
+other decision is made between two steps, and the records of the steps are not atomic.
+"""
+Decided: TypeAlias = Decision[RecordT, ResponseT] | Steps[RecordT, ResponseT]
+"""What is decided at once, or in steps."""

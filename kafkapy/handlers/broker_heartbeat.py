@@ -17,6 +17,8 @@ async def handle(
     if not services.authorizer.authorize(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        return await services.controller.write(lambda controller, now_ms: controller.decide_heartbeat(request, now_ms))
+        return await services.controller.write(
+            lambda controller, now_ms: controller.decide_heartbeat(request, now_ms), may_interrupt=True
+        )
     except ApiError as error:
         return BrokerHeartbeatResponse(error_code=int(error.code))

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from kafkapy.errors import ApiError, ConfigError
 from kafkapy.handlers.context import ControllerServices, RequestContext, Services
 from kafkapy.handlers.forwarding import forward_message
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.image import (
     RESOURCE_GROUP,
@@ -31,7 +31,7 @@ PKCS12_READER: Final = "cryptography.hazmat.primitives.serialization.pkcs12"
 
 Results = dict[ConfigResource, ApiError | None]
 ResponseT = TypeVar("ResponseT")
-Decide = Callable[[Controller, int], Decision[Any, Results]]
+Decide = Callable[[Controller, int], Decided[Any, Results]]
 
 
 class NamedConfig(Protocol):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.config.broker import BrokerConfig
     from kafkapy.config.dynamic import DynamicConfig
     from kafkapy.handlers.quotas import Meter
-    from kafkapy.machine import Decision
+    from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.replication.fetch_session import FetchSessionCache
@@ -130,9 +130,7 @@ class MetadataView(Protocol):
 class MetadataChanges(Protocol):
     """Has the controller decide, and answers when those who need to know do: a broker's follower, a controller."""
 
-    async def change(
-        self, decide: "Callable[[Controller, int], Decision[Any, R]]", *, timeout_ms: int = ...
-    ) -> "R": ...
+    async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = ...) -> "R": ...
 
 
 @dataclass(slots=True, kw_only=True)

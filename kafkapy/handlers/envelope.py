@@ -15,7 +15,7 @@ from kafkapy.handlers.context import ControllerServices, MetadataChanges, Reques
 from kafkapy.handlers.forwarding import principal_data
 from kafkapy.handlers.router import Router
 from kafkapy.handlers.table import CONTROLLER_APIS, FORWARDED_APIS, FORWARDED_IN_PART_APIS
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided
 from kafkapy.metadata.controller import Controller
 from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.error_code import ErrorCode
@@ -68,7 +68,7 @@ class _Changes:
         self.is_elsewhere = False
 
     async def change(
-        self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
+        self, decide: Callable[[Controller, int], Decided[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
         try:
             return await self._changes.change(decide, timeout_ms=timeout_ms)

@@ -10,7 +10,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.primitives import Message
 
 if TYPE_CHECKING:
-    from kafkapy.machine import Decision
+    from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
 
 R = TypeVar("R")
@@ -41,7 +41,7 @@ async def decided_elsewhere(
     return await forward_message(services, context, request)
 
 
-async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decision[Any, R]]") -> R:
+async def change(services: Services | ControllerServices, decide: "Callable[[Controller, int], Decided[Any, R]]") -> R:
     """Have the controller decide, at a time by the wall clock in ms. Raises ApiError."""
     now_ms = services.clock.wall_ms()
     return await services.follower.change(lambda controller, _: decide(controller, now_ms))

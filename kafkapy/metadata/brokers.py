@@ -266,14 +266,17 @@ class BrokerControl:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if self.brokers[broker_id].fenced else BrokerState.UNFENCED
 
-    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int, now_ms: int) -> None:
+    def renew_session(self, broker_id: int, now_ms: int) -> None:
+        """Note that a broker lives, whatever becomes of its heartbeat."""
+        self._sessions[broker_id].contact_ms = now_ms
+
+    def touch(self, request: BrokerHeartbeatRequest, next_state: BrokerState, *, last_offset: int) -> None:
         """Note a heartbeat that was decided on; soft state, so not a matter of replay.
 
         `last_offset` is that of the decision's last record: a broker in controlled shutdown may go once every other has
         applied as much.
         """
         session = self._sessions[request.broker_id]
-        session.contact_ms = now_ms
         session.metadata_offset = request.current_metadata_offset
         if next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
             session.controlled_shutdown_offset = NO_OFFSET

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import (
     RESOURCE_BROKER,
@@ -114,7 +114,7 @@ class ConfigControl:
 
     def decide_incremental_alter(
         self, changes: Mapping[ConfigResource, Sequence[ConfigOperation]], *, validate_only: bool = False
-    ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
+    ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
         """Decide IncrementalAlterConfigs: each resource's operations succeed or fail together; None is success.
 
         Raises ApiError POLICY_VIOLATION if that takes too many records.
@@ -128,11 +128,12 @@ class ConfigControl:
             except ApiError as error:
                 results[resource] = error
             check_operation_size(len(records))
+            yield []
         return self._decision(records, results, validate_only)
 
     def decide_legacy_alter(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
-    ) -> Decision[Any, dict[ConfigResource, ApiError | None]]:
+    ) -> Steps[Any, dict[ConfigResource, ApiError | None]]:
         """Decide AlterConfigs: the given configs replace all that a resource has; None is success.
 
         Raises ApiError POLICY_VIOLATION if that takes too many records.
@@ -146,6 +147,7 @@ class ConfigControl:
             except ApiError as error:
                 results[resource] = error
             check_operation_size(len(records))
+            yield []
         return self._decision(records, results, validate_only)
 
     def records_for_new_topic(self, name: str, configs: Mapping[str, str | None]) -> list[ConfigRecord]:

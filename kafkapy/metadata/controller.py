@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.acls import AclControl
 from kafkapy.metadata.brokers import BrokerControl, BrokerState
 from kafkapy.metadata.configs import ConfigControl, ConfigRules
@@ -20,7 +20,7 @@ from kafkapy.metadata.feature_updates import FeatureUpdateControl
 from kafkapy.metadata.features import FeatureControl
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from kafkapy.metadata.leader_elections import LeaderElectionControl
-from kafkapy.metadata.partitions import PartitionControl
+from kafkapy.metadata.partitions import PartitionControl, RecordSteps
 from kafkapy.metadata.producer_ids import ProducerIdControl
 from kafkapy.metadata.reassignments import ReassignmentControl
 from kafkapy.metadata.topics import TopicControl
@@ -139,7 +139,7 @@ class Controller:
 
     def decide_register_broker(
         self, request: BrokerRegistrationRequest, now_ms: int, *, is_local: bool = False
-    ) -> Decision[Any, BrokerRegistrationResponse]:
+    ) -> Steps[Any, BrokerRegistrationResponse]:
         """Register a broker; a new incarnation first loses the leaderships and ISR places of the one before.
 
         A broker in our own process (`is_local`) need not wait for the session of its earlier incarnation to run out,
@@ -149,41 +149,62 @@ class Controller:
         record = self.brokers.registration_record(
             request, next_offset=self.next_offset, now_ms=now_ms, is_local=is_local
         )
-        records: list[Any] = []
         existing = self.brokers.brokers.get(request.broker_id)
         if self.brokers.is_new_incarnation(request):
             is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
-            records += self.partitions.restart_records(request.broker_id, is_clean=is_clean)
-        return Decision(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [*records, record])
+            yield from self.partitions.restart(request.broker_id, is_clean=is_clean)
+        return Decision(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), [record])
 
-    def decide_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision[Any, BrokerHeartbeatResponse]:
-        """Decide what a broker is from now on; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH."""
+    def decide_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decided[Any, BrokerHeartbeatResponse]:
+        """Decide what a broker is from now on; its session is renewed at once. Raises ApiError STALE_BROKER_EPOCH.
+
+        A heartbeat that changes nothing, as most, is decided at once, without records.
+        """
         broker_id = request.broker_id
         self.brokers.check_epoch(broker_id, request.broker_epoch)
-        state, next_state = self.brokers.next_state(request, lambda: self.partitions.has_leaderships(broker_id))
-        records: list[Any] = []
+        self.brokers.renew_session(broker_id, now_ms)
+        state, next_state = self._next_state(request)
+        directories = (request.offline_log_dirs, request.cordoned_log_dirs)
+        has_directories = self.features.has_directory_assignment
+        if next_state is state and not (
+            has_directories and self.partitions.has_new_directories(broker_id, *directories)
+        ):
+            return Decision(self._heard_of(request, next_state))
+        return self._change_broker(request)
+
+    def _change_broker(self, request: BrokerHeartbeatRequest) -> Steps[Any, BrokerHeartbeatResponse]:
+        broker_id = request.broker_id
+        self.brokers.check_epoch(broker_id, request.broker_epoch)
+        state, next_state = self._next_state(request)
         if next_state is not state:
-            records += self._transition_records(broker_id, next_state)
+            yield from self._transition(broker_id, next_state)
         if self.features.has_directory_assignment:
-            records += self.partitions.directory_records(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
-        self.brokers.touch(request, next_state, last_offset=self.next_offset + len(records) - 1, now_ms=now_ms)
-        response = BrokerHeartbeatResponse(
+            yield from self.partitions.note_directories(broker_id, request.offline_log_dirs, request.cordoned_log_dirs)
+        return Decision(self._heard_of(request, next_state))
+
+    def _next_state(self, request: BrokerHeartbeatRequest) -> tuple[BrokerState, BrokerState]:
+        return self.brokers.next_state(request, lambda: self.partitions.has_leaderships(request.broker_id))
+
+    def _heard_of(self, request: BrokerHeartbeatRequest, next_state: BrokerState) -> BrokerHeartbeatResponse:
+        self.brokers.touch(request, next_state, last_offset=self.next_offset - 1)
+        return BrokerHeartbeatResponse(
             is_caught_up=self.brokers.is_caught_up(request),
             is_fenced=next_state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
             should_shut_down=next_state is BrokerState.SHUTDOWN_NOW,
         )
-        return Decision(response, records)
 
-    def decide_fence_expired(self, now_ms: int) -> Decision[Any, list[int]]:
+    def decide_fence_expired(self, now_ms: int) -> Steps[Any, list[int]]:
         """Fence one of the brokers that were not heard of for too long; answer all of them."""
         expired = self.brokers.expired_brokers(now_ms)
-        return Decision(expired, self.partitions.fence_records(expired[0]) if expired else [])
+        if expired:
+            yield from self.partitions.fence(expired[0])
+        return Decision(expired)
 
-    def decide_unregister_broker(self, broker_id: int) -> Decision[Any, None]:
+    def decide_unregister_broker(self, broker_id: int) -> Steps[Any, None]:
         """Forget a broker. Raises ApiError BROKER_ID_NOT_REGISTERED."""
         if broker_id not in self.brokers.brokers:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-        return Decision(None, self.partitions.unregister_records(broker_id))
+        return (yield from self.partitions.unregister(broker_id))
 
     def decide_register_controller(
         self, request: ControllerRegistrationRequest
@@ -202,12 +223,12 @@ class Controller:
         """Write a record that says nothing: the high watermark moves, so everyone knows that the controller lives."""
         return Decision(None, [] if self.features.is_empty else [NoOpRecord()])
 
-    def _transition_records(self, broker_id: int, next_state: BrokerState) -> list[Any]:
+    def _transition(self, broker_id: int, next_state: BrokerState) -> RecordSteps:
         if next_state is BrokerState.UNFENCED:
-            return self.partitions.unfence_records(broker_id)
+            return self.partitions.unfence(broker_id)
         if next_state is BrokerState.CONTROLLED_SHUTDOWN:
-            return self.partitions.controlled_shutdown_records(broker_id)
-        return self.partitions.fence_records(broker_id)
+            return self.partitions.begin_controlled_shutdown(broker_id)
+        return self.partitions.fence(broker_id)
 
     def _check_resource_exists(self, resource: ConfigResource) -> None:
         if resource.resource_type == RESOURCE_TOPIC and resource.name not in self.topics.by_name:

@@ -5,8 +5,8 @@ tell listeners what to look at; each is None or empty when nothing of it changed
 A record that cannot follow from the image is a broken log: replay raises AssertionError.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
@@ -49,6 +49,9 @@ from kafkapy.types import Uuid
 
 __all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
 
+ENTRIES_PER_STEP: Final = 200
+"""Taking over a record takes some 5 us."""
+DeltaSteps: TypeAlias = "Generator[None, None, MetadataDelta]"
 MIN_METADATA_VERSION: Final = 7
 """3.3-IV3: the oldest level that Kafka 4 replays."""
 
@@ -262,21 +265,35 @@ _REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
 }
 
 
-def delta_to(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
+def delta_to(image: MetadataImage, records: Iterable[Any]) -> MetadataDelta:
     """Return the delta from `image` to the image that a whole snapshot's records describe.
 
     What the snapshot does not mention is deleted: a snapshot is loaded over an older image.
     """
+    return _end_of(delta_steps(image, records))
+
+
+def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
+    """Do as `delta_to`, in steps."""
     snapshot = MetadataDelta(EMPTY_IMAGE)
-    for record in records:
+    for count, record in enumerate(records, 1):
         snapshot.replay(record)
-    return snapshot if image.is_empty else difference(image, snapshot.apply(image.provenance))
+        if count % ENTRIES_PER_STEP == 0:
+            yield
+    if image.is_empty:
+        return snapshot
+    return (yield from difference_steps(image, snapshot.apply(image.provenance)))
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     """Return the delta that leads from one image to another, whatever lies between them."""
+    return _end_of(difference_steps(before, after))
+
+
+def difference_steps(before: MetadataImage, after: MetadataImage) -> DeltaSteps:
+    """Do as `difference`, in steps."""
     delta = MetadataDelta(before)
-    _difference_of_topics(delta.topics, after.topics)
+    yield from _difference_of_topics(delta.topics, after.topics)
     delta.feature_changes = {k: v or 0 for k, v in _changes(before.features.levels, after.features.levels).items()}
     delta.broker_changes = _changes(before.cluster.brokers, after.cluster.brokers)
     delta.controller_changes = _changes(before.cluster.controllers, after.cluster.controllers)
@@ -291,12 +308,22 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
     return delta
 
 
-def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> None:
+def _end_of(steps: DeltaSteps) -> MetadataDelta:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            delta: MetadataDelta = end.value
+            return delta
+
+
+def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> Iterator[None]:
     for topic_id, topic in delta.image.by_id.items():
         if topic_id not in after.by_id:
             delta.remove(topic_id)
         elif len(topic.partitions) > len(after.by_id[topic_id].partitions):
             raise AssertionError(f"topic {topic.name} has lost partitions")
+    count = 0
     for topic_id, topic in after.by_id.items():
         before = delta.image.by_id.get(topic_id)
         if before is None:
@@ -304,6 +331,10 @@ def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> None:
         for partition_id, partition in topic.partitions.items():
             if before is None or before.partitions.get(partition_id) != partition:
                 delta.set_partition(topic_id, partition_id, partition)
+        count += len(topic.partitions)
+        if count >= ENTRIES_PER_STEP:
+            count = 0
+            yield
 
 
 def _merged(entries: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[Any, Any]:

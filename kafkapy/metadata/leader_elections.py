@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.elections import Election
 from kafkapy.metadata.partitions import PartitionControl
@@ -34,13 +34,15 @@ class LeaderElectionControl:
         self._topics = topics
         self._partitions = partitions
 
-    def decide_candidates(self) -> Decision[Any, list[TopicPartitionKey]]:
+    def decide_candidates(self) -> Steps[Any, list[TopicPartitionKey]]:
         """Answer the partitions that are not led by their preferred replica, leaderless ones included. No records."""
-        keys = [
-            (self._topics.by_id[topic_id].name, partition_id)
-            for topic_id, partition_ids in self._topics.indexes.imbalanced.items()
-            for partition_id in partition_ids
-        ]
+        for _ in self._topics.index():
+            yield []
+        keys: list[TopicPartitionKey] = []
+        for topic_id, partition_ids in list(self._topics.indexes.imbalanced.items()):
+            name = self._topics.by_id[topic_id].name
+            keys += [(name, partition_id) for partition_id in partition_ids]
+            yield []
         return Decision(keys, [])
 
     def decide_elect(

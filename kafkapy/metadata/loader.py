@@ -5,10 +5,10 @@ image. An aborted one leaves no trace. Images are published per call, not per ba
 together (a log read at start) make one image.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kafkapy.metadata.delta import MetadataDelta, delta_to
+from kafkapy.metadata.delta import MetadataDelta, delta_steps
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage, Provenance
 from kafkapy.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from kafkapy.protocol.messages.begin_transaction_record import BeginTransactionRecord
@@ -29,16 +29,19 @@ class ImageLoader:
     def is_in_transaction(self) -> bool:
         return self._transaction is not None
 
-    def load_snapshot(self, records: Sequence[Any], provenance: Provenance) -> None:
-        """Take a whole snapshot: it replaces the image, and whatever was replayed but not yet published."""
-        self._delta = delta_to(self.image, records)
+    def load_snapshot(self, records: Iterable[Any], provenance: Provenance) -> Iterator[None]:
+        """Take a whole snapshot, in steps: it replaces the image, and whatever was replayed but not yet published."""
+        self._delta = yield from delta_steps(self.image, records)
         self._transaction = None
         self._provenance = provenance
 
-    def replay(self, records: Iterable[Any], provenance: Provenance) -> None:
-        """Take a committed batch (no records for a control batch), whose last record is at `provenance`."""
+    def replay(self, records: Iterable[Any]) -> None:
+        """Take committed records of a batch, or some of them; `end_batch` comes after the last."""
         for record in records:
             self._replay_record(record)
+
+    def end_batch(self, provenance: Provenance) -> None:
+        """Take note that a committed batch (a control batch, too) was replayed; its last record is at `provenance`."""
         if self._delta is None:
             self._delta = MetadataDelta(self.image)
         if self._transaction is None:

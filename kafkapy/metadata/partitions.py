@@ -1,32 +1,53 @@
 """What happens to partitions when brokers come, go, shut down, lose a directory, or a leader changes its ISR.
 
-Each function returns the records; nothing here changes the tables. A broker's coming or going looks at every partition
-of the cluster once (0.2 us each), which spares an index of partitions by broker that every replay would have to keep.
+Nothing here changes the tables. A broker's coming or going looks at every partition of the cluster (0.1 us each), in
+steps, which spares an index of partitions by broker that every replay would have to keep; what it changes is appended
+and replayed step by step. Apache Kafka decides it at once, and cuts the records into batches.
 Sources: KIP-631, KIP-497 (AlterPartition), KIP-841, KIP-858 (directories), KIP-966 (ELR).
 """
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import FENCE, UNFENCE, BrokerControl, change_record, online_directories
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.elections import Election, PartitionChange
 from kafkapy.metadata.features import MV_4_3_IV0, FeatureControl
 from kafkapy.metadata.limits import check_operation_size
-from kafkapy.metadata.registrations import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
+from kafkapy.metadata.registrations import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    RECOVERING,
+    BrokerRegistration,
+    PartitionRegistration,
+)
 from kafkapy.metadata.topics import Topic, TopicControl
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages import alter_partition_request, alter_partition_response
 from kafkapy.protocol.messages import assign_replicas_to_dirs_request as assign_request
 from kafkapy.protocol.messages import assign_replicas_to_dirs_response as assign_response
-from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkapy.types import Uuid
 
 NOBODY: Final = -1
 
+PARTITIONS_PER_STEP: Final = 500
+"""How many partitions are looked at between two places to give way."""
+RECORDS_PER_STEP: Final = 50
+"""A record takes some 30 us to decide, encode and replay."""
+
 PartitionFilter = Callable[[PartitionRegistration], bool]
+RecordSteps: TypeAlias = Generator[list[Any], None, None]
+"""Yields the records of each step; the tables have them when the next one begins."""
+
+
+class _TopicRules(NamedTuple):
+    """What the leader of any partition of a topic is sought by."""
+
+    election: Election
+    min_insync_replicas: int
 
 
 class PartitionControl:
@@ -42,66 +63,85 @@ class PartitionControl:
 
     # -- brokers come and go --------------------------------------------------------------------------------------
 
-    def fence_records(self, broker_id: int) -> list[Any]:
+    def fence(self, broker_id: int) -> RecordSteps:
         """Move leaderships away from a broker and fence it."""
-        broker = self._brokers.brokers[broker_id]
-        return [*self._removal_records(broker_id), change_record(broker, fenced=FENCE)]
+        yield from self._remove(broker_id)
+        yield [change_record(self._brokers.brokers[broker_id], fenced=FENCE)]
 
-    def unfence_records(self, broker_id: int) -> list[Any]:
+    def unfence(self, broker_id: int) -> RecordSteps:
         """Unfence a broker and let it lead what has no leader."""
-        broker = self._brokers.brokers[broker_id]
-        records = self._update_records(lambda partition: partition.leader == NO_LEADER, added=broker_id)
-        return [change_record(broker, fenced=UNFENCE), *records]
+        yield [change_record(self._brokers.brokers[broker_id], fenced=UNFENCE)]
+        yield from self._update(lambda partition: partition.leader == NO_LEADER, added=broker_id)
 
-    def controlled_shutdown_records(self, broker_id: int) -> list[Any]:
+    def begin_controlled_shutdown(self, broker_id: int) -> RecordSteps:
         """Note that a broker wants to go, and move leaderships away from it."""
         broker = self._brokers.brokers[broker_id]
-        records = self._removal_records(broker_id)
-        return records if broker.in_controlled_shutdown else [change_record(broker, in_controlled_shutdown=1), *records]
+        if not broker.in_controlled_shutdown:
+            yield [change_record(broker, in_controlled_shutdown=1)]
+        yield from self._remove(broker_id)
+        for _ in self._topics.index():  # its next heartbeats ask whether it leads anything
+            yield []
 
-    def restart_records(self, broker_id: int, *, is_clean: bool) -> list[Any]:
+    def restart(self, broker_id: int, *, is_clean: bool) -> RecordSteps:
         """Clear what an earlier incarnation of a broker left: its place in ISRs, after an unclean end in ELRs, too."""
         if not self._features.is_elr_enabled or is_clean:
-            return self._removal_records(broker_id)
-        return self._update_records(
-            lambda partition: broker_id in partition.isr or broker_id in partition.elr, unclean=broker_id
-        )
+            yield from self._remove(broker_id)
+        else:
+            yield from self._update(
+                lambda partition: broker_id in partition.isr or broker_id in partition.elr, unclean=broker_id
+            )
 
-    def unregister_records(self, broker_id: int) -> list[Any]:
+    def unregister(self, broker_id: int) -> Steps[Any, None]:
         """Take a broker out of the ISRs and forget it. Raises ApiError POLICY_VIOLATION if it is in too many."""
-        records: list[Any] = self._update_records(
+        records: list[Any] = []
+        for found in self._update(
             lambda partition: broker_id in partition.isr or broker_id in partition.elr, removed=broker_id
-        )
-        check_operation_size(len(records) + 1)
+        ):
+            records += found
+            check_operation_size(len(records) + 1)
+            yield []
         broker = self._brokers.brokers[broker_id]
-        return [*records, UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)]
+        records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+        return Decision(None, records)
 
-    def directory_records(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> list[Any]:
+    def note_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> RecordSteps:
         """Take note of a broker's lost and cordoned log directories, as its heartbeat tells them."""
         broker = self._brokers.brokers[broker_id]
-        records: list[Any] = []
         lost = [directory for directory in broker.directories if directory in offline]
         if lost:
-            records += self._update_records(
+            yield from self._update(
                 lambda partition: broker_id in partition.replicas and partition.directory_of(broker_id) in lost,
                 removed=broker_id,
             )
-            records.append(change_record(broker, log_dirs=online_directories(broker, offline)))
+            yield [change_record(broker, log_dirs=online_directories(broker, offline))]
+        if self._has_new_cordons(broker, cordoned):
+            yield [change_record(broker, cordoned_log_dirs=cordoned)]
+
+    def has_new_directories(self, broker_id: int, offline: Collection[Uuid], cordoned: list[Uuid] | None) -> bool:
+        """Whether a heartbeat tells of log directories what is not known yet."""
+        broker = self._brokers.brokers[broker_id]
+        return any(directory in offline for directory in broker.directories) or self._has_new_cordons(broker, cordoned)
+
+    def _has_new_cordons(self, broker: BrokerRegistration, cordoned: list[Uuid] | None) -> bool:
         knows_cordoned = self._features.metadata_version >= MV_4_3_IV0
-        if knows_cordoned and cordoned is not None and tuple(sorted(cordoned)) != broker.cordoned_directories:
-            records.append(change_record(broker, cordoned_log_dirs=cordoned))
-        return records
+        return knows_cordoned and cordoned is not None and tuple(sorted(cordoned)) != broker.cordoned_directories
 
     def has_leaderships(self, broker_id: int) -> bool:
         """Whether a broker leads any partition."""
+        if self._topics.has_indexes:
+            return self._topics.indexes.leader_count(broker_id) > 0
         return any(partition.leader == broker_id for _, _, partition in self._partitions())
 
-    def _removal_records(self, broker_id: int) -> list[PartitionChangeRecord]:
-        return self._update_records(lambda partition: broker_id in partition.isr, removed=broker_id)
+    def _remove(self, broker_id: int) -> RecordSteps:
+        """Take a broker out of all ISRs; first of those that it leads: they have to wait for another leader."""
+        yield from self._update(
+            lambda partition: partition.leader == broker_id and broker_id in partition.isr, removed=broker_id
+        )
+        yield from self._update(lambda partition: broker_id in partition.isr, removed=broker_id)
 
-    def _update_records(
+    def _update(
         self, is_concerned: PartitionFilter, *, removed: int = NOBODY, added: int = NOBODY, unclean: int = NOBODY
-    ) -> list[PartitionChangeRecord]:
+    ) -> RecordSteps:
         """Take brokers out of the ISRs of the partitions concerned and elect leaders where that is needed.
 
         `removed` leaves; `unclean` leaves and may have lost data; `added` counts as alive though it is still fenced.
@@ -110,32 +150,42 @@ class PartitionControl:
         def is_alive(broker_id: int) -> bool:
             return broker_id not in (removed, unclean) and (broker_id == added or self._brokers.is_active(broker_id))
 
-        records = []
-        for topic, partition_id, partition in self._partitions():
-            if not is_concerned(partition):
-                continue
-            change = self._change(topic, partition_id, partition, is_alive)
-            change.isr = [replica for replica in partition.isr if replica not in (removed, unclean)]
-            change.unclean_shutdown_replicas = () if unclean == NOBODY else (unclean,)
-            record = change.build()
-            if record is not None:
-                records.append(record)
-        return records
+        unclean_replicas = () if unclean == NOBODY else (unclean,)
+        records: list[Any] = []
+        looked_at = 0
+        for topic in self._topics.by_id.values():
+            rules: _TopicRules | None = None
+            for partition_id, partition in topic.partitions.items():
+                looked_at += 1
+                if looked_at >= PARTITIONS_PER_STEP or len(records) >= RECORDS_PER_STEP:
+                    yield records
+                    records, looked_at = [], 0
+                if not is_concerned(partition):
+                    continue
+                rules = rules or self._rules_of(topic)
+                change = self._change(topic, partition_id, partition, is_alive, rules)
+                change.isr = [replica for replica in partition.isr if replica not in (removed, unclean)]
+                change.unclean_shutdown_replicas = unclean_replicas
+                record = change.build()
+                if record is not None:
+                    records.append(record)
+        yield records
 
     # -- the leader's requests ------------------------------------------------------------------------------------
 
     def decide_alter_partition(
         self, request: alter_partition_request.AlterPartitionRequest, api_version: int
-    ) -> Decision[Any, alter_partition_response.AlterPartitionResponse]:
+    ) -> Steps[Any, alter_partition_response.AlterPartitionResponse]:
         """Decide which ISRs leaders may have. Raises ApiError STALE_BROKER_EPOCH."""
         self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = alter_partition_response.AlterPartitionResponse()
         records: list[Any] = []
         for asked_topic in request.topics:
             topic = self._topics.by_id.get(asked_topic.topic_id)
-            partitions = [
-                self._altered(request.broker_id, topic, asked, api_version, records) for asked in asked_topic.partitions
-            ]
+            partitions = []
+            for asked in asked_topic.partitions:
+                partitions.append(self._altered(request.broker_id, topic, asked, api_version, records))
+                yield []
             response.topics.append(
                 alter_partition_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions)
             )
@@ -202,7 +252,7 @@ class PartitionControl:
 
     def decide_assign_replicas(
         self, request: assign_request.AssignReplicasToDirsRequest
-    ) -> Decision[Any, assign_response.AssignReplicasToDirsResponse]:
+    ) -> Steps[Any, assign_response.AssignReplicasToDirsResponse]:
         """Decide in which log directories a broker's replicas lie (KIP-858). Raises ApiError STALE_BROKER_EPOCH."""
         broker = self._brokers.check_epoch(request.broker_id, request.broker_epoch)
         response = assign_response.AssignReplicasToDirsResponse()
@@ -211,13 +261,11 @@ class PartitionControl:
             answer = assign_response.DirectoryData(id=asked.id)
             for asked_topic in asked.topics:
                 topic = self._topics.by_id.get(asked_topic.topic_id)
-                partitions = [
-                    assign_response.PartitionData(
-                        partition_index=part.partition_index,
-                        error_code=self._assign(topic, part.partition_index, broker.id, asked.id, records),
-                    )
-                    for part in asked_topic.partitions
-                ]
+                partitions = []
+                for part in asked_topic.partitions:
+                    code = self._assign(topic, part.partition_index, broker.id, asked.id, records)
+                    partitions.append(assign_response.PartitionData(part.partition_index, code))
+                    yield []
                 answer.topics.append(assign_response.TopicData(topic_id=asked_topic.topic_id, partitions=partitions))
             response.directories.append(answer)
         return Decision(response, records)
@@ -246,28 +294,54 @@ class PartitionControl:
 
     # -- unclean elections ----------------------------------------------------------------------------------------
 
-    def decide_unclean_elections(self, max_elections: int = 1000) -> Decision[Any, int]:
+    def decide_unclean_elections(self, max_elections: int = 1000) -> Steps[Any, int]:
         """Let someone lead the leaderless partitions of topics that allow unclean elections; answer how many."""
+        for _ in self._topics.index():
+            yield []
+        elected = 0
+        for topic_id, partition_ids in list(self._topics.indexes.imbalanced.items()):
+            topic = self._topics.by_id[topic_id]
+            if not self._configs.is_unclean_election_enabled(topic.name):
+                yield []
+                continue
+            records = self._unclean_elections(topic, list(partition_ids), max_elections - elected)
+            elected += len(records)
+            yield records
+        return Decision(elected, [])
+
+    def _unclean_elections(self, topic: Topic, partition_ids: Collection[int], max_elections: int) -> list[Any]:
         records: list[Any] = []
-        for topic, partition_id, partition in self._partitions():
-            if len(records) >= max_elections:
-                break
-            if partition.leader == NO_LEADER and self._configs.is_unclean_election_enabled(topic.name):
-                record = self._change(topic, partition_id, partition, self._brokers.is_active).build()
-                if record is not None and record.leader >= 0:
-                    records.append(record)
-        return Decision(len(records), records)
+        for partition_id in partition_ids:
+            partition = topic.partitions[partition_id]
+            if partition.leader != NO_LEADER or len(records) >= max_elections:
+                continue
+            record = self._change(topic, partition_id, partition, self._brokers.is_active).build()
+            if record is not None and record.leader >= 0:
+                records.append(record)
+        return records
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
     def begin_change(self, topic: Topic, partition_id: int, election: Election = Election.ONLINE) -> PartitionChange:
         """Return a change to a partition in the making, whose leader is sought as `election` says."""
-        return self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active, election)
+        rules = self._rules_of(topic)._replace(election=election)
+        return self._change(topic, partition_id, topic.partitions[partition_id], self._brokers.is_active, rules)
 
     def _partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
         for topic in self._topics.by_id.values():
             for partition_id, partition in topic.partitions.items():
                 yield topic, partition_id, partition
+
+    def _rules_of(self, topic: Topic) -> _TopicRules:
+        """Return what leaders are sought by, unless asked otherwise: uncleanly only where the topic allows it."""
+        is_unclean = self._configs.is_unclean_election_enabled(topic.name)
+        min_insync_replicas = 1
+        if self._features.is_elr_enabled:
+            min_insync_replicas = self._configs.min_insync_replicas(topic.name)
+        return _TopicRules(
+            Election.UNCLEAN if is_unclean else Election.ONLINE,
+            min(min_insync_replicas, len(topic.partitions[0].replicas)),
+        )
 
     def _change(
         self,
@@ -275,23 +349,17 @@ class PartitionControl:
         partition_id: int,
         partition: PartitionRegistration,
         is_alive: Callable[[int], bool],
-        election: Election | None = None,
+        rules: _TopicRules | None = None,
     ) -> PartitionChange:
-        """Return a change in the making. `election`: without, an unclean one where the topic allows it."""
-        is_elr_enabled = self._features.is_elr_enabled
-        if election is None:
-            is_unclean = self._configs.is_unclean_election_enabled(topic.name)
-            election = Election.UNCLEAN if is_unclean else Election.ONLINE
-        replica_count = len(topic.partitions[0].replicas)
+        """Return a change in the making. `rules`: those of the topic, or others."""
+        election, min_insync_replicas = rules or self._rules_of(topic)
         return PartitionChange(
             partition=partition,
             topic_id=topic.topic_id,
             partition_id=partition_id,
             metadata_version=self._features.metadata_version,
-            min_insync_replicas=min(self._configs.min_insync_replicas(topic.name), replica_count)
-            if is_elr_enabled
-            else 1,
-            is_elr_enabled=is_elr_enabled,
+            min_insync_replicas=min_insync_replicas,
+            is_elr_enabled=self._features.is_elr_enabled,
             is_acceptable_leader=self._leader_test(partition, is_alive),
             default_directory=self._brokers.default_directory,
             election=election,

@@ -8,7 +8,7 @@ a cancellation goes back to the replicas from before. The messages are imported 
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.elections import Election
 from kafkapy.metadata.limits import check_operation_size
@@ -35,7 +35,7 @@ class ReassignmentControl:
 
     def decide_alter(
         self, request: "alter_request.AlterPartitionReassignmentsRequest"
-    ) -> "Decision[Any, alter_response.AlterPartitionReassignmentsResponse]":
+    ) -> "Steps[Any, alter_response.AlterPartitionReassignmentsResponse]":
         """Decide on new targets and cancellations; each partition succeeds or fails by itself.
 
         Deviation: partitions for which the operation has no room are refused with POLICY_VIOLATION, in Apache Kafka
@@ -59,6 +59,7 @@ class ReassignmentControl:
                 except ApiError as error:
                     answer.error_code, answer.error_message = int(error.code), error.message
                 answers.append(answer)
+                yield []
             response.responses.append(alter_response.ReassignableTopicResponse(asked_topic.name, answers))
         return Decision(response, records, is_atomic=True)
 

@@ -5,13 +5,13 @@ differ only in "." and "_" collide, since metrics names would. Source: KIP-4, KI
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.brokers import BrokerControl
 from kafkapy.metadata.configs import ConfigControl
 from kafkapy.metadata.features import FeatureControl
@@ -47,11 +47,19 @@ INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state",
 
 @dataclass(slots=True)
 class Topic:
-    """A topic of the controller's table; `partitions` is dense from 0 and changed in replay only."""
+    """A topic of the controller's table; `partitions` is dense from 0, changed by `set_partition` in replay only."""
 
     name: str
     topic_id: Uuid
-    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=dict)
+    is_shared: bool = field(default=False, compare=False)
+    """Whether `partitions` is an image's: a table is loaded fast, and what changes in it is copied then."""
+
+    def set_partition(self, partition_id: int, partition: PartitionRegistration) -> None:
+        if self.is_shared:
+            self.partitions, self.is_shared = dict(self.partitions), False
+        assert isinstance(self.partitions, dict)
+        self.partitions[partition_id] = partition
 
 
 class TopicControl:
@@ -83,14 +91,26 @@ class TopicControl:
         self.by_id, self.by_name, self._colliding = {}, {}, {}
         self._indexes = None
         for topic in image.topics.by_name.values():
-            self._add(Topic(topic.name, topic.topic_id, dict(topic.partitions)))
+            self._add(Topic(topic.name, topic.topic_id, topic.partitions, is_shared=True))
 
     @property
     def indexes(self) -> PartitionIndexes:
         """Which partitions are being reassigned, and which are not led by their preferred replica."""
-        if self._indexes is None:
-            self._indexes = PartitionIndexes(self.by_id.values())
+        for _ in self.index():
+            pass
+        assert self._indexes is not None
         return self._indexes
+
+    @property
+    def has_indexes(self) -> bool:
+        return self._indexes is not None
+
+    def index(self) -> Iterator[None]:
+        """Build the indexes, in steps; nothing where they are there. Nothing may be replayed in between."""
+        if self._indexes is None:
+            indexes = PartitionIndexes()
+            yield from indexes.build(self.by_id.values())
+            self._indexes = indexes
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
@@ -99,7 +119,7 @@ class TopicControl:
         request: CreateTopicsRequest,
         describable: Callable[[str], bool] = lambda name: True,
         count_partitions: CountPartitions = count_none,
-    ) -> Decision[Any, CreateTopicsResponse]:
+    ) -> Steps[Any, CreateTopicsResponse]:
         """Decide CreateTopics for topics whose names are distinct; each topic succeeds or fails by itself.
 
         `describable` says whose configs the client may be told.
@@ -119,6 +139,7 @@ class TopicControl:
                 records += topic_records
                 results.append(result)
                 check_operation_size(len(records))
+            yield []
         response = CreateTopicsResponse(topics=results)
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
@@ -141,7 +162,7 @@ class TopicControl:
 
     def decide_create_partitions(
         self, request: CreatePartitionsRequest, count_partitions: CountPartitions = count_none
-    ) -> Decision[Any, CreatePartitionsResponse]:
+    ) -> Steps[Any, CreatePartitionsResponse]:
         """Decide CreatePartitions for topics whose names are distinct; each grows or fails by itself.
 
         Deviation: topics for which the operation has no room are refused with POLICY_VIOLATION and do not grow. Apache
@@ -157,6 +178,7 @@ class TopicControl:
             except ApiError as error:
                 result.error_code, result.error_message = int(error.code), error.message
             results.append(result)
+            yield []
         response = CreatePartitionsResponse(results=results)
         return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
@@ -167,24 +189,19 @@ class TopicControl:
         self._add(Topic(record.name, record.topic_id))
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        partition = PartitionRegistration.from_record(record)
-        self._topic(record.topic_id).partitions[record.partition_id] = partition
-        if self._indexes is not None:
-            self._indexes.note(record.topic_id, record.partition_id, partition)
+        self._set(self._topic(record.topic_id), record.partition_id, PartitionRegistration.from_record(record))
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
         partition = topic.partitions.get(record.partition_id)
         assert partition is not None, f"{topic.name}-{record.partition_id} changes but does not exist"
-        topic.partitions[record.partition_id] = changed = partition.merge(record)
-        if self._indexes is not None:
-            self._indexes.note(record.topic_id, record.partition_id, changed)
+        self._set(topic, record.partition_id, partition.merge(record))
 
     def replay_remove(self, record: RemoveTopicRecord) -> None:
         topic = self._topic(record.topic_id)
         del self.by_id[topic.topic_id]
         if self._indexes is not None:
-            self._indexes.forget(topic.topic_id)
+            self._indexes.forget(topic)
         del self.by_name[topic.name]
         self._configs.forget_topic(topic.name)
         if _has_collision_characters(topic.name):
@@ -199,7 +216,7 @@ class TopicControl:
             for partition_id, partition in list(topic.partitions.items()):
                 if partition.elr or partition.last_known_elr:
                     change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
-                    topic.partitions[partition_id] = partition.merge(change)
+                    self._set(topic, partition_id, partition.merge(change))
 
     # -- creating -------------------------------------------------------------------------------------------------
 
@@ -425,6 +442,11 @@ class TopicControl:
         self.by_name[topic.name] = topic
         if _has_collision_characters(topic.name):
             self._colliding.setdefault(_unified(topic.name), set()).add(topic.name)
+
+    def _set(self, topic: Topic, partition_id: int, partition: PartitionRegistration) -> None:
+        if self._indexes is not None:
+            self._indexes.note(topic.topic_id, partition_id, topic.partitions.get(partition_id), partition)
+        topic.set_partition(partition_id, partition)
 
     def _topic(self, topic_id: Uuid) -> Topic:
         topic = self.by_id.get(topic_id)

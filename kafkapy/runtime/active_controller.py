@@ -14,7 +14,7 @@ from kafkapy.errors import ApiError
 from kafkapy.protocol.primitives import Message
 
 if TYPE_CHECKING:
-    from kafkapy.machine import Decision
+    from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.image import MetadataImage
     from kafkapy.runtime.controller import ControllerRuntime
@@ -45,13 +45,19 @@ class ActiveController:
         """Whether this node is the active controller, or the only one that could be."""
         return self._new_channel is None or self._controller.is_active
 
-    async def ask(self, request: Message, decide: "Callable[[Controller, int], Decision[Any, ResponseT]]") -> ResponseT:
+    async def ask(
+        self,
+        request: Message,
+        decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
+        *,
+        may_interrupt: bool = False,
+    ) -> ResponseT:
         """Return the response to `request`, which `decide` makes where this node is the active controller.
 
-        Raises ApiError for an error of the whole response.
+        may_interrupt: see ControllerRuntime.write. Raises ApiError for an error of the whole response.
         """
         if self.is_local:
-            return await self._controller.write(decide)
+            return await self._controller.write(decide, may_interrupt=may_interrupt)
         response: Any = await self.call(request)
         if getattr(response, "error_code", 0):
             raise ApiError(response.error_code, getattr(response, "error_message", None))
@@ -61,7 +67,7 @@ class ActiveController:
     def ask_soon(
         self,
         request: Message,
-        decide: "Callable[[Controller, int], Decision[Any, ResponseT]]",
+        decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
         on_done: "Callable[[ResponseT | BaseException], None]",
     ) -> None:
         """Do as `ask` without waiting; `on_done` gets the response or the error."""

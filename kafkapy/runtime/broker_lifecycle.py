@@ -254,7 +254,7 @@ class BrokerLifecycle:
             cordoned_log_dirs=self._cordoned(),
         )
         response = await self._controller.ask(
-            request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms)
+            request, lambda controller, now_ms: controller.decide_heartbeat(request, now_ms), may_interrupt=True
         )
         self._reported_directories.update(request.offline_log_dirs)
         return response

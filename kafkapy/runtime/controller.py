@@ -1,5 +1,9 @@
 """The controller on its quorum: decide -> append -> replay -> answer once committed; committed images for the broker.
 
+A decision that takes long goes in steps (machine.Steps), in turns of the loop: what else is to be decided waits in
+decision_queue.py, but for heartbeats that change nothing. So do its records: they are encoded, replayed and delivered
+in turns, an atomic decision's in one batch.
+
 Every node keeps the image (`image`, told to listeners with each committed change). The node that leads the quorum also
 keeps the controller's tables, which run ahead of the image by what is appended but not yet committed; they are made
 anew from the image whenever a term begins, and dropped when it ends.
@@ -10,11 +14,12 @@ A broken invariant while replaying is our mistake or a broken log: `on_fatal` st
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkapy.errors import ApiError, StorageError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import decide_activation
 from kafkapy.metadata.configs import MIN_INSYNC_REPLICAS, ConfigRules
 from kafkapy.metadata.controller import Controller
@@ -22,11 +27,12 @@ from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.features import record_version
 from kafkapy.metadata.image import MetadataImage, Provenance
 from kafkapy.metadata.leader_elections import ELECTIONS_PER_SLICE
-from kafkapy.metadata.limits import MAX_RECORDS_PER_OPERATION
 from kafkapy.metadata.loader import ImageLoader
 from kafkapy.metadata.record_serde import decode_record, encode_record
 from kafkapy.metadata.snapshot import encoded_slices
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.decision_queue import DecisionQueue
+from kafkapy.runtime.turns import PAUSE_MS, Turn
 from kafkapy.seams import Clock, Random
 from kafkapy.types import OffsetAndEpoch
 
@@ -42,6 +48,12 @@ ImageListener = Callable[[MetadataDelta, MetadataImage], None]
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Below the quorum's 8 MiB: a decision that need not be atomic is split into batches of at most this."""
+RECORDS_PER_STEP: Final = 100
+"""How many records are encoded, appended or replayed in a step; of a decision that need not be atomic, a batch."""
+STEPS_PER_TURN: Final = 200
+"""A turn ends after so many records, or places to give way, whatever the clock says (in the simulator it stands)."""
+RECORDS_PER_IMAGE: Final = 1_000
+"""Where more is committed at once, there is an image after each so many records (whole batches)."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 """How long a request without a time-out of its own waits."""
 MIN_COMMIT_WAIT_MS: Final = 1000
@@ -84,12 +96,13 @@ class ControllerRuntime:
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(last offset, future) in order of offset."""
         self._has_appended = False
+        self._decisions = DecisionQueue()
         self._token_rules = _token_rules(config)
         self._fence_interval_ms = config.quorum.broker_session_timeout_ms // FENCE_CHECKS_PER_SESSION
         self._fences_checked_ms = 0
         self._committed_offset = -1
         self._tasks: list[asyncio.Task[None]] = []
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
         quorum.add_listener(self)
         quorum.set_snapshot_source(self._snapshot)
 
@@ -114,7 +127,13 @@ class ControllerRuntime:
         """Call `listener` with each image from now on. One that comes late looks at `image` first."""
         self._listeners.append(listener)
 
-    async def write(self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int | None = None) -> R:
+    async def write(
+        self,
+        decide: Callable[[Controller, int], Decided[Any, R]],
+        *,
+        timeout_ms: int | None = None,
+        may_interrupt: bool = False,
+    ) -> R:
         """Decide on the controller's tables (given them and the monotonic time in ms), answer once committed.
 
         The image has the change when this returns. A decision without records is answered once all that it could have
@@ -124,24 +143,46 @@ class ControllerRuntime:
         timeout_ms: how long a client wants to wait. With 0 or less, nothing is decided. Raises ApiError
         REQUEST_TIMED_OUT; if that was waiting for the commit (MIN_COMMIT_WAIT_MS at least; a deviation: Apache Kafka
         waits for as long as it may forward the request), the change may still come.
+
+        may_interrupt: `decide` is asked between the steps of another decision, too, and counts if it answers without
+        records at once. If not, it must have left the tables as they are, and is asked again when it is its turn.
         """
+        response, _ = await self.write_noting(decide, timeout_ms=timeout_ms, may_interrupt=may_interrupt)
+        return response
+
+    async def write_noting(
+        self,
+        decide: Callable[[Controller, int], Decided[Any, R]],
+        *,
+        timeout_ms: int | None = None,
+        may_interrupt: bool = False,
+    ) -> tuple[R, bool]:
+        """Do as `write`; return also whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active()
-        controller.skip_to(self._quorum.log_end_offset)
-        decision = decide(controller, self._clock.monotonic_ms())
-        self._append(controller, decision)
-        await self._committed(controller.next_offset - 1, timeout_ms)
-        return decision.response
+        if may_interrupt and self._decisions.is_taken:
+            decided = decide(controller, self._clock.monotonic_ms())
+            if isinstance(decided, Decision) and not decided.records:
+                await self._committed(controller.next_offset - 1, timeout_ms)
+                return decided.response, False
+        await self._decisions.take(timeout_ms)
+        response, first_offset, end_offset = await self._decide(decide)
+        await self._committed(end_offset - 1, timeout_ms)
+        return response, end_offset > first_offset
 
     def write_soon(
-        self, decide: Callable[[Controller, int], Decision[Any, R]], on_done: Callable[[R | BaseException], None]
+        self,
+        decide: Callable[[Controller, int], Decided[Any, R]],
+        on_done: Callable[[R | BaseException], None],
+        *,
+        may_interrupt: bool = False,
     ) -> None:
         """Do as `write` without waiting; `on_done` gets the response or the error. close() ends what still runs."""
 
         async def run() -> None:
             try:
-                result: R | BaseException = await self.write(decide)
+                result: R | BaseException = await self.write(decide, may_interrupt=may_interrupt)
             except Exception as error:  # whatever it is: somebody waits
                 result = error
             on_done(result)
@@ -178,13 +219,13 @@ class ControllerRuntime:
 
     # -- the quorum's listener ------------------------------------------------------------------------------------
 
-    def on_load_snapshot(self, reader: "SnapshotSource") -> None:
-        """Replace the image by a snapshot's."""
-        self._guard(lambda: self._load_snapshot(reader))
+    def on_load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
+        """Replace the image by a snapshot's, in steps."""
+        return self._guarded(self._load_snapshot(reader))
 
-    def on_commit(self, batches: "list[CommittedBatch]") -> None:
-        """Bring the image up to the last of the batches, tell listeners, answer who waited for it."""
-        self._guard(lambda: self._replay_committed(batches))
+    def on_commit(self, batches: "list[CommittedBatch]") -> Iterator[None]:
+        """Bring the image up to the last of the batches, tell listeners, answer who waited for it; in steps."""
+        return self._guarded(self._replay_committed(batches))
 
     def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
         """Begin a term with tables made from the image, or end one."""
@@ -192,32 +233,44 @@ class ControllerRuntime:
         if leader_id == self._config.node_id:
             self._guard(lambda: self._begin_term(leader_epoch))
 
-    def _load_snapshot(self, reader: "SnapshotSource") -> None:
-        records = [decode_record(value) for batch in reader.batches() for value in batch]
+    def _load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
         snapshot_id = reader.snapshot_id
-        timestamp_ms = reader.last_contained_log_timestamp_ms
-        self._loader.load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.leader_epoch, timestamp_ms))
-        self._committed_offset = snapshot_id.offset - 1
+        provenance = Provenance(
+            snapshot_id.offset - 1, snapshot_id.leader_epoch, reader.last_contained_log_timestamp_ms
+        )
+        records = (decode_record(value) for batch in reader.batches() for value in batch)
+        yield from self._loader.load_snapshot(records, provenance)
         self._publish()
+        self._note_committed(snapshot_id.offset - 1)
 
-    def _replay_committed(self, batches: "list[CommittedBatch]") -> None:
+    def _replay_committed(self, batches: "list[CommittedBatch]") -> Iterator[None]:
+        count = 0
         for batch in batches:
-            records = self._records_of(batch)
-            self._loader.replay(records, Provenance(batch.last_offset, batch.leader_epoch, batch.append_timestamp_ms))
-        self._publish()
-        if batches:
-            self._committed_offset = batches[-1].last_offset
-        while self._pending and self._pending[0][0] <= self._committed_offset:
+            for records in _slices(self._records_of(batch)):
+                self._loader.replay(records)
+                yield
+            self._loader.end_batch(Provenance(batch.last_offset, batch.leader_epoch, batch.append_timestamp_ms))
+            count += len(batch.records)
+            if count >= RECORDS_PER_IMAGE or batch is batches[-1]:
+                count = 0
+                self._publish()
+                self._note_committed(batch.last_offset)
+                if batch is not batches[-1]:
+                    yield
+
+    def _note_committed(self, offset: int) -> None:
+        self._committed_offset = offset
+        while self._pending and self._pending[0][0] <= offset:
             _, future = self._pending.popleft()
             if not future.done():
                 future.set_result(None)
 
-    def _records_of(self, batch: "CommittedBatch") -> list[Any]:
+    def _records_of(self, batch: "CommittedBatch") -> Iterable[Any]:
         while self._appended and self._appended[0][0] <= batch.base_offset:
             base_offset, records = self._appended.popleft()
             if base_offset == batch.base_offset and len(records) == len(batch.records):
                 return records
-        return [decode_record(value) for value in batch.records]
+        return map(decode_record, batch.records)
 
     def _publish(self) -> None:
         published = self._loader.publish()
@@ -229,6 +282,13 @@ class ControllerRuntime:
         """Run a step whose failure leaves no state to go on from."""
         try:
             step()
+        except Exception as error:
+            self._fail(error)
+
+    def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
+        """Take steps whose failure leaves no state to go on from."""
+        try:
+            yield from steps
         except Exception as error:
             self._fail(error)
 
@@ -263,7 +323,8 @@ class ControllerRuntime:
             is_in_transaction=self._loader.is_in_transaction,
             min_insync_replicas=int(min_insync_replicas or 1),
         )
-        self._append(controller, decision)
+        for _ in self._append(controller, decision.records, is_atomic=decision.is_atomic):
+            pass  # a few records
         log.info("Became the active controller at epoch %d, offset %d", leader_epoch, controller.next_offset)
 
     def _end_term(self) -> None:
@@ -285,46 +346,116 @@ class ControllerRuntime:
             return ApiError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
         return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader_id}.")
 
-    def _append(self, controller: Controller, decision: Decision[Any, Any]) -> None:
-        """Append and replay a decision's records. Nothing is awaited between: the tables equal the log at all times."""
-        if not decision.records:
-            return
-        for records, values in self._batches(controller, decision):
-            base_offset = controller.next_offset
-            last_offset = self._append_to_quorum(values)
-            assert last_offset == base_offset + len(records) - 1, f"appended at {last_offset}, expected {base_offset}"
-            self._appended.append((base_offset, records))
-            self._has_appended = True
+    async def _decide(self, decide: Callable[[Controller, int], Decided[Any, R]]) -> tuple[R, int, int]:
+        """Decide, append and replay; return the response and the log's end before and after. It is our turn.
+
+        What needs more than a turn goes on in a task: whoever asked may give up, but nothing is left half done.
+        """
+        is_released = False
+        try:
+            controller = self._active()
+            controller.skip_to(self._quorum.log_end_offset)
+            first_offset = controller.next_offset
+            steps = self._carry_out(controller, decide(controller, self._clock.monotonic_ms()))
+            turn = Turn(self._clock, STEPS_PER_TURN)
+            while not turn.is_over(next(steps)):
+                pass
+            task = asyncio.get_running_loop().create_task(self._go_on(controller, steps, turn))
+            is_released = True
+        except StopIteration as end:
+            return end.value, first_offset, controller.next_offset
+        finally:
+            if not is_released:
+                self._decisions.release()
+        self._background.add(task)
+        task.add_done_callback(self._note_ended)
+        response, end_offset = await asyncio.shield(task)
+        return response, first_offset, end_offset
+
+    async def _go_on(self, controller: Controller, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:
+        """Take the other turns of a decision, then let the next one be made."""
+        try:
+            while True:
+                await asyncio.sleep(PAUSE_MS / 1000)
+                self._check_term(controller)
+                turn.begin()
+                while not turn.is_over(next(steps)):
+                    pass
+        except StopIteration as end:
+            return end.value, controller.next_offset
+        finally:
+            self._decisions.release()
+
+    def _note_ended(self, task: "asyncio.Task[Any]") -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # of whoever asked, who may be gone
+
+    def _carry_out(self, controller: Controller, decided: Decided[Any, R]) -> Generator[int, None, R]:
+        """Take the steps of a decision, append and replay; yield what each step counts for."""
+        while not isinstance(decided, Decision):
             try:
-                for offset, record in enumerate(records, base_offset):
+                records = next(decided)
+            except StopIteration as end:
+                decided = end.value
+                continue
+            yield from self._append(controller, records)
+            yield 1
+        yield from self._append(controller, decided.records, is_atomic=decided.is_atomic)
+        return decided.response
+
+    def _append(self, controller: Controller, records: list[Any], *, is_atomic: bool = False) -> Iterator[int]:
+        """Append and replay records, in steps; as one batch if they are atomic, else as many as it takes.
+
+        Nothing is decided in between: at each decision the tables equal the log.
+        """
+        values: list[bytes] = []
+        first, size_bytes = 0, 0
+        for index, value in enumerate(self._encoded(controller, records)):
+            is_full = len(values) == RECORDS_PER_STEP or size_bytes + len(value) > MAX_BATCH_BYTES
+            if is_full and values and not is_atomic:
+                yield from self._append_batch(controller, records[first:index], values)
+                values, first, size_bytes = [], index, 0
+            values.append(value)
+            size_bytes += len(value)
+            if is_atomic and len(values) % RECORDS_PER_STEP == 0:
+                yield RECORDS_PER_STEP
+        if values:
+            yield from self._append_batch(controller, records[first:], values)
+
+    def _encoded(self, controller: Controller, records: list[Any]) -> Iterator[bytes]:
+        features = controller.features
+        metadata_version = 0 if features.is_empty else features.metadata_version
+        return (encode_record(record, record_version(record, metadata_version)) for record in records)
+
+    def _append_batch(self, controller: Controller, records: list[Any], values: list[bytes]) -> Iterator[int]:
+        self._check_term(controller)
+        controller.skip_to(self._quorum.log_end_offset)
+        base_offset = controller.next_offset
+        last_offset = self._append_to_quorum(values)
+        assert last_offset == base_offset + len(records) - 1, f"appended at {last_offset}, expected {base_offset}"
+        self._appended.append((base_offset, records))
+        self._has_appended = True
+        for start in range(0, len(records), RECORDS_PER_STEP):
+            part = records[start : start + RECORDS_PER_STEP]
+            try:
+                for offset, record in enumerate(part, base_offset + start):
                     controller.replay(record, offset)
             except AssertionError as error:
                 self._fail(error)
                 raise
+            yield len(part)
+
+    def _check_term(self, controller: Controller) -> None:
+        """Raise ApiError NOT_CONTROLLER where a decision's term has ended: its tables are gone."""
+        if self._controller is not controller:
+            raise self._not_controller()
 
     def _append_to_quorum(self, values: list[bytes]) -> int:
         try:
             return self._quorum.append(values, self._leader_epoch)
         except StorageError as error:
             raise ApiError(ErrorCode.NOT_CONTROLLER, f"The controller stops: {error}") from error
-
-    def _batches(self, controller: Controller, decision: Decision[Any, Any]) -> Iterable[tuple[list[Any], list[bytes]]]:
-        """Yield (records, encoded) of each batch: one where the decision is atomic, else as many as it takes."""
-        features = controller.features
-        metadata_version = 0 if features.is_empty else features.metadata_version
-        records: list[Any] = []
-        values: list[bytes] = []
-        size_bytes = 0
-        for record in decision.records:
-            value = encode_record(record, record_version(record, metadata_version))
-            is_full = len(values) == MAX_RECORDS_PER_OPERATION or size_bytes + len(value) > MAX_BATCH_BYTES
-            if values and is_full and not decision.is_atomic:
-                yield records, values
-                records, values, size_bytes = [], [], 0
-            records.append(record)
-            values.append(value)
-            size_bytes += len(value)
-        yield records, values
 
     async def _committed(self, offset: int, timeout_ms: int | None) -> None:
         """Wait until `offset` is committed and in the image. Raises ApiError REQUEST_TIMED_OUT."""
@@ -416,7 +547,7 @@ class ControllerChanges:
         self._controller = controller
 
     async def change(
-        self, decide: Callable[[Controller, int], Decision[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
+        self, decide: Callable[[Controller, int], Decided[Any, R]], *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
         return await self._controller.write(decide, timeout_ms=timeout_ms)
 
@@ -432,6 +563,13 @@ def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
     return TokenRules(
         key.value.encode(), security.delegation_token_max_lifetime_ms, security.delegation_token_expiry_time_ms
     )
+
+
+def _slices(records: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the records, RECORDS_PER_STEP at a time."""
+    remaining = iter(records)
+    while found := list(islice(remaining, RECORDS_PER_STEP)):
+        yield found
 
 
 def _time_out(future: "asyncio.Future[None]") -> None:

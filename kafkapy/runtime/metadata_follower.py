@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkapy.runtime.turns import PAUSE_MS, Turn
 
 if TYPE_CHECKING:
-    from kafkapy.machine import Decision
+    from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.metadata.delta import MetadataDelta
     from kafkapy.metadata.image import MetadataImage
@@ -83,7 +83,7 @@ class MetadataFollower:
             self._work()
 
     async def change(
-        self, decide: "Callable[[Controller, int], Decision[Any, R]]", *, timeout_ms: int = REQUEST_TIMEOUT_MS
+        self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
         """Have the controller decide, as its `write` does; return once this broker has followed what it decided.
 
@@ -91,15 +91,7 @@ class MetadataFollower:
         committed the client is answered what was decided, as it is by Apache Kafka at once: were the answer late, the
         client would ask again, and be told that its topic exists already.
         """
-        has_records = False
-
-        def noting(controller: "Controller", now_ms: int) -> "Decision[Any, R]":
-            nonlocal has_records
-            decision = decide(controller, now_ms)
-            has_records = bool(decision.records)
-            return decision
-
-        response = await self._controller.write(noting, timeout_ms=timeout_ms)
+        response, has_records = await self._controller.write_noting(decide, timeout_ms=timeout_ms)
         if has_records:
             await self.caught_up(timeout_ms // 2)
         return response

@@ -83,7 +83,7 @@ BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
 """The most that a record of the metadata log (no key, no headers) takes beyond its value."""
 CHUNKS_PER_TURN: Final = 4
-"""What listeners are told in one turn of the loop at most, in pieces of quorum_listeners.READ_BYTES."""
+"""What listeners are told, or steps that they take, in one turn of the loop at most."""
 CLEAN_INTERVAL_MS: Final = 60_000
 """How often old snapshots and deleted files are looked for (Apache Kafka's RaftMetadataLogCleaner)."""
 
@@ -267,7 +267,7 @@ class Quorum:
         self._schedule_clean()
         self._step(Started())
         if self._core.is_only_voter:
-            await self.wait_until(lambda: self.is_leader and not self._delivery.has_notice)
+            await self.wait_until(lambda: self.is_leader and not (self._delivery.has_notice or self._delivery.is_busy))
 
     @property
     def is_recovered(self) -> bool:

@@ -7,7 +7,7 @@ earlier epochs and its own first record is committed: its tables are complete wh
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from kafkapy.raft.effects import AppendBatch, LeaderChanged
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 NO_LEADER_ID = -1
 READ_BYTES = 1 << 18
-"""What is read of the log at a time to be delivered: thousands of records, some 20 ms of a controller's loop."""
+"""What is read of the log at a time to be delivered: thousands of records."""
 
 
 class SnapshotSource(Protocol):
@@ -34,13 +34,18 @@ class SnapshotSource(Protocol):
 
 
 class QuorumListener(Protocol):
-    """The state machine over the metadata log. Called on the loop's thread; must not block or raise."""
+    """The state machine over the metadata log. Called on the loop's thread; must not block or raise.
 
-    def on_load_snapshot(self, reader: SnapshotSource) -> None:
+    What takes long is done in steps of a millisecond at most: the iterator that is returned is asked for one after the
+    other, in turns of the loop, before anything else is told; but a change of leader is told between steps, and
+    another snapshot takes the place of all steps that are left.
+    """
+
+    def on_load_snapshot(self, reader: SnapshotSource) -> Iterator[None] | None:
         """Forget everything and take the snapshot's records: they replace offsets below reader.snapshot_id.offset."""
         ...
 
-    def on_commit(self, batches: list[CommittedBatch]) -> None:
+    def on_commit(self, batches: list[CommittedBatch]) -> Iterator[None] | None:
         """Take newly committed batches, in order of offset. On the leader its own appends come back here, too."""
         ...
 
@@ -62,6 +67,13 @@ class Delivery:
         self._notice: LeaderChanged | None = None
         self._to_load: OffsetAndEpoch | None = None
         self._own: deque[CommittedBatch] = deque()
+        self._steps: deque[Iterator[None]] = deque()
+        """What listeners are still doing with what they were told, one after the other."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether listeners are not done with what they were told, or a snapshot is still to be told."""
+        return bool(self._steps) or self._to_load is not None
 
     @property
     def has_notice(self) -> bool:
@@ -73,6 +85,7 @@ class Delivery:
     def begin_with(self, snapshot_id: OffsetAndEpoch | None) -> None:
         """Load this snapshot before anything else: at start, or when the log was emptied for it."""
         self._own.clear()
+        self._steps.clear()
         if snapshot_id is not None:
             self._to_load = snapshot_id
             self.delivered_offset = snapshot_id.offset
@@ -108,6 +121,8 @@ class Delivery:
         notice = self._notice
         if notice is not None and notice.leader_id != self._node_id:
             self._tell_leader(notice)
+        elif self._steps:
+            self._take_step()
         elif self._to_load is not None:
             self._load_snapshot(log, self._to_load)
         elif self.delivered_offset < high_watermark:
@@ -135,7 +150,7 @@ class Delivery:
     def _load_snapshot(self, log: MetadataLog, snapshot_id: OffsetAndEpoch) -> None:
         self._to_load = None
         for listener in self.listeners:
-            listener.on_load_snapshot(log.open_snapshot(snapshot_id))
+            self._begin(listener.on_load_snapshot(log.open_snapshot(snapshot_id)))
 
     def _deliver(self, log: MetadataLog, end_offset: int) -> None:
         """Hand over the next committed batches: our own from memory, others from the log, a chunk at a time."""
@@ -143,7 +158,19 @@ class Delivery:
         self.delivered_offset = found[-1].last_offset + 1
         self.delivered_bytes += sum(batch.size_bytes for batch in found)
         for listener in self.listeners:
-            listener.on_commit(found)
+            self._begin(listener.on_commit(found))
+
+    def _begin(self, steps: Iterator[None] | None) -> None:
+        """Have a listener take its first step; the others come later, in order."""
+        if steps is not None:
+            self._steps.append(steps)
+            if self._steps[0] is steps:
+                self._take_step()
+
+    def _take_step(self) -> None:
+        steps = self._steps[0]
+        if next(steps, self) is self and self._steps and self._steps[0] is steps:
+            self._steps.popleft()
 
     def _take_own(self, end_offset: int) -> list[CommittedBatch]:
         own = self._own

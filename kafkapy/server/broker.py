@@ -55,7 +55,7 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
-    from kafkapy.machine import Decision
+    from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
 
@@ -130,7 +130,7 @@ class BrokerServer:
         await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
-    async def change(self, decide: "Callable[[Controller, int], Decision[Any, R]]") -> "R":
+    async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]") -> "R":
         """Have the controller decide, and return once this broker acts on it. Raises ApiError."""
         return await self._follower.change(decide)
 

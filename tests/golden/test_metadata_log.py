@@ -44,7 +44,8 @@ def replay_log(loader: ImageLoader, data: bytes, *, from_offset: int = 0) -> Non
         if batch.base_offset < from_offset:
             continue
         records = [] if batch.is_control else [decode_record(record.value) for record in batch.records()]
-        loader.replay(records, Provenance(batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp))
+        loader.replay(records)
+        loader.end_batch(Provenance(batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp))
 
 
 def snapshot_records(data: bytes) -> list[Any]:
@@ -61,7 +62,8 @@ def image_of(directory: str) -> MetadataImage:
     start = 0
     if snapshots:
         start = int(snapshots[-1].removeprefix(CLUSTER_LOG).split("-")[0])
-        loader.load_snapshot(snapshot_records(files[snapshots[-1]]), Provenance(start - 1, 1, 0))
+        for _ in loader.load_snapshot(snapshot_records(files[snapshots[-1]]), Provenance(start - 1, 1, 0)):
+            pass
     for name in sorted(name for name in files if name.startswith(CLUSTER_LOG) and name.endswith(".log")):
         replay_log(loader, files[name], from_offset=start)
     published = loader.publish()

@@ -1,6 +1,5 @@
 """Who leads after a failure, and what is in the logs then: ELR, unclean elections, shutdowns. KIP-966, 841, 704."""
 
-from kafkapy.machine import Decision
 from kafkapy.metadata.registrations import RECOVERED, RECOVERING
 from kafkapy.protocol.error_code import ErrorCode
 from tests.simulator.loop import SimLoop
@@ -92,7 +91,7 @@ async def test_a_broker_that_shuts_down_hands_over_and_stays_out_of_the_isr_thou
     world = ReplicaWorld(loop, 3, **FAST)
     world.create_topic(replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
     await world.produce(1, b"before")
-    world.commit(Decision(None, world.cluster.controller.partitions.controlled_shutdown_records(1)))
+    world.begin_controlled_shutdown(1)
     assert (world.registration().leader, world.registration().isr) == (2, (2, 3))
     await world.pass_ms(100)
     for number in range(30):

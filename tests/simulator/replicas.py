@@ -17,9 +17,10 @@ from typing import Any
 from kafkapy.config.load import load
 from kafkapy.errors import ApiError
 from kafkapy.handlers import fetch, list_offsets
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided, Decision, Steps
 from kafkapy.metadata.delta import difference
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkapy.metadata.partitions import RecordSteps
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
@@ -247,7 +248,7 @@ class ReplicaWorld:
 
     # -- the controller
 
-    def commit(self, decision: "Decision[Any, Any]") -> Any:
+    def commit(self, decision: "Decided[Any, Any]") -> Any:
         """Carry out a decision of the controller; the nodes hear of it a moment later."""
         before = self.cluster.image.provenance.last_offset
         response = self.cluster.commit(decision)
@@ -300,10 +301,13 @@ class ReplicaWorld:
         return self.cluster.controller.topics.by_id[topic_id(TOPIC)].partitions[number]
 
     def fence(self, node_id: int) -> None:
-        self.commit(Decision(None, self.cluster.controller.partitions.fence_records(node_id)))
+        self.commit(_all_of(self.cluster.controller.partitions.fence(node_id)))
 
     def unfence(self, node_id: int) -> None:
-        self.commit(Decision(None, self.cluster.controller.partitions.unfence_records(node_id)))
+        self.commit(_all_of(self.cluster.controller.partitions.unfence(node_id)))
+
+    def begin_controlled_shutdown(self, node_id: int) -> None:
+        self.commit(_all_of(self.cluster.controller.partitions.begin_controlled_shutdown(node_id)))
 
     async def restart(self, node_id: int) -> None:
         """Begin the next life of a node that has crashed (unclean: the controller forgets that it was in sync)."""
@@ -398,6 +402,11 @@ class ReplicaWorld:
             )
             await done
         return response.error_code, response.base_offset
+
+
+def _all_of(steps: "RecordSteps") -> "Steps[Any, None]":
+    yield from steps
+    return Decision(None)
 
 
 class RequestStub:

@@ -1,11 +1,11 @@
 """Controllers for tests: tables made from an image, with config rules and chance that are plain and seeded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.config.rules import EffectiveConfig
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided, Decision
 from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.controller import Controller
@@ -59,6 +59,21 @@ def new_controller(image: MetadataImage = EMPTY_IMAGE, *, seed: int = 1) -> Cont
     return controller
 
 
+def end_of(decided: Decided[Any, Any], replay: Callable[[list[Any]], None] | None = None) -> Decision[Any, Any]:
+    """Return what a decision comes to. Without `replay`, its steps must be without records."""
+    if isinstance(decided, Decision):
+        return decided
+    while True:
+        try:
+            records = next(decided)
+        except StopIteration as end:
+            decision: Decision[Any, Any] = end.value
+            return decision
+        assert replay is not None or not records
+        if replay is not None:
+            replay(records)
+
+
 class Cluster:
     """A controller whose decisions are replayed at once, as if committed; the image follows."""
 
@@ -75,13 +90,18 @@ class Cluster:
         for broker_id in range(1, broker_count + 1):
             self.start_broker(broker_id)
 
-    def commit(self, decision: Decision[Any, Any]) -> Any:
+    def commit(self, decided: Decided[Any, Any]) -> Any:
         """Replay a decision's records into tables and image, return its response."""
         delta = MetadataDelta(self.image)
-        for record in decision.records:
-            self.controller.replay(record, self.controller.next_offset)
-            delta.replay(record)
-        self.log += decision.records
+
+        def replay(records: list[Any]) -> None:
+            for record in records:
+                self.controller.replay(record, self.controller.next_offset)
+                delta.replay(record)
+            self.log += records
+
+        decision = end_of(decided, replay)
+        replay(decision.records)
         self.image = delta.apply(Provenance(self.controller.next_offset - 1, 1, 0))
         return decision.response
 

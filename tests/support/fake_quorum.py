@@ -4,7 +4,7 @@ Stands in for runtime.quorum.Quorum where a test is about what lies above it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kafkapy.runtime.quorum import CommittedBatch, NotLeaderError, QuorumListener
@@ -72,7 +72,7 @@ class FakeQuorum:
     def load_snapshot(self, records: list[bytes], end_offset: int) -> None:
         self.high_watermark = self.log_end_offset = end_offset
         for listener in self._listeners:
-            listener.on_load_snapshot(FakeSnapshot(records, end_offset, self.leader_epoch))
+            _take_all(listener.on_load_snapshot(FakeSnapshot(records, end_offset, self.leader_epoch)))
 
     def _commit_if_leading(self, batch: CommittedBatch) -> None:
         if self.leader_epoch == batch.leader_epoch:
@@ -83,7 +83,12 @@ class FakeQuorum:
         self.high_watermark = batch.last_offset + 1
         self.log_end_offset = max(self.log_end_offset, self.high_watermark)
         for listener in self._listeners:
-            listener.on_commit([batch])
+            _take_all(listener.on_commit([batch]))
+
+
+def _take_all(steps: Iterator[None] | None) -> None:
+    for _ in steps or ():
+        pass
 
 
 class FakeSnapshot:

@@ -38,7 +38,9 @@ class InstantController:
     def image(self) -> MetadataImage:
         return self._cluster.image
 
-    async def write(self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None) -> Any:
+    async def write(
+        self, decide: Callable[[Any, int], Any], *, timeout_ms: int | None = None, may_interrupt: bool = False
+    ) -> Any:
         if self.error is not None:
             raise self.error
         return self._cluster.commit(decide(self._cluster.controller, self._cluster.now_ms))
@@ -47,7 +49,7 @@ class InstantController:
         """As MetadataFollower does."""
         return await self.write(decide, timeout_ms=timeout_ms)
 
-    async def ask(self, request: Any, decide: Callable[[Any, int], Any]) -> Any:
+    async def ask(self, request: Any, decide: Callable[[Any, int], Any], *, may_interrupt: bool = False) -> Any:
         """As ActiveController does."""
         return await self.write(decide)
 

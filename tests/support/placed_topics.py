@@ -8,7 +8,7 @@ from kafkapy.protocol.messages import alter_partition_reassignments_request as r
 from kafkapy.protocol.messages import alter_partition_request
 from kafkapy.protocol.messages import create_topics_request as create_request
 from kafkapy.protocol.messages import list_partition_reassignments_request as list_request
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, end_of
 
 NO_ELR = {"eligible.leader.replicas.version": 0}
 
@@ -112,7 +112,7 @@ def elect(
 ) -> dict[tuple[str, int], tuple[int, str | None]]:
     """Elect leaders (0 preferred, 1 unclean) of all candidates or of some; return error codes and messages."""
     if topics is None:
-        asked = cluster.controller.elections.decide_candidates().response
+        asked = end_of(cluster.controller.elections.decide_candidates()).response
     else:
         asked = [(name, partition_id) for name, ids in topics.items() for partition_id in ids]
     errors = cluster.commit(cluster.controller.elections.decide_elect(election_type, asked))

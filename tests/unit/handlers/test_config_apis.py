@@ -20,7 +20,7 @@ from kafkapy.config.load import load
 from kafkapy.config.rules import DynamicConfigRules
 from kafkapy.errors import ApiError
 from kafkapy.handlers import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
-from kafkapy.machine import Decision
+from kafkapy.machine import Decided
 from kafkapy.metadata.bootstrap import decide_activation, default_bootstrap_records
 from kafkapy.metadata.configs import CLUSTER_DEFAULT
 from kafkapy.metadata.controller import Controller
@@ -43,6 +43,7 @@ from kafkapy.protocol.messages.register_broker_record import BrokerEndpoint, Reg
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.turns import Turns
 from kafkapy.security.authorizer import AclOperation, AllowAll, ResourceType
+from tests.support.controllers import end_of
 
 SESSION = json.loads(gzip.decompress(Path("tests/golden/configs.json.gz").read_bytes()))
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -108,8 +109,8 @@ class OneNode:
         configs = self.image.configs
         self.dynamic_config.update(cluster=configs.of(*CLUSTER_DEFAULT), broker=configs.of(RESOURCE_BROKER, "3"))
 
-    async def write(self, decide: Callable[[Controller, int], Decision[Any, Any]]) -> Any:
-        decision = decide(self.tables, 0)
+    async def write(self, decide: Callable[[Controller, int], Decided[Any, Any]]) -> Any:
+        decision = end_of(decide(self.tables, 0))
         self.replay(decision.records)
         return decision.response
 

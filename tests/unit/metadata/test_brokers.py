@@ -34,7 +34,7 @@ from kafkapy.protocol.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkapy.protocol.messages.register_broker_record import RegisterBrokerRecord
-from tests.support.controllers import Cluster, directory_id, registration_request
+from tests.support.controllers import Cluster, directory_id, end_of, registration_request
 
 NO_ELR = {"eligible.leader.replicas.version": 0}
 
@@ -418,7 +418,7 @@ def test_partition_of_an_unregistered_broker_alone_has_no_leader_until_it_regist
 
 def test_unknown_broker_is_not_unregistered() -> None:
     with pytest.raises(ApiError) as refusal:
-        Cluster(broker_count=1).controller.decide_unregister_broker(2)
+        end_of(Cluster(broker_count=1).controller.decide_unregister_broker(2))
 
     assert refusal.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
@@ -436,4 +436,4 @@ def test_levels_that_no_broker_of_ours_serves_do_not_keep_it_away_others_do(
         assert 1 in cluster.image.cluster.brokers
         return
     with pytest.raises(ApiError, match=rf"does not support finalized version {level} of {name}"):
-        cluster.controller.decide_register_broker(request, cluster.now_ms)
+        end_of(cluster.controller.decide_register_broker(request, cluster.now_ms))

@@ -7,7 +7,7 @@ from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType
 from kafkapy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, ConfigResource
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, end_of
 
 ORDERS = ConfigResource(RESOURCE_TOPIC, "orders")
 CLUSTER = ConfigResource(RESOURCE_BROKER, "")
@@ -103,7 +103,7 @@ def test_validate_only_writes_nothing() -> None:
     cluster = cluster_with_orders()
 
     changes = {ORDERS: [ConfigOperation("retention.ms", SET, "5")]}
-    decision = cluster.controller.configs.decide_incremental_alter(changes, validate_only=True)
+    decision = end_of(cluster.controller.configs.decide_incremental_alter(changes, validate_only=True))
 
     assert decision.records == []
     assert decision.response == {ORDERS: None}

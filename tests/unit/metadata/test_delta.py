@@ -199,12 +199,15 @@ def test_creating_topics_one_image_at_a_time_leaves_older_images_alone() -> None
 
 def test_transaction_is_seen_whole_or_not_at_all() -> None:
     loader = ImageLoader()
-    loader.replay([FeatureLevelRecord(name="metadata.version", feature_level=30)], Provenance(0, 1, 0))
+    loader.replay([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    loader.end_batch(Provenance(0, 1, 0))
     assert loader.publish() is not None
 
-    loader.replay([BeginTransactionRecord(name="x"), *topic("orders", A)], Provenance(3, 1, 0))
+    loader.replay([BeginTransactionRecord(name="x"), *topic("orders", A)])
+    loader.end_batch(Provenance(3, 1, 0))
     assert loader.publish() is None
-    loader.replay([EndTransactionRecord()], Provenance(4, 1, 0))
+    loader.replay([EndTransactionRecord()])
+    loader.end_batch(Provenance(4, 1, 0))
     published = loader.publish()
 
     assert published is not None
@@ -214,10 +217,12 @@ def test_transaction_is_seen_whole_or_not_at_all() -> None:
 
 def test_aborted_transaction_leaves_no_trace() -> None:
     loader = ImageLoader()
-    loader.replay([BeginTransactionRecord(name="x"), *topic("orders", A)], Provenance(2, 1, 0))
+    loader.replay([BeginTransactionRecord(name="x"), *topic("orders", A)])
+    loader.end_batch(Provenance(2, 1, 0))
     assert loader.is_in_transaction
 
-    loader.replay([AbortTransactionRecord(reason="failover"), *topic("events", B)], Provenance(5, 1, 0))
+    loader.replay([AbortTransactionRecord(reason="failover"), *topic("events", B)])
+    loader.end_batch(Provenance(5, 1, 0))
     published = loader.publish()
 
     assert published is not None

@@ -7,7 +7,7 @@ from kafkapy.metadata.leader_elections import PREFERRED, UNCLEAN
 from kafkapy.metadata.registrations import NO_LEADER
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.config_record import ConfigRecord
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, end_of
 from tests.support.placed_topics import NO_ELR, alter_isr, brokers, elect, fence, partition, place
 
 DONE = (0, None)
@@ -88,13 +88,13 @@ def test_balance_changes_what_can_change_and_nothing_else() -> None:
         fence(cluster, broker_id)
     cluster.heartbeat(1)
     alter_isr(cluster, "foo", [1, 2, 3], 0)
-    candidates = cluster.controller.elections.decide_candidates().response
+    candidates = end_of(cluster.controller.elections.decide_candidates()).response
     assert candidates == [("foo", 0), ("foo", 2)]
 
     assert cluster.commit(cluster.controller.elections.decide_balance(candidates)) == 1
 
     assert leaders(cluster, 3) == [1, 2, 2]
-    assert cluster.controller.elections.decide_candidates().response == [("foo", 2)]
+    assert end_of(cluster.controller.elections.decide_candidates()).response == [("foo", 2)]
     assert cluster.commit(cluster.controller.elections.decide_balance([("gone", 0), ("foo", 9)])) == 0
 
 
@@ -102,8 +102,8 @@ def test_candidates_forget_deleted_topics() -> None:
     cluster = brokers(1, 2)
     topic_id = place(cluster, "foo", [1, 2])
     fence(cluster, 1)
-    assert cluster.controller.elections.decide_candidates().response == [("foo", 0)]
+    assert end_of(cluster.controller.elections.decide_candidates()).response == [("foo", 0)]
 
     cluster.commit(cluster.controller.topics.decide_delete([topic_id]))
 
-    assert cluster.controller.elections.decide_candidates().response == []
+    assert end_of(cluster.controller.elections.decide_candidates()).response == []

@@ -9,6 +9,7 @@ from kafkapy.protocol.messages.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tests.support.controllers import end_of
 from tests.support.placed_topics import NO_ELR, alter_isr, brokers, fence, ongoing, partition, place, reassign
 
 DONE = (0, None)
@@ -221,9 +222,9 @@ def test_one_operation_has_its_bound() -> None:
     place(cluster, "foo", [0], [0])
     asked: dict[int, list[int]] = {partition_id: [1] for partition_id in range(10_001)}
     for partition_id in range(2, 10_001):
-        cluster.controller.topics.by_name["foo"].partitions[partition_id] = partition(cluster, "foo")
+        cluster.controller.topics.by_name["foo"].set_partition(partition_id, partition(cluster, "foo"))
 
-    decision = cluster.controller.reassignments.decide_alter(_request("foo", asked))
+    decision = end_of(cluster.controller.reassignments.decide_alter(_request("foo", asked)))
 
     codes = [answer.error_code for answer in decision.response.responses[0].partitions]
     assert len(decision.records) == 10_000

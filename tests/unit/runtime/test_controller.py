@@ -24,7 +24,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.runtime.active_controller import ActiveController
 from kafkapy.runtime.broker_lifecycle import BrokerLifecycle, LifecycleState
-from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, ControllerRuntime
+from kafkapy.runtime.controller import MIN_COMMIT_WAIT_MS, RECORDS_PER_STEP, ControllerRuntime
 from tests.simulator.loop import SimClock, SimLoop, run
 from tests.support.chance import SeededRandom
 from tests.support.controllers import CLUSTER_ID, SimpleRules, directory_id
@@ -344,7 +344,7 @@ def test_level_of_a_later_kafka_stops_the_process() -> None:
 def test_large_decision_is_split_unless_it_is_atomic() -> None:
     async def scenario(node: Node) -> None:
         await node.started()
-        records = [FeatureLevelRecord(name="share.version", feature_level=1) for _ in range(10_001)]
+        records = [FeatureLevelRecord(name="share.version", feature_level=1) for _ in range(RECORDS_PER_STEP + 1)]
         before = len(node.quorum.log)
         await node.controller.write(lambda controller, _: Decision(None, list(records)))
         split = len(node.quorum.log) - before
