@@ -148,6 +148,7 @@ def commit_of_settled_group(bootstrap: str) -> None:
     consumer.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning" if IS_SOAKED else "error")  # Py4J's
 def test_three_java_nodes_become_ours_and_java_again_under_load(
     tmp_path: Path,
     nodes: dict[int, MigratingNode],
