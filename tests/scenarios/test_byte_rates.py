@@ -159,3 +159,20 @@ def test_a_quota_that_is_removed_throttles_no_more(connect: Connect, limited: st
     entry = EntryData([EntityData("client-id", limited)], [OpData("producer_byte_rate", remove=True)])
     connect().call(AlterClientQuotasRequest([entry]), 1)
     until(lambda: throttle_of_produce(connect(), limited, b"", client_id=limited) == 0)
+
+
+def test_a_fetch_is_capped_by_what_the_windows_allow(connect: Connect, limited: str) -> None:
+    """Of 210,000 bytes it gets what fits into 100,000, for which it is not throttled."""
+    for _ in range(30):
+        produce(connect(), limited, batch_of(value=b"x" * 7_000))
+    response = connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited)
+    assert response.throttle_time_ms == 0
+    assert 12 <= len(values_in(response.responses[0].partitions[0])) <= 14
+
+
+def test_a_followers_fetch_is_not_counted(connect: Connect, limited: str) -> None:
+    for _ in range(30):
+        produce(connect(), limited, batch_of(value=b"x" * 7_000))
+    connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited)
+    follower = FetchRequest(replica_id=1, topics=[fetch_topic(limited, fetch_partition(0))])
+    assert connect().call(follower, FETCH_VERSION, client_id=limited).throttle_time_ms == 0

@@ -54,7 +54,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
     )
     response = await conversion.fetch(served)
     asked = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
-    answer = LegacyFetchResponse(throttle_time_ms=response.throttle_time_ms)
+    answer = LegacyFetchResponse()
     try:
         for topic in response.responses:
             converted = FetchableTopicResponse(topic.topic)
@@ -72,6 +72,7 @@ async def handle(services: Services, context: RequestContext, request: LegacyFet
         for topic in response.responses:
             for read in topic.partitions:
                 release_records(read)
+    answer.throttle_time_ms = conversion.throttle_time_ms
     return answer
 
 
@@ -95,9 +96,12 @@ class _Conversion:
         self._context = context.at_version(OLDEST_SERVED)
         self._magic = 1 if context.api_version >= MAGIC_1_SINCE else 0
         self.bytes_left = MAX_CONVERTED_BYTES
+        self.throttle_time_ms = 0
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        return await fetch.handle(self._services, self._context, request)
+        response = await fetch.handle(self._services, self._context, request)
+        self.throttle_time_ms = max(self.throttle_time_ms, response.throttle_time_ms)
+        return response
 
     async def convert(self, topic: str, asked: LegacyPartition, read: Read) -> PartitionData:
         """Return what the consumer gets of a partition; its region is released."""
