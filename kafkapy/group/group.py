@@ -34,6 +34,9 @@ class Group(Protocol):
     @property
     def is_empty(self) -> bool: ...
 
+    @property
+    def member_count(self) -> int: ...
+
     def deadline_ms(self) -> int | None:
         """Return when on_time wants to be called (monotonic); may be early, cheap to ask after every request."""
         ...

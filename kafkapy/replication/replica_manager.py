@@ -113,7 +113,16 @@ class ReplicaManager:
     @property
     def waiting_count(self) -> int:
         """How many requests wait."""
-        return self._produces.waiting_count + self._fetches.waiting_count + self._deletions.waiting_count
+        return sum(self.waiting_counts.values())
+
+    @property
+    def waiting_counts(self) -> dict[str, int]:
+        """How many requests wait, by Kafka's names of the purgatories."""
+        return {
+            "Produce": self._produces.waiting_count,
+            "Fetch": self._fetches.waiting_count,
+            "DeleteRecords": self._deletions.waiting_count,
+        }
 
     # -- following the metadata -----------------------------------------------------------------------------------
 

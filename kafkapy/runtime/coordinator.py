@@ -106,6 +106,10 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         return host
 
+    def active_shards(self) -> "list[ShardT]":
+        """Return the shards that are led here and loaded."""
+        return [host.shard for host in self._hosts.values() if host.is_led_here and host.is_active]
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -47,7 +47,6 @@ from kafkapy.server.node import Node
 from kafkapy.server.replication import Replication
 from kafkapy.server.stopping import StopOrder
 from kafkapy.storage.cleaner.manager import CleanerManager
-from kafkapy.storage.cleaner.metrics import Gauge, cleaner_gauges
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.loading import LogLoading
 from kafkapy.timer.wheel import TimingWheel
@@ -55,6 +54,7 @@ from kafkapy.types import Uuid
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.gauge import Gauge
     from kafkapy.machine import Decided
     from kafkapy.metadata.controller import Controller
     from kafkapy.seams import Clock, Disk, IoPool, Random
@@ -231,7 +231,6 @@ class BrokerServer:
         self._node.conditions["coordinators"] = lambda: self._coordinators.missing
         self._cleaner = self._new_cleaner()
         self._stops.add(StopOrder.CLEANER, self._cleaner.stop)
-        self._node.gauges = self._gauges
 
     async def _start_serving(self) -> None:
         """Be unfenced, begin with what happens in periods, accept."""
@@ -254,6 +253,7 @@ class BrokerServer:
         self._dynamic_config.add_listener(self._apply_config)
         self._node.check_not_failed()
         self._reactor.start()
+        self._node.gauges = self._gauges
         self._node.conditions["listeners"] = lambda: None
 
     # -- the parts ------------------------------------------------------------------------------------------------
@@ -460,15 +460,11 @@ class BrokerServer:
             io_pool=self._io_pool,
         )
 
-    def _gauges(self) -> Iterator[Gauge]:
-        log_dirs = [directory.path for directory in self._log_manager.directories]
-        yield from cleaner_gauges(self._cleaner.manager, log_dirs, self._clock.wall_ms())
-        late_count = self._coordinators.late_transactions.partition_count
-        yield Gauge("kafka.server:type=ReplicaManager", "PartitionsWithLateTransactionsCount", late_count)
-        coordinators = self._coordinators
-        for kind, coordinator in (("group", coordinators.groups), ("transaction", coordinators.transactions)):
-            group = f"kafka.server:type={kind}-coordinator-metrics"
-            yield Gauge(group, "partition-load-time-max", coordinator.max_load_time_ms())
+    def _gauges(self) -> "Iterator[Gauge | None]":
+        from kafkapy.server.admin.gauges import broker_gauges  # most brokers are never asked
+
+        assert self._services is not None, "asked of once it serves"
+        return broker_gauges(self._services, self._node, self._coordinators, self._cleaner.manager)
 
     def _new_lifecycle(self) -> BrokerLifecycle:
         return BrokerLifecycle(

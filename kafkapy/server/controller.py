@@ -7,7 +7,7 @@ waiting for just this node. Stop is the same backwards.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from kafkapy.config.broker import BrokerConfig
@@ -20,6 +20,7 @@ from kafkapy.storage.file_names import partition_directories
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.gauge import Gauge
 
 logger = logging.getLogger("kafkapy.server")
 
@@ -94,7 +95,13 @@ class ControllerServer:
         self._check_metadata_is_known(image)
         node.controller.add_image_listener(self._on_image)
         node.check_not_failed()
+        node.gauges = self._gauges
         node.conditions["listeners"] = lambda: None
+
+    def _gauges(self) -> "Iterator[Gauge | None]":
+        from kafkapy.server.admin.gauges import node_gauges  # most controllers are never asked
+
+        return node_gauges(self._node)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):

@@ -27,8 +27,8 @@ from kafkapy.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkapy import seams
+    from kafkapy.gauge import Gauge
     from kafkapy.runtime.controller import ControllerRuntime
-    from kafkapy.storage.cleaner.metrics import Gauge
 
 R = TypeVar("R")
 
@@ -75,8 +75,8 @@ class Node:
         self._new_connector = new_connector if new_connector is not None else _new_socket_connector
         self.conditions: dict[str, Callable[[], str | None]] = {}
         """What /readyz asks of, by name, each from when the start has come to it: what is missing, None for nothing."""
-        self.gauges: Callable[[], Iterable[Gauge]] = tuple
-        """What /metrics tells."""
+        self.gauges: Callable[[], Iterable[Gauge | None]] = tuple
+        """What /metrics tells; None is a step without a value. Taken on the event loop, a few at a time."""
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._has_metadata = False
         self._started_at = 0.0

@@ -70,6 +70,10 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         return self.log.is_empty
 
+    @property
+    def member_count(self) -> int:
+        return len(self.log.members)
+
     def is_subscribed_to(self, topic: str) -> bool:
         return self.log.is_subscribed_to(topic)
 

@@ -106,6 +106,10 @@ class ConsumerGroup:
     def is_dead(self) -> bool:
         return self.log.state is GroupState.DEAD
 
+    @property
+    def member_count(self) -> int:
+        return len(self.log.members)
+
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.log.subscriptions.topics()
 

@@ -1,17 +1,18 @@
 """What a node measures, in Prometheus' text format.
 
-Names are those that the usual rules of the JMX exporter make of Kafka's, so that dashboards for Kafka find them:
-kafka.log:type=LogCleaner,name=max-clean-time-secs is kafka_log_logcleaner_max_clean_time_secs.
+Names are those that the usual rules of the JMX exporter (Strimzi's) make of Kafka's, so that dashboards for Kafka find
+them: kafka.log:type=LogCleaner,name=max-clean-time-secs is kafka_log_logcleaner_max_clean_time_secs, a PerSec's count
+is a _total. The lag of groups has kafka_exporter's names.
 """
 
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kafkapy.storage.cleaner.metrics import Gauge
+from kafkapy.gauge import Gauge
 
 
 def exposition(gauges: Iterable[Gauge], accept: str) -> tuple[str, bytes]:
@@ -30,19 +31,33 @@ class _Gauges(Collector):
         """Nothing: what there is is known when it is asked for."""
         return iter(())
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Yield all gauges, those of one name together."""
-        families: dict[str, GaugeMetricFamily] = {}
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for gauge in self._gauges:
-            labels = {"logDirectory": gauge.log_dir} if gauge.log_dir else {}
             name = prometheus_name(gauge)
-            if name not in families:
-                families[name] = GaugeMetricFamily(name, f"{gauge.group},name={gauge.name}", labels=list(labels))
-            families[name].add_metric(list(labels.values()), gauge.value)
+            family = families.get(name)
+            if family is None:
+                kind = CounterMetricFamily if gauge.is_counter else GaugeMetricFamily
+                family = families[name] = kind(name, _help(gauge), labels=[label for label, _ in gauge.tags])
+            family.add_metric([value for _, value in gauge.tags], gauge.value)
         yield from families.values()
+
+
+def _help(gauge: Gauge) -> str:
+    return f"{gauge.group},name={gauge.name}" if gauge.group else "as kafka_exporter has it"
 
 
 def prometheus_name(gauge: Gauge) -> str:
     """Return the name that the JMX exporter's usual rules give: kafka_<domain>_<type>_<name>, in small letters."""
+    if not gauge.group:
+        return gauge.name
     domain, _, kind = gauge.group.partition(":type=")
-    return f"{domain}_{kind}_{gauge.name}".lower().replace(".", "_").replace("-", "_")
+    if kind in DASHED_TYPES:
+        kind = kind.replace("-", "")
+    name = gauge.name.removesuffix("PerSec") if gauge.is_counter else gauge.name
+    return f"{domain}_{kind}_{name}".lower().replace(".", "_").replace("-", "_")
+
+
+DASHED_TYPES = ("raft-metrics", "broker-metadata-metrics")
+"""Whose names the rules put together otherwise."""

@@ -6,25 +6,13 @@ Kafka tells of it in its log alone.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkapy.gauge import Gauge
 from kafkapy.storage.cleaner.manager import CleanerManager
 
 CLEANER: Final = "kafka.log:type=LogCleaner"
 MANAGER: Final = "kafka.log:type=LogCleanerManager"
-
-
-class Gauge(NamedTuple):
-    """`group` and `name` as in Kafka's JMX; log_dir: the tag logDirectory, "" where there is none."""
-
-    group: str
-    name: str
-    value: int
-    log_dir: str = ""
-
-    def __str__(self) -> str:
-        tag = f",logDirectory={self.log_dir}" if self.log_dir else ""
-        return f"{self.group},name={self.name}{tag}"
 
 
 def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) -> Iterator[Gauge]:
@@ -49,5 +37,6 @@ def cleaner_gauges(manager: CleanerManager, log_dirs: list[str], now_ms: int) ->
     for log_dir in log_dirs:
         aside = [log for log in manager.logs_set_aside if log.log_dir.path == log_dir]
         dirty = [to_clean.dirty_bytes for log in aside if (to_clean := manager.assess(log, now_ms)) is not None]
-        yield Gauge(MANAGER, "uncleanable-partitions-count", len(aside), log_dir)
-        yield Gauge(MANAGER, "uncleanable-bytes", sum(dirty), log_dir)
+        tags = (("logDirectory", log_dir),)
+        yield Gauge(MANAGER, "uncleanable-partitions-count", len(aside), tags)
+        yield Gauge(MANAGER, "uncleanable-bytes", sum(dirty), tags)

@@ -1,0 +1,112 @@
+"""What a broker's replicas, logs and waiting requests look like now, under the names of Apache Kafka's gauges.
+
+Nothing is counted while requests are served: it is all read off when somebody asks, a partition a step, so that whoever
+takes the steps may give way in between.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.gauge import Gauge
+from kafkapy.replication.partition import Role
+
+if TYPE_CHECKING:
+    from kafkapy.replication.fetch_session import FetchSessionCache
+    from kafkapy.replication.hosted import HostedPartition
+    from kafkapy.replication.replica_manager import ReplicaManager
+    from kafkapy.storage.log.log import Log
+    from kafkapy.storage.manager.log_manager import LogManager
+
+PARTITION: Final = "kafka.cluster:type=Partition"
+LOG: Final = "kafka.log:type=Log"
+LOG_MANAGER: Final = "kafka.log:type=LogManager"
+REPLICA_MANAGER: Final = "kafka.server:type=ReplicaManager"
+PURGATORY: Final = "kafka.server:type=DelayedOperationPurgatory"
+SESSIONS: Final = "kafka.server:type=FetchSessionCache"
+
+
+def replica_gauges(replica_manager: "ReplicaManager") -> Iterator[Gauge]:
+    """Yield the gauges of each partition that is hosted here, then their sums."""
+    sums = _Sums()
+    for partition in list(replica_manager.partitions):
+        yield from _of_partition(partition, sums)
+    yield from sums.gauges()
+    for operation, count in replica_manager.waiting_counts.items():
+        tags = (("delayedOperation", operation),)
+        yield Gauge(PURGATORY, "PurgatorySize", count, tags)
+        yield Gauge(PURGATORY, "NumDelayedOperations", count, tags)
+
+
+class _Sums:
+    """What is told of all partitions together."""
+
+    def __init__(self) -> None:
+        self.partitions = self.leaders = self.offline = self.reassigning = self.producer_ids = 0
+        self.under_replicated = self.under_min_isr = self.at_min_isr = 0
+
+    def gauges(self) -> Iterator[Gauge]:
+        for name, value in (
+            ("PartitionCount", self.partitions),
+            ("LeaderCount", self.leaders),
+            ("OfflineReplicaCount", self.offline),
+            ("UnderReplicatedPartitions", self.under_replicated),
+            ("UnderMinIsrPartitionCount", self.under_min_isr),
+            ("AtMinIsrPartitionCount", self.at_min_isr),
+            ("ReassigningPartitions", self.reassigning),
+            ("ProducerIdCount", self.producer_ids),
+        ):
+            yield Gauge(REPLICA_MANAGER, name, value)
+
+
+def _of_partition(partition: "HostedPartition", sums: _Sums) -> Iterator[Gauge]:
+    """Yield a partition's gauges. Only a leader knows how its replicas are: a follower says 0, as in Kafka."""
+    sums.partitions += 1
+    sums.offline += partition.role is Role.OFFLINE
+    tags = _tags(*partition.topic_partition)
+    is_leader, log = partition.is_leader, partition.log
+    in_sync = len(partition.isr) if is_leader else 0
+    min_isr = partition.effective_min_isr if is_leader else 0
+    is_under_replicated = is_leader and in_sync < len(partition.replicas)
+    sums.leaders += is_leader
+    sums.under_replicated += is_under_replicated
+    sums.under_min_isr += is_leader and in_sync < min_isr
+    sums.at_min_isr += is_leader and in_sync == min_isr
+    yield Gauge(PARTITION, "UnderReplicated", int(is_under_replicated), tags)
+    yield Gauge(PARTITION, "InSyncReplicasCount", in_sync, tags)
+    yield Gauge(PARTITION, "UnderMinIsr", int(is_leader and in_sync < min_isr), tags)
+    yield Gauge(PARTITION, "AtMinIsr", int(is_leader and in_sync == min_isr), tags)
+    yield Gauge(PARTITION, "ReplicasCount", len(partition.replicas) if is_leader else 0, tags)
+    if log is not None:
+        sums.producer_ids += len(log.producer_state.producers)
+        yield Gauge(PARTITION, "LastStableOffsetLag", log.high_watermark - log.last_stable_offset, tags)
+        yield from _of_log(log, tags)
+
+
+def _of_log(log: "Log", tags: tuple[tuple[str, str], ...]) -> Iterator[Gauge]:
+    yield Gauge(LOG, "Size", log.size_bytes, tags)
+    yield Gauge(LOG, "LogStartOffset", log.log_start_offset, tags)
+    yield Gauge(LOG, "LogEndOffset", log.log_end_offset, tags)
+    yield Gauge(LOG, "NumLogSegments", len(log.segments), tags)
+
+
+def _tags(topic: str, partition: int) -> tuple[tuple[str, str], ...]:
+    return ("partition", str(partition)), ("topic", topic)
+
+
+def directory_gauges(log_manager: "LogManager") -> Iterator[Gauge]:
+    """Yield what is told of the log directories."""
+    directories = log_manager.directories
+    offline = set(directories.offline_paths)
+    cordoned = set(directories.cordoned_ids)
+    yield Gauge(LOG_MANAGER, "OfflineLogDirectoryCount", len(offline))
+    yield Gauge(LOG_MANAGER, "CordonedLogDirectoryCount", len(cordoned))
+    for directory in directories:
+        tags = (("logDirectory", directory.path),)
+        yield Gauge(LOG_MANAGER, "LogDirectoryOffline", int(directory.path in offline), tags)
+        yield Gauge(LOG_MANAGER, "LogDirectoryCordoned", int(directory.directory_id in cordoned), tags)
+
+
+def session_gauges(sessions: "FetchSessionCache") -> Iterator[Gauge]:
+    yield Gauge(SESSIONS, "NumIncrementalFetchSessions", len(sessions))
+    yield Gauge(SESSIONS, "NumIncrementalFetchPartitionsCached", sessions.partition_count)
+    yield Gauge(SESSIONS, "IncrementalFetchSessionEvictionsPerSec", sessions.eviction_count, is_counter=True)

@@ -1,0 +1,54 @@
+"""Groups: how many there are in which state, and how far each is behind, under kafka_exporter's names.
+
+kafka_exporter asks every coordinator and every leader each time; here the coordinator reads what it has replayed and
+what the log here ends at. Of a partition that another broker leads, and that has no replica here, the lag is not told.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.gauge import Gauge
+
+if TYPE_CHECKING:
+    from kafkapy.group.group import Group
+    from kafkapy.group.offsets import GroupOffsets
+    from kafkapy.replication.hosted import HostedPartitions
+    from kafkapy.runtime.group_coordinator import GroupCoordinator
+
+METADATA_MANAGER: Final = "kafka.coordinator.group:type=GroupMetadataManager"
+STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+"""What Kafka counts by name; groups of KIP-848 in other states are in NumGroups only."""
+EXPORTER: Final = ""
+
+
+def group_gauges(coordinator: "GroupCoordinator", partitions: "HostedPartitions") -> Iterator[Gauge | None]:
+    """Yield the gauges of all groups that are coordinated here, and how many there are."""
+    counts: Counter[str] = Counter()
+    for shard in coordinator.active_shards():
+        for group in list(shard.groups.values()):
+            counts[group.state_name] += 1
+            yield from _of_group(group, shard.offsets.store.of_group(group.group_id), partitions)
+            yield None
+    yield Gauge(METADATA_MANAGER, "NumGroups", counts.total())
+    for state in STATES:
+        yield Gauge(METADATA_MANAGER, f"NumGroups{state}", counts[state])
+
+
+def _of_group(group: "Group", offsets: "GroupOffsets", partitions: "HostedPartitions") -> Iterator[Gauge]:
+    of_group = ("consumergroup", group.group_id)
+    yield Gauge(EXPORTER, "kafka_consumergroup_members", group.member_count, (of_group,))
+    for topic, committed in list(offsets.items()):
+        of_topic = (of_group, ("topic", topic))
+        offset_sum = lag_sum = 0
+        for partition, offset in list(committed.items()):
+            tags = (*of_topic, ("partition", str(partition)))
+            offset_sum += offset.value.offset
+            yield Gauge(EXPORTER, "kafka_consumergroup_current_offset", offset.value.offset, tags)
+            hosted = partitions.find(topic, partition)
+            if hosted is not None and hosted.log is not None:
+                lag = max(hosted.log.high_watermark - offset.value.offset, 0)
+                lag_sum += lag
+                yield Gauge(EXPORTER, "kafka_consumergroup_lag", lag, tags)
+        yield Gauge(EXPORTER, "kafka_consumergroup_current_offset_sum", offset_sum, of_topic)
+        yield Gauge(EXPORTER, "kafka_consumergroup_lag_sum", lag_sum, of_topic)

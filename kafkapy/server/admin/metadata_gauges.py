@@ -1,0 +1,77 @@
+"""What the metadata and its quorum look like from here: of the active controller, and of everybody who follows."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.gauge import Gauge
+from kafkapy.metadata.registrations import NO_LEADER
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.image import MetadataImage, TopicImage
+    from kafkapy.runtime.controller import ControllerRuntime
+    from kafkapy.runtime.quorum import Quorum
+
+CONTROLLER: Final = "kafka.controller:type=KafkaController"
+FOLLOWED: Final = "kafka.server:type=broker-metadata-metrics"
+RAFT: Final = "kafka.server:type=raft-metrics"
+
+
+def quorum_gauges(quorum: "Quorum", node_id: int) -> Iterator[Gauge]:
+    """Yield what every member of the quorum, voter or not, knows."""
+    yield Gauge(RAFT, "current-leader", quorum.leader_id)
+    yield Gauge(RAFT, "current-epoch", quorum.leader_epoch)
+    yield Gauge(RAFT, "high-watermark", quorum.high_watermark)
+    yield Gauge(RAFT, "log-end-offset", quorum.log_end_offset)
+    yield Gauge(RAFT, "number-of-voters", len(quorum.voters.ids))
+    description = quorum.describe()
+    yield Gauge(RAFT, "number-of-observers", len(description.observers) if description is not None else 0)
+    if quorum.is_leader:
+        state = "leader"
+    else:
+        state = "follower" if node_id in quorum.voters.ids else "observer"
+    yield Gauge(RAFT, "current-state", 1, (("current_state", state),))
+
+
+def controller_gauges(controller: "ControllerRuntime") -> Iterator[Gauge | None]:
+    """Yield what a controller tells, None after each topic that was counted; counts are 0 where it is not active."""
+    image, is_active = controller.image, controller.is_active
+    brokers = image.cluster.brokers.values() if is_active else ()
+    counts = _Counts()
+    for topic in list(image.topics.by_name.values()) if is_active else ():
+        counts.add(topic)
+        yield None
+    for name, value in (
+        ("ActiveControllerCount", int(is_active)),
+        ("ActiveBrokerCount", sum(not broker.fenced for broker in brokers)),
+        ("FencedBrokerCount", sum(broker.fenced for broker in brokers)),
+        ("GlobalTopicCount", counts.topics),
+        ("GlobalPartitionCount", counts.partitions),
+        ("OfflinePartitionsCount", counts.offline),
+        ("PreferredReplicaImbalanceCount", counts.imbalanced),
+        ("LastAppliedRecordOffset", image.provenance.last_offset),
+        ("LastAppliedRecordTimestamp", image.provenance.timestamp_ms),
+        ("LastCommittedRecordOffset", controller.committed_offset),
+    ):
+        yield Gauge(CONTROLLER, name, value)
+
+
+class _Counts:
+    """What is counted of all topics."""
+
+    def __init__(self) -> None:
+        self.topics = self.partitions = self.offline = self.imbalanced = 0
+
+    def add(self, topic: "TopicImage") -> None:
+        self.topics += 1
+        for partition in topic.partitions.values():
+            self.partitions += 1
+            self.offline += partition.leader == NO_LEADER
+            self.imbalanced += partition.leader != partition.replicas[0]
+
+
+def followed_gauges(image: "MetadataImage", now_ms: int) -> Iterator[Gauge]:
+    """Yield how far a broker follows the metadata; now_ms: wall clock."""
+    provenance = image.provenance
+    yield Gauge(FOLLOWED, "last-applied-record-offset", provenance.last_offset)
+    yield Gauge(FOLLOWED, "last-applied-record-timestamp", provenance.timestamp_ms)
+    yield Gauge(FOLLOWED, "last-applied-record-lag-ms", max(now_ms - provenance.timestamp_ms, 0))

@@ -1,0 +1,115 @@
+"""/metrics of a running broker: names and labels as dashboards for Apache Kafka ask for them, values that are true."""
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from harness.servers import free_port
+from kafkapy import Broker
+from kafkapy.gauge import Gauge
+from kafkapy.server.admin.metrics import exposition, prometheus_name
+
+KNOWN = [line.split("\t") for line in Path("tests/golden/metrics.tsv").read_text().splitlines()[1:]]
+"""dialect, name, type, labels, MBean: of Strimzi's rules, Confluent's and kafka_exporter."""
+LABELS = {
+    name: {label.strip() for label in labels.replace("-", "").split(",") if label} for _, name, _, labels, _ in KNOWN
+}
+OWN = {
+    "kafka_log_logcleaner_last_clean_bytes_before",
+    "kafka_log_logcleaner_last_clean_bytes_after",
+    "kafka_log_logcleaner_last_clean_records_read",
+    "kafka_log_logcleaner_last_clean_records_kept",
+    "kafka_server_group_coordinator_metrics_partition_load_time_max",
+}
+"""What no file of rules has a name for."""
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(scope="module")
+def scraped() -> Iterator[Samples]:
+    """What a broker tells after 30 records in three partitions, 12 of one committed by a group."""
+    port = free_port()
+    with Broker(properties={"kafkapy.admin.listener": f":{port}"}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        admin = AdminClient(servers)
+        admin.create_topics([NewTopic("t", 3)])["t"].result(30)
+        producer = Producer(servers)
+        for number in range(30):
+            producer.produce("t", b"%d" % number, partition=number % 3)
+        assert producer.flush(30) == 0
+        consumer = Consumer({**servers, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition("t", 1, 4), TopicPartition("t", 2, 8)], asynchronous=False)
+        consumer.close()
+        yield samples(port)
+
+
+def samples(port: int) -> Samples:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+        families = list(text_string_to_metric_families(response.read().decode()))
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+def value(scraped: Samples, name: str, **labels: str) -> float:
+    return scraped[name, frozenset(labels.items())]
+
+
+def test_names_and_labels_are_those_that_boards_know(scraped: Samples) -> None:
+    found: dict[str, set[str]] = {}
+    for name, labels in scraped:
+        found.setdefault(name, set()).update(label for label, _ in labels)
+    assert found.keys() - LABELS.keys() - OWN == set()
+    assert {name: labels for name, labels in found.items() if name in LABELS and labels != LABELS[name]} == {}
+
+
+def test_partitions_and_logs_are_told(scraped: Samples) -> None:
+    for partition in ("0", "1", "2"):
+        assert value(scraped, "kafka_log_log_logendoffset", topic="t", partition=partition) == 10
+        assert value(scraped, "kafka_log_log_size", topic="t", partition=partition) > 0
+        assert value(scraped, "kafka_cluster_partition_insyncreplicascount", topic="t", partition=partition) == 1
+        assert value(scraped, "kafka_cluster_partition_underreplicated", topic="t", partition=partition) == 0
+    count = value(scraped, "kafka_server_replicamanager_partitioncount")
+    assert count == value(scraped, "kafka_server_replicamanager_leadercount") == 3 + 50
+    assert value(scraped, "kafka_server_replicamanager_atminisrpartitioncount") == count
+
+
+def test_the_metadata_is_told(scraped: Samples) -> None:
+    assert value(scraped, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert value(scraped, "kafka_controller_kafkacontroller_globaltopiccount") == 2
+    assert value(scraped, "kafka_controller_kafkacontroller_globalpartitioncount") == 53
+    assert value(scraped, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+    assert value(scraped, "kafka_server_raftmetrics_current_state", current_state="leader") == 1
+    assert value(scraped, "kafka_server_brokermetadatametrics_last_applied_record_offset") > 53
+    assert value(scraped, "kafka_server_kafkaserver_brokerstate") == 3
+
+
+def test_the_lag_of_a_group_is_told(scraped: Samples) -> None:
+    of_group = {"consumergroup": "g", "topic": "t"}
+    assert value(scraped, "kafka_consumergroup_current_offset", **of_group, partition="1") == 4
+    assert value(scraped, "kafka_consumergroup_lag", **of_group, partition="1") == 6
+    assert value(scraped, "kafka_consumergroup_lag", **of_group, partition="2") == 2
+    assert value(scraped, "kafka_consumergroup_lag_sum", **of_group) == 8
+    assert value(scraped, "kafka_consumergroup_current_offset_sum", **of_group) == 12
+    assert value(scraped, "kafka_consumergroup_members", consumergroup="g") == 0
+    assert value(scraped, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
+
+
+def test_a_counter_is_a_total_and_labels_are_escaped() -> None:
+    counter = Gauge("kafka.server:type=FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", 3, is_counter=True)
+    hostile = Gauge("kafka.log:type=Log", "Size", 1, (("topic", 'a"b\n\\' + "x" * 65_536), ("partition", "0")))
+    _, body = exposition([counter, hostile], "")
+    by_name = {family.name: family for family in text_string_to_metric_families(body.decode())}
+    (evictions,) = by_name["kafka_server_fetchsessioncache_incrementalfetchsessionevictions"].samples
+    assert (evictions.name, evictions.value) == (f"{prometheus_name(counter)}_total", 3)
+    (size,) = by_name["kafka_log_log_size"].samples
+    assert size.labels["topic"] == 'a"b\n\\' + "x" * 65_536
