@@ -1,10 +1,10 @@
-"""The pairs of servers that loads ask for: one node (plaintext, TLS, a cleaner awake, two directories), or three."""
+"""The pairs of servers that loads ask for: a node (plaintext, TLS, a cleaner awake, two directories), three or four."""
 
 from pathlib import Path
 
-from benchmarks.workload import CLEANING, THREE_NODES, TLS, TWO_DIRECTORIES
+from benchmarks.workload import CLEANING, FOUR_NODES, THREE_NODES, THREE_RESTARTED, TLS, TWO_DIRECTORIES
 from harness.certificates import make_certificate
-from harness.nodes import ThreeNodes
+from harness.nodes import BROKER, Nodes, Plan, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy, Server, free_port
 
 KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
@@ -14,12 +14,27 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
     """Return kafkapy and Apache Kafka, not started, with directories of their own below `directory`."""
     if servers == TLS:
         return [_with_tls(kind, directory) for kind in KINDS]
-    if servers == THREE_NODES:
-        return [ThreeNodes(kind, directory) for kind in KINDS]
+    if servers in (THREE_NODES, THREE_RESTARTED):
+        return [with_small_heaps(ThreeNodes(kind, directory)) for kind in KINDS]
+    if servers == FOUR_NODES:
+        return [with_small_heaps(_four_nodes(kind, directory)) for kind in KINDS]
     if servers == TWO_DIRECTORIES:
         return [_with_two_directories(kind, directory / kind.__name__) for kind in KINDS]
     properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}
     return [kind(directory / kind.__name__, properties) for kind in KINDS]
+
+
+def with_small_heaps(nodes: Nodes) -> Nodes:
+    """Give each JVM 256 MiB: there are several."""
+    for node in nodes.nodes:
+        if isinstance(node, ApacheKafka):
+            node.heap = "256m"
+    return nodes
+
+
+def _four_nodes(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Nodes:
+    """The fourth is a broker only."""
+    return Nodes([Plan(kind, 1), Plan(kind, 2), Plan(kind, 3), Plan(kind, 4, BROKER)], directory)
 
 
 def _with_two_directories(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:

@@ -6,7 +6,7 @@ from benchmarks.java_clients import produce
 from benchmarks.produce import LARGE_BATCHES
 from benchmarks.topics import create_topic, delete_topic
 from benchmarks.wire import call, connect
-from benchmarks.workload import THREE_NODES, TLS, Figures, Workload
+from benchmarks.workload import TLS, Figures, Workload
 from harness.servers import Server
 from kafkapy.protocol.messages.api_versions_request import ApiVersionsRequest
 
@@ -54,10 +54,4 @@ WORKLOADS = [
         missing=lacks_transactions,
     ),
     Workload("produce 1 KiB over TLS", with_settings, family="tls", servers=TLS),
-    Workload(
-        "produce 1 KiB to three nodes, acks=all",
-        partial(with_settings, replicas=3),
-        family="nodes",
-        servers=THREE_NODES,
-    ),
 ]

@@ -28,8 +28,8 @@ DUE_NS = struct.Struct(">q")
 _TICK_SECONDS = 0.0005
 
 
-def end_to_end(server: Server, topic: str, scale: float, *, rate: int) -> Figures:
-    create_topic(server, topic)
+def end_to_end(server: Server, topic: str, scale: float, *, rate: int, replicas: int = 1) -> Figures:
+    create_topic(server, topic, replicas=replicas)
     count = int(rate * max(SECONDS * scale, 3))
     command = [sys.executable, "-m", "benchmarks.latency"]
     consumer = subprocess.Popen(

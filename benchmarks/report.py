@@ -112,7 +112,7 @@ class Goal:
         return f"at most {self.ours_at_most:g}"
 
 
-WRITING = ("produce", "codecs", "tls", "transactions", "nodes")
+WRITING = ("produce", "codecs", "tls", "transactions")
 GOALS = (
     Goal("producing: 1.25 times the throughput", ("produce",), "records_per_s", ratio_at_least=1.25),
     Goal("catching up: 1.25 times the throughput", ("consume",), "records_per_s", ratio_at_least=1.25),
@@ -145,6 +145,19 @@ GOALS = (
     Goal("ready in 0.3 s", ("rest",), "ready_s", ours_at_most=0.3),
     Goal("idle memory of 60 MB", ("rest",), "idle_memory_mb", ours_at_most=60),
     Goal("growth: flat within a fifth", ("growth",), "growth", ours_at_most=1.2),
+    Goal("three replicas: as many records a second", ("nodes",), "records_per_s", ratio_at_least=1),
+    Goal("three replicas: at most 0.8 of the CPU for a GB", ("nodes",), "broker_cpu_s_per_gb", ratio_at_least=1.25),
+    Goal("three replicas: p99 not above", ("nodes",), "p99_ms", ratio_at_least=1, of_loads="end to end"),
+    Goal("a failure: the gap in acks not above", ("nodes",), "gap_ms", ratio_at_least=1),
+    Goal("a leader killed: a gap of 12 s", ("nodes",), "gap_ms", ours_at_most=12_000, of_loads="a leader"),
+    Goal("the controller killed: a gap of 4 s", ("nodes",), "gap_ms", ours_at_most=4_000, of_loads="controller"),
+    Goal("a node stopped: a gap of 2 s", ("nodes",), "gap_ms", ours_at_most=2_000, of_loads="is stopped"),
+    Goal("three nodes: ready in 3 s", ("nodes",), "ready_s", ours_at_most=3),
+    Goal("three nodes: idle memory of 150 MB", ("nodes",), "idle_memory_mb", ours_at_most=150),
+    Goal("three nodes: 300 MB after a load", ("nodes",), "loaded_memory_mb", ours_at_most=300),
+    Goal("three nodes: a third of the idle CPU", ("nodes",), "idle_cpu_percent", ratio_at_least=3),
+    Goal("a fourth node: moved as soon", ("nodes",), "move_s", ratio_at_least=1),
+    Goal("a fourth node: p99 at most doubled", ("nodes",), "moving_over_idle_p99", ours_at_most=2),
     Goal(
         "a producer during compaction: p99 at most doubled",
         ("compaction",),
@@ -233,6 +246,16 @@ OTHERS = {
     "groups": ("nine_in_ten_settled_s", "p99_ms", "broker_cpu_ms_per_1000", "broker_cpu_us_per_commit"),
     "compaction": ("idle_p99_ms", "cleaning_p99_ms"),
     "moves": ("idle_p99_ms", "moving_p99_ms"),
+    "nodes": (
+        "p99_ms",
+        "gap_ms",
+        "ready_s",
+        "idle_memory_mb",
+        "loaded_memory_mb",
+        "idle_cpu_percent",
+        "move_s",
+        "moving_over_idle_p99",
+    ),
     "spark": ("p50_ms", "partitions_1_records_per_s", "partitions_16_records_per_s"),
 }
 """What else a reader needs of a family, a line each."""

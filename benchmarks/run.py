@@ -37,6 +37,7 @@ from benchmarks import (
     growth,
     latency,
     moves,
+    nodes,
     produce,
     report,
     rest,
@@ -52,7 +53,7 @@ from harness.servers import Server
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
-MODULES = (rest, produce, consume, latency, growth, features, transactions, groups, spark, compaction, moves)
+MODULES = (rest, produce, consume, latency, growth, features, nodes, transactions, groups, spark, compaction, moves)
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0

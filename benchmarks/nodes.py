@@ -1,0 +1,275 @@
+"""Three nodes: replicated producing, latency, what a failure costs a producer, start and rest, a move to a fourth.
+
+Each node is broker and controller, a process of its own, with default settings; Apache Kafka's have a heap of 256 MiB.
+Topics have three replicas and min.insync.replicas 2. Costs and memory are those of all nodes together.
+"""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.acknowledged import AcknowledgedLoad
+from benchmarks.clusters import KINDS, with_small_heaps
+from benchmarks.java_clients import produce
+from benchmarks.latency import end_to_end
+from benchmarks.topics import create_topic, delete_topic
+from benchmarks.wire import call, connect
+from benchmarks.workload import FOUR_NODES, THREE_NODES, THREE_RESTARTED, Cost, Figures, Workload
+from harness.nodes import BROKER, Nodes, Plan
+from harness.servers import Server
+from kafkapy.protocol.messages import alter_partition_reassignments_request as reassign
+from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkapy.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+REPLICAS = 3
+CONFIG = {"min.insync.replicas": "2"}
+LARGE_BATCHES: dict[str, Any] = {"batch_size": "65536", "linger_ms": "10"}
+METADATA_VERSION = 12
+TIMEOUT_S = 120
+SETTLE_SECONDS, IDLE_SECONDS = 2.0, 30
+RATE = 300
+"""Of the load that a node is taken from: a record every 10 ms to each partition."""
+MOVE_RATE = 1_000
+FOURTH = 4
+GB = 1_000_000_000
+
+
+def produce_replicated(server: Server, topic: str, scale: float, *, record_bytes: int, partitions: int) -> Figures:
+    """ProducerPerformance, idempotent with acks=all, in batches of 64 KiB."""
+    records = int(min(2_000_000, 1_000_000_000 // record_bytes) * scale)
+    create_topic(server, topic, partitions, replicas=REPLICAS, config=CONFIG)
+    figures = produce(server, topic, records=records, record_bytes=record_bytes, **LARGE_BATCHES)
+    delete_topic(server, topic)
+    return figures
+
+
+# -- failures -------------------------------------------------------------------------------------------------------
+
+
+def lose_leader(server: Server, topic: str, scale: float) -> Figures:
+    """kill -9 of a broker that leads a partition and is not the controller: the gap in any partition's acks."""
+    nodes = _nodes(server)
+    controller_id = _controller_id(nodes)
+    return _lose(nodes, topic, next(each for each in nodes.by_id if each != controller_id), signal.SIGKILL)
+
+
+def lose_controller(server: Server, topic: str, scale: float) -> Figures:
+    """kill -9 of the active controller: the gap in the acks of the partitions that others lead."""
+    nodes = _nodes(server)
+    return _lose(nodes, topic, _controller_id(nodes), signal.SIGKILL, counts_its_own=False)
+
+
+def stop_one(server: Server, topic: str, scale: float) -> Figures:
+    """SIGTERM of the node that is the active controller and leads a partition: the gap in any partition's acks."""
+    nodes = _nodes(server)
+    return _lose(nodes, topic, _controller_id(nodes), signal.SIGTERM)
+
+
+def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int, *, counts_its_own: bool = True) -> Figures:
+    create_topic(nodes, topic, len(nodes.by_id), replicas=REPLICAS, config=CONFIG)
+    others = [node for node_id, node in nodes.by_id.items() if node_id != lost_id]
+    leaders = _leaders(others[0], topic)
+    assert lost_id in leaders, f"node {lost_id} leads nothing: {leaders}"
+    counted = [number for number, leader in enumerate(leaders) if counts_its_own or leader != lost_id]
+    with AcknowledgedLoad(nodes, topic, RATE, partitions=len(leaders)) as load:
+        time.sleep(3.0)
+        lost_at = time.monotonic()
+        nodes.by_id[lost_id].stop(with_signal)
+        _await(lambda: not {lost_id, -1} & set(_leaders(others[0], topic)), "another leader")
+        time.sleep(3.0)
+    nodes.by_id[lost_id].start()
+    _await(lambda: _in_sync(others[0], topic) == REPLICAS, "the return of the node")
+    delete_topic(nodes, topic)
+    return {"gap_ms": max(load.longest_gap_ms(lost_at, partition) for partition in counted)}
+
+
+# -- start, rest, growth --------------------------------------------------------------------------------------------
+
+
+def start_and_rest(server: Server, topic: str, scale: float) -> Figures:
+    """From empty, formatted directories until a client is told of all brokers; then idle; then after some load."""
+    nodes = _nodes(server)
+    nodes.stop()
+    for node in nodes.nodes:
+        shutil.rmtree(node.directory, ignore_errors=True)
+    nodes.prepare()
+    started = time.monotonic()
+    nodes.start()
+    _await(lambda: len(_metadata(nodes.nodes[0]).brokers) == len(nodes.brokers), "all brokers")
+    ready_s = time.monotonic() - started
+    time.sleep(SETTLE_SECONDS)
+    idle_seconds = max(IDLE_SECONDS * scale, 3)
+    with Cost(nodes) as cost:
+        time.sleep(idle_seconds)
+    idle_memory_mb = nodes.memory_mb()
+    create_topic(nodes, topic, 30, replicas=REPLICAS, config=CONFIG)
+    produce(nodes, topic, records=int(1_000_000 * scale), record_bytes=1024, **LARGE_BATCHES)
+    delete_topic(nodes, topic)
+    return {
+        "ready_s": ready_s,
+        "idle_memory_mb": idle_memory_mb,
+        "idle_cpu_percent": cost.cpu_s / idle_seconds * 100,
+        "loaded_memory_mb": nodes.memory_mb(),
+    }
+
+
+def brokers(server: Server, topic: str, scale: float) -> Figures:
+    """One to eight brokers (small runs: four) and one controller: what a GB costs them together, at one replica."""
+    kind = next(each for each in KINDS if isinstance(_nodes(server).nodes[0], each))
+    figures: Figures = {}
+    counts = (1, 2, 4) if scale < 0.3 else (1, 2, 4, 8)
+    for count in counts:
+        plans = [Plan(kind, 1), *(Plan(kind, number, BROKER) for number in range(2, count + 1))]
+        with tempfile.TemporaryDirectory(prefix="kafkapy-bench-") as directory:
+            properties = {"offsets.topic.replication.factor": "1"}
+            with with_small_heaps(Nodes(plans, Path(directory), properties)) as cluster:
+                create_topic(cluster, topic, 4 * count)
+                records = int(1_000_000 * scale)
+                found = produce(cluster, topic, records=records, record_bytes=1024, acks="1", **LARGE_BATCHES)
+        figures[f"mb_{count}_per_s"] = found["mb_per_s"]
+        figures[f"cpu_s_per_gb_{count}"] = found["broker_cpu_s_per_gb"]
+    costs = [figures[f"cpu_s_per_gb_{count}"] for count in counts]
+    return {**figures, "growth": max(costs[1:]) / costs[0]}
+
+
+# -- a fourth node --------------------------------------------------------------------------------------------------
+
+
+def move_to_a_fourth(server: Server, topic: str, scale: float) -> Figures:
+    """1,000 partitions (1 GB, small runs less) get a replica on a node that has none, for one elsewhere, under load."""
+    partitions, loaded = max(int(1_000 * scale), 20), f"{topic}-load"
+    _create_on(server, topic, [1, 2, 3], partitions)
+    produce(server, topic, records=int(GB / 1024 * scale), record_bytes=1024, acks="1", **LARGE_BATCHES)
+    _create_on(server, loaded, [1, 2, 3], 1)
+    with AcknowledgedLoad(server, loaded, MOVE_RATE) as load:
+        time.sleep(3.0)
+        idle_from = time.monotonic()
+        time.sleep(max(IDLE_SECONDS * scale, 5))
+        moving_from = time.monotonic()
+        _move(_nodes(server), topic, partitions, [FOURTH, 2, 3])
+        moved = time.monotonic()
+    for each in (topic, loaded):
+        delete_topic(server, each)
+    idle, moving = load.percentiles(idle_from, moving_from), load.percentiles(moving_from, moved)
+    return {
+        "move_s": moved - moving_from,
+        "idle_p99_ms": idle["p99_ms"],
+        "moving_p99_ms": moving["p99_ms"],
+        "moving_over_idle_p99": moving["p99_ms"] / idle["p99_ms"],
+    }
+
+
+def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> None:
+    moves = [reassign.ReassignablePartition(number, replicas) for number in range(partitions)]
+    request = reassign.AlterPartitionReassignmentsRequest(topics=[reassign.ReassignableTopic(topic, moves)])
+    with connect(nodes.nodes[0]) as connection:
+        answer = call(connection, request, 0)
+        assert answer.error_code == 0, answer
+        assert not any(each.error_code for each in answer.responses[0].partitions), answer
+        _await(lambda: not call(connection, ListPartitionReassignmentsRequest(), 0).topics, "the end of the move", 1200)
+
+
+def _create_on(server: Server, topic: str, replicas: list[int], partitions: int) -> None:
+    client = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
+    new = NewTopic(topic, partitions, replica_assignment=[replicas] * partitions, config=CONFIG)
+    client.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+    _await(lambda: min(_leaders(_nodes(server).nodes[0], topic), default=-1) >= 0, "leaders")
+
+
+# -- what nodes say ---------------------------------------------------------------------------------------------------
+
+
+def _nodes(server: Server) -> Nodes:
+    assert isinstance(server, Nodes)
+    return server
+
+
+def _controller_id(nodes: Nodes) -> int:
+    asked = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
+    with connect(nodes.nodes[0]) as connection:
+        leader_id = call(connection, asked, 0).topics[0].partitions[0].leader_id
+    assert leader_id in nodes.by_id, "there is no active controller"
+    return int(leader_id)
+
+
+def _metadata(node: Server, *topics: str) -> Any:
+    with connect(node) as connection:
+        return call(connection, MetadataRequest([MetadataRequestTopic(name=name) for name in topics]), METADATA_VERSION)
+
+
+def _leaders(node: Server, topic: str) -> list[int]:
+    """Return the leader of each partition, -1 where there is none, in their order."""
+    found = _metadata(node, topic).topics[0].partitions
+    return [each.leader_id for each in sorted(found, key=lambda each: each.partition_index)]
+
+
+def _in_sync(node: Server, topic: str) -> int:
+    """Return the size of the smallest ISR."""
+    return min((len(each.isr_nodes) for each in _metadata(node, topic).topics[0].partitions), default=0)
+
+
+def _await(check: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    until = time.monotonic() + timeout_s
+    while not check():
+        assert time.monotonic() < until, f"{what} did not come"
+        time.sleep(0.01)
+
+
+WORKLOADS = [
+    *(
+        Workload(
+            f"three replicas, {size}, {partitions} partition{'s' * (partitions > 1)}",
+            partial(produce_replicated, record_bytes=record_bytes, partitions=partitions),
+            family="nodes",
+            servers=THREE_NODES,
+            quick_rounds=1,
+        )
+        for record_bytes, size in ((100, "100 B"), (1024, "1 KiB"))
+        for partitions in (1, 30)
+    ),
+    *(
+        Workload(
+            f"three replicas, end to end at {rate:,} records/s",
+            partial(end_to_end, rate=rate, replicas=REPLICAS),
+            family="nodes",
+            servers=THREE_NODES,
+        )
+        for rate in (1_000, 5_000)
+    ),
+    *(
+        Workload(name, run, family="nodes", servers=THREE_NODES, warms_up=False, rounds=3, quick_rounds=1)
+        for name, run in (
+            ("gap in acks: a leader is killed", lose_leader),
+            ("gap in acks: the controller is killed", lose_controller),
+            ("gap in acks: a node is stopped", stop_one),
+        )
+    ),
+    Workload(
+        "three nodes: start and rest",
+        start_and_rest,
+        family="nodes",
+        servers=THREE_RESTARTED,
+        warms_up=False,
+        quick_rounds=1,
+    ),
+    Workload(
+        "growth of brokers", brokers, family="growth", servers=THREE_RESTARTED, warms_up=False, rounds=2, quick_rounds=1
+    ),
+    Workload(
+        "move to a fourth node under load",
+        move_to_a_fourth,
+        family="nodes",
+        servers=FOUR_NODES,
+        warms_up=False,
+        rounds=2,
+        quick_rounds=1,
+    ),
+]
