@@ -5,7 +5,7 @@ is taken over at once, before the metadata log tells the same. Errors, as in Apa
 
     INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED    nothing was changed: the ISR is as before
     codes of SETTLED_BY_METADATA                   an attempt may have been carried out: metadata will tell
-    any other, of a partition or the whole         sent again after RETRY_MS
+    any other, of a partition or the whole         sent again after RETRY_MS; logged once until it is another
 """
 
 import asyncio
@@ -71,6 +71,10 @@ class IsrUpdates:
         self._clock = clock
         self._wanted: dict[HostedPartition, PendingIsr] = {}
         self._is_wanted = asyncio.Event()
+        self._failure: str | None = None
+        """Why the last request was not answered."""
+        self._refusals: dict[HostedPartition, ErrorCode] = {}
+        """Codes that were logged of partitions that are asked for again."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -121,15 +125,25 @@ class IsrUpdates:
             if not sent:
                 continue
             try:
-                unsettled = self._take(await self._ask(sent), sent)
+                response = await self._ask(sent)
+                self._note_failure(ErrorCode(response.error_code).name if response.error_code else None)
+                unsettled = self._take(response, sent)
                 if unsettled:
                     await self._send_again(unsettled)
             except ApiError as error:
-                logger.info("AlterPartition was not answered: %s", error)
+                self._note_failure(str(error))
                 await self._send_again(sent)
             except Exception:
                 logger.exception("AlterPartition failed unexpectedly")
                 await self._send_again(sent)
+
+    def _note_failure(self, failure: str | None) -> None:
+        """Log why requests are not answered, once, and that they are again."""
+        before, self._failure = self._failure, failure
+        if failure is not None and failure != before:
+            logger.warning("AlterPartition was not answered, trying again every %d ms: %s", RETRY_MS, failure)
+        elif failure is None and before is not None:
+            logger.info("AlterPartition is answered again")
 
     async def _send_again(self, sent: "dict[HostedPartition, PendingIsr]") -> None:
         await asyncio.sleep(RETRY_MS / 1000)
@@ -171,6 +185,7 @@ class IsrUpdates:
         unsettled = {}
         for partition, pending in sent.items():
             if partition.pending_isr is not pending:
+                self._refusals.pop(partition, None)
                 continue  # newer metadata has settled it
             answer = answers.get((partition.topic_id, partition.topic_partition.partition))
             if answer is None or not self._settle(partition, answer):
@@ -181,11 +196,17 @@ class IsrUpdates:
         """Take over the answer; return False if it is to be asked for again."""
         if answer.error_code:
             code = ErrorCode(answer.error_code)
-            logger.info("The ISR of %s stays %s: %s", partition.topic_partition, partition.isr, code.name)
+            if self._refusals.get(partition) is not code:
+                logger.info("The ISR of %s stays %s: %s", partition.topic_partition, partition.isr, code.name)
+            if code not in REJECTED and code not in SETTLED_BY_METADATA:
+                self._refusals[partition] = code
+                return False
+            self._refusals.pop(partition, None)
             if code in REJECTED:
                 partition.reject_isr_change()
                 self._replica_manager.tell_of_append(partition)  # the high watermark waited for whoever was to join
-            return code in REJECTED or code in SETTLED_BY_METADATA
+            return True
+        self._refusals.pop(partition, None)
         has_moved = partition.end_isr_change(
             answer.isr,
             leader_epoch=answer.leader_epoch,
