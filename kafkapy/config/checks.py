@@ -13,6 +13,7 @@ from kafkapy.config.validators import HOST_AND_PORT, ConfigRuleError
 MEBIBYTE = 1 << 20
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def check(config: BrokerConfig) -> list[str]:
@@ -28,6 +29,7 @@ def check(config: BrokerConfig) -> list[str]:
     _check_advertised_hosts(config)
     _check_early_start_listeners(config)
     _check_authorizer(config)
+    _check_replica_selector(config)
     _check_security(config)
     _check_connections(config)
     _check_group_protocols(config)
@@ -279,6 +281,16 @@ def _check_authorizer(config: BrokerConfig) -> None:
             config,
             f"super.users: expected a string in format principalType:principalName but got {user.strip()}",
         )
+
+
+def _check_replica_selector(config: BrokerConfig) -> None:
+    """No class is loaded by its name: Kafka 4.3.1's only one is known (KIP-392), and any other stops the start."""
+    _require(
+        config.replication.replica_selector_class in (None, RACK_AWARE_SELECTOR),
+        "replica.selector.class",
+        config,
+        f"replica.selector.class can only be {RACK_AWARE_SELECTOR}: no other selector is known here",
+    )
 
 
 def _check_security(config: BrokerConfig) -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""replica.selector.class; without it, or with LeaderSelector, everybody reads from the leader."""
+"""replica.selector.class; without it everybody reads from the leader. Any other stops the start (config/checks.py)."""
 
 
 def preferred_read_replica(

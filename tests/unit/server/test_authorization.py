@@ -108,6 +108,7 @@ def test_who_is_refused_before_the_acls_are_loaded_is_told_of_once(caplog: pytes
         ("authorizer.class.name", "com.example.Mine"),
         ("principal.builder.class", "com.example.Mine"),
         ("client.quota.callback.class", "com.example.Mine"),
+        ("replica.selector.class", "com.example.Mine"),
         ("super.users", "User:root;alice"),
     ],
 )
