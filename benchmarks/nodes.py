@@ -36,7 +36,8 @@ METADATA_VERSION = 12
 TIMEOUT_S = 120
 SETTLE_SECONDS, IDLE_SECONDS = 2.0, 30
 RATE = 300
-"""Of the load that a node is taken from: a record every 10 ms to each partition."""
+"""Of the load that a node is taken from: a record every 10 ms to each of three partitions."""
+THREE_LEADERS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 MOVE_RATE = 1_000
 FOURTH = 4
 GB = 1_000_000_000
@@ -58,37 +59,42 @@ def lose_leader(server: Server, topic: str, scale: float) -> Figures:
     """kill -9 of a broker that leads a partition and is not the controller: the gap in any partition's acks."""
     nodes = _nodes(server)
     controller_id = _controller_id(nodes)
+    _create_on(nodes, topic, THREE_LEADERS)
     return _lose(nodes, topic, next(each for each in nodes.by_id if each != controller_id), signal.SIGKILL)
 
 
 def lose_controller(server: Server, topic: str, scale: float) -> Figures:
-    """kill -9 of the active controller: the gap in the acks of the partitions that others lead."""
+    """kill -9 of the active controller: the gap in the acks of partitions that have no replica there."""
     nodes = _nodes(server)
-    return _lose(nodes, topic, _controller_id(nodes), signal.SIGKILL, counts_its_own=False)
+    controller_id = _controller_id(nodes)
+    first, second = (each for each in nodes.by_id if each != controller_id)
+    _create_on(nodes, topic, [[first, second], [second, first]])
+    return _lose(nodes, topic, controller_id, signal.SIGKILL)
 
 
 def stop_one(server: Server, topic: str, scale: float) -> Figures:
     """SIGTERM of the node that is the active controller and leads a partition: the gap in any partition's acks."""
     nodes = _nodes(server)
+    _create_on(nodes, topic, THREE_LEADERS)
     return _lose(nodes, topic, _controller_id(nodes), signal.SIGTERM)
 
 
-def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int, *, counts_its_own: bool = True) -> Figures:
-    create_topic(nodes, topic, len(nodes.by_id), replicas=REPLICAS, config=CONFIG)
-    others = [node for node_id, node in nodes.by_id.items() if node_id != lost_id]
-    leaders = _leaders(others[0], topic)
-    assert lost_id in leaders, f"node {lost_id} leads nothing: {leaders}"
-    counted = [number for number, leader in enumerate(leaders) if counts_its_own or leader != lost_id]
-    with AcknowledgedLoad(nodes, topic, RATE, partitions=len(leaders)) as load:
+def _lose(nodes: Nodes, topic: str, lost_id: int, with_signal: int) -> Figures:
+    """Take a node away under load until others lead all of it; bring it back, and wait until all is as it was."""
+    survivor = next(node for node_id, node in nodes.by_id.items() if node_id != lost_id)
+    partitions, in_sync = len(_leaders(survivor, topic)), _in_sync(survivor, topic)
+    with AcknowledgedLoad(nodes, topic, RATE, partitions=partitions) as load:
         time.sleep(3.0)
         lost_at = time.monotonic()
         nodes.by_id[lost_id].stop(with_signal)
-        _await(lambda: not {lost_id, -1} & set(_leaders(others[0], topic)), "another leader")
+        _await(lambda: not {lost_id, -1} & set(_leaders(survivor, topic)), "another leader")
         time.sleep(3.0)
+        _await(lambda: _controller_of(survivor) not in (lost_id, -1), "another controller")
     nodes.by_id[lost_id].start()
-    _await(lambda: _in_sync(others[0], topic) == REPLICAS, "the return of the node")
+    _await(lambda: _in_sync(survivor, topic) == in_sync, "the return of the node")
+    _await(lambda: len(_metadata(survivor).brokers) == len(nodes.brokers), "the return of the broker")
     delete_topic(nodes, topic)
-    return {"gap_ms": max(load.longest_gap_ms(lost_at, partition) for partition in counted)}
+    return {"gap_ms": max(load.longest_gap_ms(lost_at, partition) for partition in range(partitions))}
 
 
 # -- start, rest, growth --------------------------------------------------------------------------------------------
@@ -146,9 +152,9 @@ def brokers(server: Server, topic: str, scale: float) -> Figures:
 def move_to_a_fourth(server: Server, topic: str, scale: float) -> Figures:
     """1,000 partitions (1 GB, small runs less) get a replica on a node that has none, for one elsewhere, under load."""
     partitions, loaded = max(int(1_000 * scale), 20), f"{topic}-load"
-    _create_on(server, topic, [1, 2, 3], partitions)
+    _create_on(server, topic, [[1, 2, 3]] * partitions)
     produce(server, topic, records=int(GB / 1024 * scale), record_bytes=1024, acks="1", **LARGE_BATCHES)
-    _create_on(server, loaded, [1, 2, 3], 1)
+    _create_on(server, loaded, [[1, 2, 3]])
     with AcknowledgedLoad(server, loaded, MOVE_RATE) as load:
         time.sleep(3.0)
         idle_from = time.monotonic()
@@ -177,11 +183,13 @@ def _move(nodes: Nodes, topic: str, partitions: int, replicas: list[int]) -> Non
         _await(lambda: not call(connection, ListPartitionReassignmentsRequest(), 0).topics, "the end of the move", 1200)
 
 
-def _create_on(server: Server, topic: str, replicas: list[int], partitions: int) -> None:
+def _create_on(server: Server, topic: str, assignment: list[list[int]]) -> None:
+    """Create a topic with these replicas of each partition; wait until the first of each leads."""
     client = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
-    new = NewTopic(topic, partitions, replica_assignment=[replicas] * partitions, config=CONFIG)
+    new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=CONFIG)
     client.create_topics([new], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
-    _await(lambda: min(_leaders(_nodes(server).nodes[0], topic), default=-1) >= 0, "leaders")
+    wanted = [replicas[0] for replicas in assignment]
+    _await(lambda: _leaders(_nodes(server).nodes[0], topic) == wanted, "leaders")
 
 
 # -- what nodes say ---------------------------------------------------------------------------------------------------
@@ -193,11 +201,17 @@ def _nodes(server: Server) -> Nodes:
 
 
 def _controller_id(nodes: Nodes) -> int:
+    """Return who leads the quorum, once it is known."""
+    _await(lambda: _controller_of(nodes.nodes[0]) in nodes.by_id, "an active controller")
+    return _controller_of(nodes.nodes[0])
+
+
+def _controller_of(node: Server) -> int:
+    """Return who leads the quorum, as a node says; -1 where it knows nobody."""
     asked = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
-    with connect(nodes.nodes[0]) as connection:
-        leader_id = call(connection, asked, 0).topics[0].partitions[0].leader_id
-    assert leader_id in nodes.by_id, "there is no active controller"
-    return int(leader_id)
+    with connect(node) as connection:
+        answer = call(connection, asked, 0)
+    return int(answer.topics[0].partitions[0].leader_id) if answer.topics else -1
 
 
 def _metadata(node: Server, *topics: str) -> Any:

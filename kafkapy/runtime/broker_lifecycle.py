@@ -266,11 +266,19 @@ class BrokerLifecycle:
         return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None
 
     async def _ask_until_answered(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask again every RETRY_MS, which is logged once for each reason.
+
+        A broker that was killed waits here for the session of its earlier life to end, as with Apache Kafka: until then
+        another process may have its id (DUPLICATE_BROKER_REGISTRATION).
+        """
+        logged = ""
         while True:
             try:
                 return await ask()
             except ApiError as error:
                 if error.code not in RETRIED_ERRORS:
                     raise
-                log.info("The controller cannot answer yet: %s", error)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.info("The controller cannot answer yet: %s", logged)
             await asyncio.sleep(RETRY_MS / 1000)
