@@ -31,6 +31,7 @@ def check(config: BrokerConfig) -> list[str]:
     _check_authorizer(config)
     _check_replica_selector(config)
     _check_security(config)
+    _check_node_logins(config)
     _check_connections(config)
     _check_group_protocols(config)
     return list(_warnings(config))
@@ -311,6 +312,35 @@ def _check_security(config: BrokerConfig) -> None:
         config,
         f"{key} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker communication",
     )
+
+
+NODE_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""By which nodes log in to each other."""
+
+
+def _check_node_logins(config: BrokerConfig) -> None:
+    """A node with others must be able to log in to them.
+
+    Deviation: Apache Kafka also has GSSAPI and OAUTHBEARER. It starts several controllers with SCRAM among them, which
+    then wait for ever: the credentials are in the metadata, which needs an elected leader.
+    """
+    if config.is_only_controller:
+        return
+    for listener in (*config.controller_listener_names[:1], *([config.inter_broker_listener_name] * config.is_broker)):
+        is_controllers = listener in config.controller_listener_names
+        key = f"sasl.mechanism.{'controller' if is_controllers else 'inter.broker'}.protocol"
+        mechanism = config.value(key)
+        if not config.listener_protocols[listener.upper()].uses_sasl:
+            continue
+        known = ", ".join(NODE_MECHANISMS)
+        _require(mechanism in NODE_MECHANISMS, key, config, f"{key}: nodes log in to each other by one of {known} here")
+        _require(
+            not (is_controllers and config.is_controller and str(mechanism).startswith("SCRAM-")),
+            key,
+            config,
+            f"{key}: SCRAM credentials are in the metadata, which controllers have only once they have elected a "
+            "leader: use PLAIN or SSL with ssl.client.auth=required between them",
+        )
 
 
 def _check_connections(config: BrokerConfig) -> None:

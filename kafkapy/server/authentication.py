@@ -6,6 +6,7 @@ KAFKA_OPTS. Those of SCRAM are in the metadata. A login module, class or callbac
 is not there stops the start.
 """
 
+import hmac
 import logging
 import os
 import shlex
@@ -60,9 +61,10 @@ class Logins:
         image: "Callable[[], MetadataImage]",
         random: Random,
         io_pool: "IoPool",
+        cluster_id: str,
     ) -> None:
         self._endpoints = [each for each in endpoints if each.security_protocol.uses_sasl]
-        self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key)
+        self._mechanisms = _Mechanisms(image, random, io_pool, config.security.delegation_token_secret_key, cluster_id)
         self._failure_delay_ms = {
             each.listener: int(str(config.listener_value(each.listener, "connection.failed.authentication.delay.ms")))
             for each in self._endpoints
@@ -105,7 +107,12 @@ class _Mechanisms:
     """Makes the server's side of logins."""
 
     def __init__(
-        self, image: "Callable[[], MetadataImage]", random: Random, io_pool: "IoPool", token_key: Password | None
+        self,
+        image: "Callable[[], MetadataImage]",
+        random: Random,
+        io_pool: "IoPool",
+        token_key: Password | None,
+        cluster_id: str,
     ) -> None:
         self._image = image
         self._io_pool = io_pool
@@ -113,7 +120,7 @@ class _Mechanisms:
         self.is_started = False
         """Then no keys of bearer tokens are read any more: the loop would wait for them."""
         self._random = random
-        self._secret = random.randrange(0, 1 << 256).to_bytes(32, "big")
+        self._secret = salt_secret(cluster_id, token_key)
         self._tokens = TokenLogins(image, token_key, self._secret)
 
     def settings(self, config: BrokerConfig, listener: str) -> LoginSettings:
@@ -165,6 +172,16 @@ class _Mechanisms:
         if record is None:
             return None
         return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+
+
+def salt_secret(cluster_id: str, token_key: Password | None) -> bytes:
+    """Return what the salts of unknown SCRAM users are made of: the same at all nodes of a cluster, and after restarts.
+
+    A salt that changed would tell that there is no such user. Where delegation.token.secret.key is set, nobody can
+    work it out; else those can who know the cluster's id, which no node tells before a login.
+    """
+    key = b"" if token_key is None else token_key.value.encode()
+    return hmac.digest(key, f"salts of unknown users of {cluster_id}".encode(), "sha256")
 
 
 def _log_refused(reason: str) -> None:

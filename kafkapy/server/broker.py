@@ -427,6 +427,7 @@ class BrokerServer:
             image=lambda: self._controller.image,
             random=self._random,
             io_pool=self._io_pool,
+            cluster_id=self.cluster_id,
         )
         if self._logins is not None:
             self._dynamic_config.add_check(self._logins.check)

@@ -1,10 +1,11 @@
 """What `Broker(tls=True, users={"alice": "pw"}, acls=["allow alice read topic:orders"])` sets up.
 
 A certificate in memory, logins by PLAIN or SCRAM, ACLs in the metadata. With `acls`, even an empty list, what none of
-them allows is denied.
+them allows is denied. Delegation tokens end with the process, unless `properties` have delegation.token.secret.key.
 """
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ENABLED: Final = ("PLAIN", *MECHANISMS)
 SALT_BYTES: Final = 16
+TOKEN_KEY_BYTES: Final = 32
 USER_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -68,6 +70,7 @@ class EmbeddedSecurity:
             found |= {
                 "sasl.enabled.mechanisms": ",".join(ENABLED),
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "delegation.token.secret.key": secrets.token_urlsafe(TOKEN_KEY_BYTES),
             }
             prefix = f"listener.name.{self.protocol.lower()}"
             for mechanism in ENABLED:

@@ -76,13 +76,14 @@ def new_logins(
     image: "Callable[[], MetadataImage]",
     random: "Random",
     io_pool: "IoPool",
+    cluster_id: str,
 ) -> "Logins | None":
     """Return what the SASL listeners among `endpoints` ask of logins, None without such. Raises ConfigError."""
     if not any(each.security_protocol.uses_sasl for each in endpoints):
         return None
     from kafkapy.server.authentication import Logins  # most brokers never have one
 
-    return Logins(config, endpoints, image=image, random=random, io_pool=io_pool)
+    return Logins(config, endpoints, image=image, random=random, io_pool=io_pool, cluster_id=cluster_id)
 
 
 def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewLogin:

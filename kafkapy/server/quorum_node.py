@@ -223,6 +223,7 @@ class QuorumNode:
             image=lambda: self.controller.image,
             random=self._random,
             io_pool=io_pool,
+            cluster_id=self._cluster_id,
         )
         self._reactor = Reactor(
             self._loop,

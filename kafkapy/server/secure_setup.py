@@ -2,7 +2,8 @@
 
 ca.pem              what clients trust
 broker.pem          the node's key and certificate; for its user alone
-server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user
+server.properties   SASL_SSL, SCRAM-SHA-512, the authorizer, the user as super user; has the key of delegation
+                    tokens, for its user alone
 client.properties   for Java's tools and clients; has the password, for its user alone
 data/               formatted, with the user's credentials
 """
@@ -29,6 +30,7 @@ SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD_BYTES: Final = 18
 SALT_BYTES: Final = 16
+TOKEN_KEY_BYTES: Final = 32
 
 
 class SetupError(KafkapyError):
@@ -99,6 +101,7 @@ def _server_properties(setup: Setup, host: str, port: int) -> dict[str, str]:
         "sasl.enabled.mechanisms": MECHANISM,
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
         f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+        "delegation.token.secret.key": secrets.token_urlsafe(TOKEN_KEY_BYTES),
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{setup.user}",
     }

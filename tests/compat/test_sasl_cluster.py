@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from harness.nodes import ThreeNodes
+from harness.nodes import BROKER, CONTROLLER, Nodes, Plan, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.compat.test_tls_cluster import create, in_sync, produce
@@ -84,6 +84,23 @@ def test_a_node_with_a_wrong_password_does_not_get_in(cluster: ThreeNodes) -> No
     assert set(in_sync(cluster, "guarded")) == {2}
     assert "node-secret" not in log.read_text(errors="replace")
     victim.stop(signal.SIGKILL)
+
+
+def test_brokers_log_in_by_scram_to_a_controller_that_was_formatted_with_their_user(tmp_path: Path) -> None:
+    """KIP-900. Among several controllers it cannot work: credentials come with the metadata of an elected leader."""
+    settings = {
+        **PROPERTIES,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+        "listener.name.controller.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} {LOGIN};",
+    }
+    plans = [Plan(KIND, 1, CONTROLLER), Plan(KIND, 2, BROKER)]
+    nodes = Nodes(plans, tmp_path, settings, heap="384m")
+    nodes.by_id[1].format_arguments = ["--add-scram", "SCRAM-SHA-512=[name=node,password=node-secret]"]
+    with nodes:
+        metadata = AdminClient({"bootstrap.servers": nodes.bootstrap}).list_topics(timeout=TIMEOUT_S)
+        assert [*metadata.brokers] == [2]
 
 
 @pytest.mark.skipif(not os.environ.get("KAFKAPY_SOAK_SEEDS"), reason="a JVM among ours: make soak runs it")

@@ -1,12 +1,17 @@
-"""One directory, both brokers: SCRAM users of either, and of `storage format --add-scram`, log in to the other."""
+"""One directory, both brokers: SCRAM users, of `storage format --add-scram` too, and tokens log in to the other."""
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from harness.servers import CLUSTER_ID, ApacheKafka, Kafkapy, free_port
+from kafkapy.metadata.scram_types import MECHANISMS
+from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from kafkapy.security.scram import ScramClient
 from tests.simulator.crash_enumeration import SOAK_FACTOR
 from tests.support.eventually import eventually
 from tests.support.logins import jaas_keys, log_in, sasl_client
@@ -26,13 +31,18 @@ def properties(port: int) -> dict[str, str]:
         "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
         "controller.quorum.bootstrap.servers": "",
         "sasl.enabled.mechanisms": MECHANISM,
+        "delegation.token.secret.key": "the secret of both",
         **jaas_keys("SASL_PLAINTEXT", mechanisms=(MECHANISM,), users={}),
     }
 
 
-def may_log_in(settings: dict[str, str], user: str) -> bool:
+def _address(settings: dict[str, str]) -> str:
     listener = next(each for each in settings["listeners"].split(",") if each.startswith("SASL_"))
-    with WireClient(listener.partition("://")[2]) as client:
+    return listener.partition("://")[2]
+
+
+def may_log_in(settings: dict[str, str], user: str) -> bool:
+    with WireClient(_address(settings)) as client:
         return log_in(client, sasl_client(MECHANISM, user, f"{user}-secret")).error_code == 0
 
 
@@ -43,6 +53,22 @@ def add_user(bootstrap: str, user: str) -> None:
     admin.alter_user_scram_credentials([upsertion])[user].result(20)
 
 
+def new_token(settings: dict[str, str]) -> Any:
+    """Make a delegation token as a user."""
+    with WireClient(_address(settings)) as client:
+        log_in(client, sasl_client(MECHANISM, "formatted", "formatted-secret"))
+        token = client.call(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+        assert token.error_code == 0
+        return token
+
+
+def logs_in(settings: dict[str, str], token: Any) -> bool:
+    password = base64.b64encode(token.hmac).decode()
+    sasl = ScramClient(MECHANISMS[MECHANISM], token.token_id, password, nonce="abc", is_token=True)
+    with WireClient(_address(settings)) as client:
+        return log_in(client, sasl).error_code == 0
+
+
 def test_users_log_in_to_whoever_has_the_directory(tmp_path: Path) -> None:
     directory, port, users = tmp_path / "data", free_port(), ["formatted"]
     settings = {key: value for key, value in properties(port).items() if value}
@@ -51,6 +77,7 @@ def test_users_log_in_to_whoever_has_the_directory(tmp_path: Path) -> None:
     credential = f"{MECHANISM}=[name=formatted,password=formatted-secret]"
     command = [sys.executable, "-m", "kafkapy", "storage", "format", "-t", CLUSTER_ID, "-c", str(file)]
     subprocess.run([*command, "--add-scram", credential], check=True, capture_output=True)
+    tokens: list[Any] = []
     for kind in (ApacheKafka, Kafkapy) if SOAK_FACTOR == 1 else (ApacheKafka, Kafkapy, ApacheKafka):
         server = kind(directory, {**settings, "controller.quorum.bootstrap.servers": ""})
         server.port = port
@@ -58,6 +85,10 @@ def test_users_log_in_to_whoever_has_the_directory(tmp_path: Path) -> None:
             for user in users:
                 eventually(lambda user=user: may_log_in(settings, user))
             assert not may_log_in(settings, "nobody")
+            for token in tokens:
+                eventually(lambda token=token: logs_in(settings, token))
+            tokens.append(new_token(settings))
+            eventually(lambda: logs_in(settings, tokens[-1]))
             users.append(f"user-{len(users)}")
             add_user(server.bootstrap, users[-1])
             eventually(lambda: may_log_in(settings, users[-1]))

@@ -37,8 +37,14 @@ def test_a_secured_broker_takes_two_commands(tmp_path: Path):
             assert broker.stdout is not None
             assert broker.stdout.readline().startswith("kafkapy ready on ")
             _check_who_gets_in(directory, port, shown[1])
+            made = kafkapy("security", "token", "create", "-b", f"localhost:{port}", *with_config(directory))
+            assert (made.returncode, made.stderr) == (0, "")
         finally:
             broker.terminate()
+
+
+def with_config(directory: Path) -> list[str]:
+    return ["--command-config", str(directory / "client.properties")]
 
 
 def _check_who_gets_in(directory: Path, port: int, password: str) -> None:

@@ -10,6 +10,10 @@ from kafkapy.errors import ConfigError
 
 BROKER_ONLY = {"process.roles": "broker", "listeners": "PLAINTEXT://h:9092"}
 CONTROLLER_MAP = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+CONTROLLERS_WITH_LOGINS = {
+    "controller.quorum.voters": "1@h:1,2@h:2,3@h:3",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+}
 CONTROLLER_ONLY = {"process.roles": "controller", "listeners": "CONTROLLER://h:9093"}
 
 
@@ -239,13 +243,31 @@ def test_broker_id_and_node_id_stand_for_each_other(minimal) -> None:
             {**CONTROLLER_ONLY, "inter.broker.listener.name": "CONTROLLER"},
             "must not contain an explicitly set",
         ),
+        (
+            {**CONTROLLERS_WITH_LOGINS, "sasl.mechanism.controller.protocol": "SCRAM-SHA-512"},
+            "SCRAM credentials are in the metadata",
+        ),
+        (CONTROLLERS_WITH_LOGINS, "nodes log in to each other by one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 here"),
+        (
+            {**CONTROLLERS_WITH_LOGINS, "sasl.mechanism.controller.protocol": "OAUTHBEARER"},
+            "nodes log in to each other by one of PLAIN",
+        ),
     ],
 )
 def test_keys_must_go_together(minimal, settings, message) -> None:
     assert message in refusal({**minimal, **settings})
 
 
-@pytest.mark.parametrize("settings", [BROKER_ONLY, CONTROLLER_ONLY, {"controller.quorum.voters": "1@h:1,2@h:2,3@h:3"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        BROKER_ONLY,
+        CONTROLLER_ONLY,
+        {"controller.quorum.voters": "1@h:1,2@h:2,3@h:3"},
+        {**CONTROLLERS_WITH_LOGINS, "sasl.mechanism.controller.protocol": "PLAIN"},
+        {**CONTROLLERS_WITH_LOGINS, "controller.quorum.voters": "1@h:1"},
+    ],
+)
 def test_roles_that_go_together_are_taken(minimal, settings) -> None:
     assert load({**minimal, **settings})[1] == []
 

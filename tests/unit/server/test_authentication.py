@@ -15,6 +15,7 @@ from kafkapy.server.system_clock import SystemRandom
 from tests.support.bearer_tokens import ImmediatePool
 from tests.support.logins import MODULES, PLAIN_MODULE, SCRAM_MODULE
 
+SCRAM_KEY = "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config"
 KEY = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 LISTENER = "SASL_PLAINTEXT"
 TWO_LISTENERS = {"listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"}
@@ -26,9 +27,14 @@ def config_of(**overrides: str):
     return load(embedded_properties("/nowhere", overrides=keys))[0]
 
 
-def logins(config) -> Logins:
+def logins(config, cluster_id: str = "c") -> Logins:
     return Logins(
-        config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom(), io_pool=ImmediatePool()
+        config,
+        config.broker_listeners,
+        image=lambda: EMPTY_IMAGE,
+        random=SystemRandom(),
+        io_pool=ImmediatePool(),
+        cluster_id=cluster_id,
     )
 
 
@@ -101,3 +107,18 @@ def test_users_may_change_at_run_time() -> None:
     assert server().evaluate(b"\0alice\0new", 0) == b""
     made.update(config_of(**{KEY: f"{MODULES}.None required;"}))
     assert made.settings(LISTENER).mechanisms == ["PLAIN"]
+
+
+def test_an_unknown_user_has_the_same_salt_at_every_node_and_after_a_restart() -> None:
+    """Else it would tell that there is no such user. Clusters differ, and keys for tokens."""
+
+    def salt(name: str = "nobody", cluster_id: str = "c", **keys: str) -> str:
+        mechanism = {"sasl.enabled.mechanisms": "SCRAM-SHA-256", SCRAM_KEY: f"{SCRAM_MODULE};"}
+        made = logins(config_of(**mechanism, **keys), cluster_id)
+        server = made.settings(LISTENER).servers["SCRAM-SHA-256"]()
+        return server.evaluate(f"n,,n={name},r=abc".encode(), 0).decode().split(",")[1]
+
+    token_key = {"delegation.token.secret.key": "key"}
+    assert salt() == salt()
+    assert salt(**token_key) == salt(**token_key)
+    assert len({salt(), salt("another"), salt(cluster_id="d"), salt(**token_key)}) == 4

@@ -117,7 +117,12 @@ def logins(url: str, **keys: str) -> Logins:
     }
     config, _ = load(embedded_properties("/nowhere", overrides=properties))
     return Logins(
-        config, config.broker_listeners, image=lambda: EMPTY_IMAGE, random=SystemRandom(), io_pool=ImmediatePool()
+        config,
+        config.broker_listeners,
+        image=lambda: EMPTY_IMAGE,
+        random=SystemRandom(),
+        io_pool=ImmediatePool(),
+        cluster_id="c",
     )
 
 
