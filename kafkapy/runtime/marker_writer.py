@@ -166,12 +166,12 @@ class MarkerWriter:
         if not pending.is_queued:
             pending.is_queued = True
             self._queued.append(pending)
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._flush)
 
     def _try_again(self, pending: PendingMarkers) -> None:
         self._waiting.discard(pending)
@@ -210,7 +210,7 @@ class MarkerWriter:
             room -= max(len(parts[-1][1]), 1)
             if pending.to_write:
                 self._enqueue(pending)
-        if self._queued:
+        if self._queued and not self._is_scheduled:
             self._schedule()
         return parts
 

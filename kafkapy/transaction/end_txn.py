@@ -5,6 +5,12 @@ v5: every end bumps the epoch (KIP-890). A request at the epoch before the curre
 it, or, once the epochs were used up, a request of the producer id before at its last epoch. An abort is accepted
 without a transaction.
 
+Deviation: Apache Kafka 4.3.1 takes every request at the epoch before the current one for a retry, also if the last end
+was that of a client before KIP-890, which bumped no epoch: the current epoch is that of a newer producer, which fenced
+the asking one. Answered NONE, it would go on with the newer producer's epoch beside it, and of two different batches
+one would be taken for the other's duplicate. Here it is told PRODUCER_FENCED, from transaction.version 2 on, without
+which no client asks so.
+
 While markers are written Kafka answers CONCURRENT_TRANSACTIONS, whatever is asked for; v5 does not even look at the
 producer id and epoch before that, because the client may be using those that are on their way.
 """
@@ -14,7 +20,8 @@ from typing import Final, TypeAlias
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.end_txn_request import EndTxnRequest
-from kafkapy.transaction.metadata import LAST_CLIENT_EPOCH, TransactionMetadata
+from kafkapy.transaction.metadata import BUMPING_VERSION, LAST_CLIENT_EPOCH, TransactionMetadata
+from kafkapy.transaction.settings import TransactionSettings
 from kafkapy.transaction.states import TransactionState
 
 BUMPS_EPOCH_SINCE: Final = 5
@@ -57,10 +64,12 @@ _VERDICTS_OF_RETRY: Final[Mapping[tuple[TransactionState, TransactionState], Ver
 """Version 5; of the other states no end can be repeated."""
 
 
-def verdict_of_end(metadata: TransactionMetadata, request: EndTxnRequest, version: int) -> Verdict:
+def verdict_of_end(
+    metadata: TransactionMetadata, request: EndTxnRequest, version: int, settings: TransactionSettings
+) -> Verdict:
     """Return what a request means to a known transactional id."""
     if version >= BUMPS_EPOCH_SINCE:
-        return _verdict_with_bump(metadata, request)
+        return _verdict_with_bump(metadata, request, settings)
     if metadata.producer_id != request.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != request.producer_epoch:
@@ -70,7 +79,7 @@ def verdict_of_end(metadata: TransactionMetadata, request: EndTxnRequest, versio
     return _VERDICTS[metadata.state, _target(request)]
 
 
-def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest) -> Verdict:
+def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest, settings: TransactionSettings) -> Verdict:
     if metadata.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     is_retry_of_last_epoch = (
@@ -80,11 +89,17 @@ def _verdict_with_bump(metadata: TransactionMetadata, request: EndTxnRequest) ->
     )
     if metadata.producer_id != request.producer_id and not is_retry_of_last_epoch:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if is_retry_of_last_epoch or metadata.producer_epoch == request.producer_epoch + 1:
+    is_behind = metadata.producer_epoch == request.producer_epoch + 1
+    if is_retry_of_last_epoch or (is_behind and _has_bumped(metadata, settings)):
         return _VERDICTS_OF_RETRY.get((metadata.state, _target(request)), ErrorCode.PRODUCER_FENCED)
     if metadata.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
     return _VERDICTS_AT_CURRENT_EPOCH[metadata.state, _target(request)]
+
+
+def _has_bumped(metadata: TransactionMetadata, settings: TransactionSettings) -> bool:
+    """Whether the last end of a transaction bumped the epoch."""
+    return metadata.client_transaction_version >= BUMPING_VERSION or settings.transaction_version < BUMPING_VERSION
 
 
 def _target(request: EndTxnRequest) -> TransactionState:

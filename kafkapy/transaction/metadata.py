@@ -22,6 +22,8 @@ NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 MAX_EPOCH: Final = 32767
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
+BUMPING_VERSION: Final = 2
+"""The transaction version at which each end of a transaction bumps the epoch."""
 NO_TIMEOUT_MS: Final = 0x7FFFFFFF
 """The time-out of transactions that another system decides (two-phase commit, KIP-939): they are never timed out."""
 

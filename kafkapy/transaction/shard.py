@@ -31,6 +31,7 @@ from kafkapy.transaction.filters import TransactionFilters
 from kafkapy.transaction.init_producer_id import FENCED_SINCE as INIT_FENCED_SINCE
 from kafkapy.transaction.init_producer_id import check_init, is_known_producer, names_producer
 from kafkapy.transaction.metadata import (
+    BUMPING_VERSION,
     MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -55,8 +56,6 @@ FENCED_SINCE: Final = 2
 """The first AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know PRODUCER_FENCED."""
 BUMPING_PARTITIONS_SINCE: Final = 4
 """The first AddPartitionsToTxn on behalf of clients that go by transaction version 2."""
-BUMPING_VERSION: Final = 2
-"""The transaction version at which each end of a transaction bumps the epoch."""
 
 
 class TransactionShard:
@@ -233,7 +232,7 @@ class TransactionShard:
         if metadata is None:
             return _end_failed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         is_bumping = version >= BUMPS_EPOCH_SINCE
-        verdict = verdict_of_end(metadata, request, version)
+        verdict = verdict_of_end(metadata, request, version, self.settings)
         if verdict is ErrorCode.NONE:
             return TransactionDecision(_ended(metadata) if is_bumping else EndTxnResponse())
         if isinstance(verdict, ErrorCode):

