@@ -191,3 +191,22 @@ def test_invented_client_ids_take_bounded_memory() -> None:
     keys = {Bucket("", name).key for name in names}
     assert len(keys) == 2
     assert max(len(key.client_id) for key in keys) < 2 * MAX_KEY_LENGTH
+
+
+def test_a_steady_load_is_throttled_as_by_apache_kafka() -> None:
+    """Requests of 20 kB one behind the other for 25 s, at 100,000 bytes a second.
+
+    Measured on Apache Kafka 4.3.1: 132,379 bytes a second (a burst of ten seconds passes, then the quota holds), 31
+    throttles, 24,727 ms together, 2,198 the longest; on ours, in the same way: 132,428, 31, 24,827, 2,197.
+    """
+    quota = new_quota(({"client-id": "c"}, 100_000.0))
+    size_bytes, now_ms, sent_bytes = 20_030, 0, 0
+    throttles: list[int] = []
+    while now_ms < 25_000:
+        now_ms += 2
+        sent_bytes += size_bytes
+        throttles.append(quota.record("u", "c", size_bytes, now_ms))
+        now_ms += throttles[-1]
+    assert sent_bytes / now_ms * 1000 == pytest.approx(132_379, rel=0.1)
+    assert sum(throttles) == pytest.approx(24_727, rel=0.1)
+    assert max(throttles) == pytest.approx(2198, rel=0.1)
