@@ -110,11 +110,10 @@ def main() -> int:
     python = build()
     if given.checkout is not None:
         copy_tests(given.checkout)
-    said = subprocess.run(
-        [str(python), "-m", "kafkapy", "--version"], cwd="/", check=True, capture_output=True, text=True
-    )
-    total = sum(1 for _ in (ROOT / "kafkapy").rglob("*.py"))
-    print(f"{said.stdout.strip()} of {total}, the others are interpreted: {VENV.name}/bin/kafkapy, {WHEELS.name}/")
+    asked = [str(python), "-I", "-m", "kafkapy", "--version"]
+    said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    assert "compiled" in said, said
+    print(f"{said}; all others are interpreted: {VENV.name}/bin/kafkapy, {WHEELS.relative_to(ROOT)}/")
     return 0
 
 

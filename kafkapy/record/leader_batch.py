@@ -24,7 +24,7 @@ from kafkapy.record.batch import (
     last_sequence,
     records_in,
 )
-from kafkapy.record.builder import encode_records, seal
+from kafkapy.record.builder import NewRecord, encode_records, seal
 from kafkapy.record.compression import GZIP, NONE, ZSTD, compress, decompress, inflated_at_most
 from kafkapy.record.crc import crc32c
 from kafkapy.record.errors import (
@@ -234,6 +234,11 @@ class LeaderBatch:
         append_time_ms = header.max_timestamp if self.is_append_time_claimed else None
         return records_in(self.payload, header.record_count, 0, header.base_timestamp, append_time_ms)
 
+    def _new_records(self) -> Iterator[NewRecord]:
+        """Yield the records as the builder takes them. A generator expression would be a list once it is compiled."""
+        for record in self._records():
+            yield record.timestamp_ms, record.key, record.value, record.headers
+
     def _with_header(
         self,
         base_offset: int,
@@ -287,7 +292,7 @@ class LeaderBatch:
             )
         if self.is_on_loop and self.header.record_count > LIGHT_RECORDS // 8:
             raise TooHeavyError
-        records = ((record.timestamp_ms, record.key, record.value, record.headers) for record in self._records())
+        records = self._new_records()
         first = next(records)
         return first[0], encode_records(chain((first,), records), range(self.header.record_count), first[0])
 

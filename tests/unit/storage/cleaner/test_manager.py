@@ -24,6 +24,7 @@ from kafkapy.storage.log.upkeep import delete_due_files, delete_old_segments
 from kafkapy.types import uuid_from_string
 from tests.simulator.disk import SimDisk
 from tests.support.cleaning import NOW_MS, PARTITION, CompactedLogs, append, consume, stored, stored_batches
+from tests.support.interpreter import needs_interpreter
 from tests.support.logs import marker
 
 
@@ -291,6 +292,7 @@ def test_records_without_a_time_are_as_young_as_their_file(disk: SimDisk) -> Non
     assert logs.clean(written_ms + 1000) is not None
 
 
+@needs_interpreter("a compiled log cannot be copied")
 def test_a_log_that_is_set_aside_stays_so_where_it_moves_to(disk: SimDisk) -> None:
     logs = compacted(disk)
     topic_id = uuid_from_string("AAAAAAAAAAAAAAAAAAAAAQ")

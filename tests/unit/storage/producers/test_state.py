@@ -12,6 +12,7 @@ from kafkapy.storage.errors import (
     TRANSACTION_COORDINATOR_FENCED,
     CorruptSnapshotError,
 )
+from kafkapy.storage.producers.entry import VerificationGuard
 from kafkapy.storage.producers.state import (
     VERIFICATION_EXPIRATION_MS,
     BatchMetadata,
@@ -211,7 +212,7 @@ def test_the_first_batch_of_a_transaction_needs_proof() -> None:
     refuses(INVALID_TXN_STATE, partition.write, 0, transactional=True)
     guard = partition.state.start_verification(7, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     assert guard is not None
-    refuses(INVALID_TXN_STATE, partition.write, 0, transactional=True, verification=object())
+    refuses(INVALID_TXN_STATE, partition.write, 0, transactional=True, verification=VerificationGuard())
     partition.write(0, transactional=True, verification=guard)
     partition.write(1, transactional=True)
     assert partition.state.start_verification(7, 2, 0, supports_epoch_bump=False, now_ms=NOW_MS) is None
