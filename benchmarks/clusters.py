@@ -1,23 +1,28 @@
-"""The pairs of servers that loads ask for: a node (plaintext, TLS, a cleaner awake, two directories), three or four."""
+"""The servers that loads ask for: a node (plaintext, TLS, a cleaner awake, two directories), three or four.
+
+kafkapy and Apache Kafka, and kafkapy compiled where `make compiled` was run; of clusters those two only.
+"""
 
 from pathlib import Path
 
 from benchmarks.workload import CLEANING, FOUR_NODES, THREE_NODES, THREE_RESTARTED, TLS, TWO_DIRECTORIES
 from harness.certificates import make_certificate
 from harness.nodes import BROKER, Nodes, Plan, ThreeNodes
-from harness.servers import ApacheKafka, Kafkapy, Server, free_port
+from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server, free_port
 
-KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
+COMPILED: tuple[type[Kafkapy], ...] = (CompiledKafkapy,) if COMPILED_PYTHON.exists() else ()
+PAIR: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, ApacheKafka)
+KINDS: tuple[type[Kafkapy] | type[ApacheKafka], ...] = (Kafkapy, *COMPILED, ApacheKafka)
 
 
 def new_pair(servers: str, directory: Path) -> list[Server]:
-    """Return kafkapy and Apache Kafka, not started, with directories of their own below `directory`."""
+    """Return a server of each kind, kafkapy first, not started, with directories of their own below `directory`."""
     if servers == TLS:
         return [_with_tls(kind, directory) for kind in KINDS]
     if servers in (THREE_NODES, THREE_RESTARTED):
-        return [with_small_heaps(ThreeNodes(kind, directory)) for kind in KINDS]
+        return [with_small_heaps(ThreeNodes(kind, directory)) for kind in PAIR]
     if servers == FOUR_NODES:
-        return [with_small_heaps(_four_nodes(kind, directory)) for kind in KINDS]
+        return [with_small_heaps(_four_nodes(kind, directory)) for kind in PAIR]
     if servers == TWO_DIRECTORIES:
         return [_with_two_directories(kind, directory / kind.__name__) for kind in KINDS]
     properties = {"log.cleaner.backoff.ms": "50"} if servers == CLEANING else {}

@@ -12,7 +12,7 @@ from benchmarks.workload import is_higher_better
 Results = dict[str, dict[str, Any]]
 """By load: its family, its part of the full load, and the figures of each round by server or why it was left out."""
 
-KAFKAPY, APACHE_KAFKA = "kafkapy", "Apache Kafka"
+KAFKAPY, COMPILED, APACHE_KAFKA = "kafkapy", "kafkapy compiled", "Apache Kafka"
 TITLE = "kafkapy beside Apache Kafka 4.3.1: medians; a ratio above 1 is in kafkapy's favour"
 COLUMNS = ("load", "figure", KAFKAPY, APACHE_KAFKA, "ratio", "spread of the ratio", "rounds x size")
 
@@ -39,11 +39,12 @@ class Row:
         return self.load, self.figure, _number(self.ours), _number(self.theirs), f"{self.ratio:.2f}", spread, run
 
 
-def rows(results: Results) -> Iterator[Row]:
+def rows(results: Results, our_name: str = KAFKAPY) -> Iterator[Row]:
+    """Yield the figures of one of our servers beside Apache Kafka's; those of loads that it ran."""
     for load, result in results.items():
-        if "figures" not in result:
+        if our_name not in result.get("figures", ()):
             continue
-        ours, theirs = result["figures"][KAFKAPY], result["figures"][APACHE_KAFKA]
+        ours, theirs = result["figures"][our_name], result["figures"][APACHE_KAFKA]
         for figure in ours[0]:
             pairs = [(a[figure], b[figure]) for a, b in zip(ours, theirs, strict=True)]
             ratios = sorted(_ratio(figure, a, b) for a, b in pairs)
@@ -67,12 +68,16 @@ def left_out(results: Results) -> dict[str, str]:
     return {load: result["left_out"] for load, result in results.items() if "left_out" in result}
 
 
-def table(results: Results) -> Table:
+def has_compiled(results: Results) -> bool:
+    return next(rows(results, COMPILED), None) is not None
+
+
+def table(results: Results, our_name: str = KAFKAPY) -> Table:
     made = Table(title=TITLE)
     for number, column in enumerate(COLUMNS):
-        made.add_column(column, justify="left" if number < 2 else "right")
+        made.add_column(our_name if column == KAFKAPY else column, justify="left" if number < 2 else "right")
     last = None
-    for row in rows(results):
+    for row in rows(results, our_name):
         cells = row.cells()
         made.add_row(row.load if row.load != last else "", *cells[1:])
         last = row.load
@@ -285,10 +290,27 @@ def markdown(results: Results, about: dict[str, Any]) -> str:
             left=2,
         ),
         "",
+        *_compiled(results),
         *_memory(row for load in found.values() for row in load.values() if row.figure == "peak_memory_mb"),
         *_left_out_by_reason(results),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _compiled(results: Results) -> Iterator[str]:
+    """Yield a table of what compiling changes: the pace and the CPU of both of ours, each with its ratio."""
+    plain = {(row.load, row.figure): row for row in rows(results)}
+    yield from _markdown_table(
+        ("load (rounds x size)", "figure", KAFKAPY, COMPILED, "ratio to Apache Kafka", "compiled"),
+        (
+            (_name(row), row.figure, _number(other.ours), _number(row.ours), f"{other.ratio:.2f}", f"{row.ratio:.2f}")
+            for row in rows(results, COMPILED)
+            if row.figure in (*PACES, *COSTS) and (other := plain.get((row.load, row.figure)))
+        ),
+        left=2,
+    )
+    if has_compiled(results):
+        yield ""
 
 
 def _memory(peaks: Iterator[Row]) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """`make bench`: both servers under every load, alternating, reported as medians, ratios and their spread.
 
-All loads run on one pair of servers (those that restart it or need another on pairs of their own), both of them running
-all the time and warmed up by the same work before anything is timed (warm_up.py); the rounds of a load alternate
-between them (A B, B A, ...), and a ratio compares the two measurements of one round. The table is printed; it, all
-figures and a chart are written to .tools/bench/ as results.html and results.json, what a reader needs of them as
-results.md. A run of some loads (ONLY=) keeps what earlier ones found of the others. `python -m benchmarks.run
---publish` puts what is there into benchmarks/README.md.
+After `make compiled` there is a third server, kafkapy compiled, with a table of its own beside Apache Kafka. All loads
+run on one pair of servers (those that restart it or need another on pairs of their own), all of them running all the
+time and warmed up by the same work before anything is timed (warm_up.py); the rounds of a load alternate between them
+(A B, B A, ...), and a ratio compares the two measurements of one round. The table is printed; it, all figures and a
+chart are written to .tools/bench/ as results.html and results.json, what a reader needs of them as results.md. A run of
+some loads (ONLY=) keeps what earlier ones found of the others. `python -m benchmarks.run --publish` puts what is there
+into benchmarks/README.md.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from benchmarks import (
     produce,
     report,
     rest,
+    sockets,
     spark,
     transactions,
 )
@@ -53,7 +55,21 @@ from harness.servers import Server
 from tools.kafka import JAVA_LIBS
 
 DIRECTORY = JAVA_LIBS.parents[1] / "bench"
-MODULES = (rest, produce, consume, latency, growth, features, nodes, transactions, groups, spark, compaction, moves)
+MODULES = (
+    rest,
+    produce,
+    sockets,
+    consume,
+    latency,
+    growth,
+    features,
+    nodes,
+    transactions,
+    groups,
+    spark,
+    compaction,
+    moves,
+)
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 
 ROUNDS, SCALE = 5, 1.0
@@ -251,6 +267,8 @@ def main() -> int:
             write(results, machine, is_part=arguments.only is not None)
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(report.table(results))
+    if report.has_compiled(results):
+        console.print(report.table(results, report.COMPILED))
     console.print(report.goals_table(results))
     print(f"written to {DIRECTORY}/results.md, .json and .html")
     return int(any(reason.startswith(FAILED) for reason in report.left_out(results).values()))

@@ -5,6 +5,7 @@ of the kernel: CPU seconds of the process with all its threads, and of the proce
 now and at its peak.
 """
 
+import os
 import signal
 import socket
 import struct
@@ -73,6 +74,7 @@ class Server:
     """What Java's clients need."""
     speaks_tls: bool = False
     """Whether the port asks for TLS: then a plain request is answered by closing."""
+    working_directory: Path | None = None
     launched_at: float = 0.0
     """By the monotonic clock."""
     format_arguments: tuple[str, ...] = ()
@@ -98,8 +100,17 @@ class Server:
         self.launched_at = time.monotonic()
         with open(f"{self.directory}.log", "ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.working_directory,
+                env=self.environment(),
             )
+
+    def environment(self) -> dict[str, str] | None:
+        """Return the process's environment variables; None for those of this process."""
+        return None
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Return once a request is answered: a port may be bound before anybody serves it."""
@@ -234,11 +245,18 @@ class ApacheKafka(Server):
         return ["java", f"-Xmx{self.heap}", f"-Xms{self.heap}", *self.jvm_options, *classpath]
 
 
+COMPILED_PYTHON = Path(__file__).parents[1] / ".venv-compiled" / "bin" / "python"
+"""Where `make compiled` installs kafkapy."""
+
+
 class Kafkapy(Server):
     """kafkapy as `kafkapy start` runs it; with process.roles among the properties, as a server.properties has it."""
 
+    name = "kafkapy"
+    python = sys.executable
+
     def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
-        super().__init__("kafkapy", directory)
+        super().__init__(type(self).name, directory)
         self.properties = properties or {}
 
     @property
@@ -252,14 +270,37 @@ class Kafkapy(Server):
         self.properties_file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         arguments = ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties_file), "--ignore-formatted"]
         arguments += self.format_arguments
-        result = subprocess.run([sys.executable, "-m", "kafkapy", *arguments], capture_output=True, text=True)
+        result = subprocess.run(
+            [self.python, "-m", "kafkapy", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.working_directory,
+            env=self.environment(),
+        )
         if result.returncode:
             raise RuntimeError(f"{self.name} does not format its directory:\n{result.stdout}{result.stderr}")
 
     def command(self) -> list[str]:
         if "process.roles" in self.properties:
-            return [sys.executable, "-m", "kafkapy", "start", str(self.properties_file)]
+            return [self.python, "-m", "kafkapy", "start", str(self.properties_file)]
         settings = [part for key, value in self.properties.items() for part in ("--set", f"{key}={value}")]
         port = [] if "listeners" in self.properties else ["--port", str(self.port)]
         arguments = ["start", *port, "--data-dir", str(self.directory), *settings]
-        return [sys.executable, "-m", "kafkapy", *arguments]
+        return [self.python, "-m", "kafkapy", *arguments]
+
+
+class CompiledKafkapy(Kafkapy):
+    """kafkapy with compiled modules, as `make compiled` has installed it.
+
+    Its processes run where no source lies beside: Python would import that first.
+    """
+
+    name = "kafkapy compiled"
+    python = str(COMPILED_PYTHON)
+
+    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+        super().__init__(directory, properties)
+        self.working_directory = Path("/")
+
+    def environment(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -110,3 +110,15 @@ def test_a_load_that_fails_costs_no_other_its_result():
     pair = [Server("kafkapy", Path("nowhere")), Server("Apache Kafka", Path("nowhere"))]
     result = run_or_say_why(Workload("a load", fail), pair, Plan(rounds=1, scale=1.0), "")
     assert result == {"left_out": "failed: AssertionError nothing came of a-load-0"}
+
+
+def test_a_compiled_side_has_a_table_of_its_own():
+    figures = {
+        "kafkapy": [{"requests_per_s": 100.0}],
+        "kafkapy compiled": [{"requests_per_s": 300.0}],
+        "Apache Kafka": [{"requests_per_s": 200.0}],
+    }
+    results = {"small": {"family": "requests", "scale": 1, "figures": figures}}
+    assert [row.ratio for row in rows(results, "kafkapy compiled")] == [1.5]
+    assert "| small (1 x 1) | requests_per_s | 100 | 300 | 0.50 | 1.50 |" in markdown(results, ABOUT).splitlines()
+    assert "compiled" not in markdown(RESULTS, ABOUT)
