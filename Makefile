@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SITE   := import site; print(site.getsitepackages()[0])
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak coverage format check generate golden \
+.PHONY: help setup tools spark-jars run demo test test-fast test-pythons test-spark35 soak coverage format check packages generate golden \
   counts bench compiled test-compiled lock clean
 
 help:            ## this list
@@ -84,15 +84,17 @@ format: setup    ## format, and fix what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: setup     ## format, lint, types, layers, generated code, the wheel
+check: setup     ## format, lint, types, layers, generated code, packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m kafkapy.protocol.codegen --check
 	$(BIN)/python -m tools.deviations --check
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	$(BIN)/python -m zipfile --list dist/kafkapy_broker-*.whl | grep kafkapy/py.typed >/dev/null
+	$(BIN)/python -m tools.packages
+
+packages: setup  ## the wheel and the sdist, to dist/: built twice and compared, from what git tracks
+	$(BIN)/python -m tools.packages
 
 generate: setup  ## write the codec from protocol_specs/, docs/deviations.md from the code
 	$(BIN)/python -m kafkapy.protocol.codegen
