@@ -222,14 +222,25 @@ class Partition(Generic[LogT]):
         """Lead, as the registration says, unless newer is known; return whether this is a new leader epoch.
 
         A new epoch begins at the log's end. Followers in the ISR have replica.lag.time.max.ms from now on to fetch.
+        If epochs are missed in which another may have led (metadata comes in larger steps), nothing is known of the
+        followers any more: they may have truncated to the other's log. Deviation: Apache Kafka goes on with what they
+        had, and can acknowledge what no other replica has.
+
+        A partition epoch that the controller's answer has told already leaves the change of the ISR that was asked for
+        since then pending: it may have been made. Deviation: Apache Kafka forgets it, and until it hears of that change
+        acknowledges without a replica that can be elected.
         """
         assert self.log is not None, "an offline partition does not lead"
         assert registration.leader == self._local_id
         if registration.partition_epoch < self.partition_epoch:
             return False
         is_new_epoch, was_leader = registration.leader_epoch > self.leader_epoch, self.role is Role.LEADER
+        is_known = was_leader and registration.partition_epoch == self.partition_epoch
+        has_led_since = was_leader and registration.leader_epoch <= self.leader_epoch + 1
+        pending_isr = self.pending_isr if is_known else None
         self._become(Role.LEADER, registration)
-        followers = self.followers if was_leader else {}
+        self.pending_isr = pending_isr
+        followers = self.followers if has_led_since else {}
         self.followers = {
             replica_id: followers.get(replica_id) or FollowerState()
             for replica_id in self.replicas

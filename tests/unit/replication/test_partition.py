@@ -96,6 +96,18 @@ def test_a_leader_elected_again_keeps_how_far_the_followers_are() -> None:
     assert partition.followers[2].log_end_offset == 10
 
 
+def test_a_leader_that_missed_another_ones_epoch_knows_nothing_of_the_followers() -> None:
+    """They may have truncated to the other leader's log meanwhile: what they had told does not commit anything."""
+    log = FakeLog(log_end_offset=11, high_watermark=10)
+    partition = led(log, replicas=(1, 2, 3))
+    partition.note_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=0)
+    later = registration(replicas=(1, 2, 3), isr=(1, 3), leader_epoch=7, partition_epoch=2)
+    assert partition.become_leader(later, now_ms=1)
+    assert not partition.maybe_advance_high_watermark(1)
+    assert partition.note_follower_fetch(3, fetch_offset=11, log_start_offset=0, now_ms=2)
+    assert log.high_watermark == 11
+
+
 def test_a_leader_after_another_knows_nothing_of_the_followers() -> None:
     partition = led(FakeLog(log_end_offset=10), replicas=(1, 2))
     partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
@@ -265,6 +277,24 @@ def test_metadata_older_than_the_controllers_answer_is_ignored() -> None:
     partition.end_isr_change([1], leader_epoch=5, partition_epoch=7, now_ms=0)
     assert not partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=6), now_ms=0)
     assert (partition.replicas, partition.isr, partition.partition_epoch) == ((1, 2), (1,), 7)
+
+
+def test_metadata_that_tells_what_the_answer_told_does_not_end_a_later_change() -> None:
+    """Else 3, which the controller may have taken in by now, would not be waited for, and could be elected."""
+    log = FakeLog(log_end_offset=10)
+    partition = led(log, replicas=(1, 2, 3), isr=(1,))
+    partition.note_follower_fetch(2, fetch_offset=10, log_start_offset=0, now_ms=0)
+    partition.end_isr_change([1, 2], leader_epoch=5, partition_epoch=1, now_ms=0)
+    partition.note_follower_fetch(3, fetch_offset=10, log_start_offset=0, now_ms=0)
+    joining = partition.pending_isr
+    assert joining is not None
+    partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=1), now_ms=0)
+    assert partition.pending_isr is joining
+    log.log_end_offset = 20
+    partition.note_follower_fetch(2, fetch_offset=20, log_start_offset=0, now_ms=60_000)
+    assert log.high_watermark == 10
+    partition.become_leader(registration(replicas=(1, 2, 3), isr=(1, 2), partition_epoch=2), now_ms=0)
+    assert partition.pending_isr is None, "with a newer partition epoch the controller refuses the change"
 
 
 def test_an_answer_of_another_leader_epoch_changes_nothing() -> None:
