@@ -64,6 +64,8 @@ class ReplicaFetcher:
         """Partitions under a throttle that had all that is committed at their last answer."""
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
+        self._failure: str | None = None
+        """Why the last Fetch was not answered."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, key: PartitionKey, partition: "HostedPartition") -> None:
@@ -100,14 +102,25 @@ class ReplicaFetcher:
             request = self._session.next_request()
             try:
                 await self._take(await self._fetch(request), request)
+                self._note_failure(None)
             except ApiError as error:
                 self._session.note_failure()
-                logger.info("Fetching from broker %d goes on later: %s", self._leader_id, error)
+                self._note_failure(str(error))
                 await asyncio.sleep(min(RECONNECT_MS, self._backoff_ms) / 1000)
             except Exception:
                 self._session.note_failure()
                 logger.exception("Fetching from broker %d goes on after an unexpected error", self._leader_id)
                 await asyncio.sleep(self._backoff_ms / 1000)
+
+    def _note_failure(self, failure: str | None) -> None:
+        """Log why nothing can be fetched, once, and that it can again."""
+        if failure == self._failure:
+            return
+        self._failure = failure
+        if failure is None:
+            logger.info("Fetching from broker %d goes on", self._leader_id)
+        else:
+            logger.info("Fetching from broker %d goes on later: %s", self._leader_id, failure)
 
     @property
     def _backoff_ms(self) -> int:

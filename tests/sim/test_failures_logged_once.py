@@ -1,4 +1,4 @@
-"""ISR changes that the controller does not take: asked for again all the time, logged once."""
+"""What fails between brokers is tried again all the time and logged once: changes of an ISR, fetches."""
 
 import logging
 
@@ -49,3 +49,21 @@ def test_a_refusal_that_is_tried_again_is_logged_once(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, "kafkapy.runtime"):
         run(main)
     assert sum("UNKNOWN_SERVER_ERROR" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_leader_that_does_not_answer_is_logged_once_and_once_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: SimLoop) -> None:
+        world = ReplicaWorld(loop, 2)
+        world.create_topic(replicas=(1, 2))
+        assert (await world.produce(1, b"a"))[0] == 0
+        world.cut = {(1, 2), (2, 1)}
+        await world.pass_ms(10_000)
+        world.heal()
+        assert (await world.produce(1, b"b", timeout_ms=10_000))[0] == 0
+        await world.stop()
+
+    with caplog.at_level(logging.INFO, "kafkapy.replication"):
+        run(main)
+    said = [record.getMessage() for record in caplog.records if "Fetching from" in record.getMessage()]
+    assert len(said) == 2
+    assert said[1] == "Fetching from broker 1 goes on"

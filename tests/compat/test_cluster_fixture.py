@@ -1,0 +1,24 @@
+"""The fixture `kafka_cluster`, which an install of kafkapy brings; pytest finds it by its entry point."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkapy import Cluster
+
+pytestmark = pytest.mark.ours
+TIMEOUT_S = 60
+
+
+def test_the_fixture_is_three_nodes_of_which_one_may_be_killed(kafka_cluster: Cluster) -> None:
+    assert kafka_cluster.broker_ids == [1, 2, 3]
+    client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    client.create_topics([NewTopic("orders", 1, 3)])["orders"].result(TIMEOUT_S)
+    kafka_cluster.kill(kafka_cluster.leader_of("orders", 0))
+    failures: list[Any] = []
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    producer.produce("orders", b"first", on_delivery=lambda error, _message: failures.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert failures == [None]
