@@ -80,11 +80,16 @@ class Meter:
         return MeteredContext(self._header, self._connection, self)
 
     async def drive(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run the request, taking its time; count what is not counted yet at the end."""
+        """Run the request, taking its time; count what is not counted yet at the end.
+
+        A request that has no response to tell a throttle, as one of an unknown version, mutes all the same.
+        """
         try:
             return await _Steps(coroutine, self._begin_step, self._end_step)
         finally:
-            self._count_time()
+            throttle_ms = self._count_time()
+            if not self._is_settled:
+                self._mute(throttle_ms)
 
     def timed(self, work: Callable[[], R]) -> Callable[[], R]:
         """Return the same work, for a worker, whose time is part of the request's."""

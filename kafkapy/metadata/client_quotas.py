@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkapy.errors import ApiError
-from kafkapy.machine import Decision
+from kafkapy.machine import Decision, Steps
 from kafkapy.metadata.image import QuotaEntity
 from kafkapy.metadata.limits import check_operation_size
 from kafkapy.protocol.error_code import ErrorCode
@@ -77,11 +77,12 @@ class ClientQuotaControl:
     def by_entity(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         return self._by_entity
 
-    def decide_alter(self, request: AlterClientQuotasRequest) -> Decision[ClientQuotaRecord, list[EntityResult]]:
-        """Set and remove quotas, those of one entity all or none. Raises ApiError POLICY_VIOLATION."""
+    def decide_alter(self, request: AlterClientQuotasRequest) -> Steps[ClientQuotaRecord, list[EntityResult]]:
+        """Set and remove quotas, an entity a step, all of it or nothing. Raises ApiError POLICY_VIOLATION."""
         errors: dict[QuotaEntity, ApiError | None] = {}
         records: list[ClientQuotaRecord] = []
         for entry in request.entries:
+            yield []
             entity = _entity(entry)
             try:
                 changes = self._changes(entry, entity, is_repeated=entity in errors)

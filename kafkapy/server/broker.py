@@ -236,7 +236,8 @@ class BrokerServer:
         """Be unfenced, begin with what happens in periods, accept."""
         config = self.config
         self._services = self._new_services()
-        self._apply_quotas(self._controller.image, self._controller.image.client_quotas)
+        for _ in self._apply_quotas(self._controller.image, self._controller.image.client_quotas):
+            pass
         self._router.serve(self._services)
         await self._node.wait_at_start(self._lifecycle.unfence(), "the broker to be unfenced")
         await self._node.wait_at_start(self._follower.caught_up(), "the broker to follow the metadata")
@@ -359,19 +360,19 @@ class BrokerServer:
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         if any(resource.resource_type == RESOURCE_BROKER for resource in delta.configs_changed):
             self._node.update_dynamic_config(image)
-        self._apply_quotas(image, delta.quota_changes)
+        yield from self._apply_quotas(image, delta.quota_changes)
         yield from self._replica_manager.apply_delta(delta, image, self._clock.wall_ms())
         yield from self._replication.apply_delta(delta, image)
         yield from self._mover.apply_delta(delta, image)
         yield from self._coordinators.apply_delta(delta, image)
 
-    def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> None:
+    def _apply_quotas(self, image: MetadataImage, changed: Collection[QuotaEntity]) -> Iterator[None]:
         if changed and self._services is not None:
             from kafkapy.server.client_quotas import apply_ip_rates, apply_quotas  # most brokers have none
 
             of_controller = self._quorum_node.services
-            apply_quotas([self._services, *([of_controller] if of_controller else [])], image, changed)
-            apply_ip_rates(self._reactor, image, changed)
+            yield from apply_quotas([self._services, *([of_controller] if of_controller else [])], image, changed)
+            yield from apply_ip_rates(self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
         """Act on keys that change at run time; what topics inherit, partitions look up themselves.

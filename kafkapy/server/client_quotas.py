@@ -1,8 +1,8 @@
 """The client quotas of the metadata, for the handlers that enforce them."""
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kafkapy.handlers.context import ControllerServices, Services
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from kafkapy.reactor.reactor import Reactor
 
 
+PER_STEP: Final = 50
+"""Entities: 0.1 ms."""
+
 logger = logging.getLogger(__name__)
 
 
 def apply_quotas(
     served: "Iterable[Services | ControllerServices]", image: "MetadataImage", changed: "Iterable[QuotaEntity]"
-) -> None:
-    """Give those who enforce them the quotas of entities that changed; while there are none, the handlers have none.
+) -> Iterator[None]:
+    """Give those who enforce them the quotas of entities that changed, in steps; without quotas the handlers have none.
 
     `served`: the services of a node, as broker and as controller, whose clients have one account for both.
     """
@@ -34,18 +37,22 @@ def apply_quotas(
             mutation_window_ms=config.controller_quota_window_size_seconds * 1000,
         )
         changed = image.client_quotas
-    for entity in changed:
+    for count, entity in enumerate(changed):
+        if count % PER_STEP == PER_STEP - 1:
+            yield
         if IP not in dict(entity):
             quotas.set_entity(entity, image.client_quotas.get(entity, NO_QUOTAS))
     for services in all_services:
         services.client_quotas = None if quotas.is_empty else quotas
 
 
-def apply_ip_rates(reactor: "Reactor", image: "MetadataImage", changed: "Iterable[QuotaEntity]") -> None:
-    """Give the listeners of a broker the rates of addresses that changed."""
+def apply_ip_rates(reactor: "Reactor", image: "MetadataImage", changed: "Iterable[QuotaEntity]") -> Iterator[None]:
+    """Give the listeners of a broker the rates of addresses that changed, in steps."""
     from kafkapy.metadata.client_quotas import CONNECTION_CREATION_RATE, IP, NO_QUOTAS
 
-    for entity in changed:
+    for count, entity in enumerate(changed):
+        if count % PER_STEP == PER_STEP - 1:
+            yield
         names = dict(entity)
         if IP not in names:
             continue

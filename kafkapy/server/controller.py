@@ -114,7 +114,8 @@ class ControllerServer:
         if changed and services is not None:
             from kafkapy.server.client_quotas import apply_quotas  # most controllers have none
 
-            apply_quotas([services], image, changed)
+            for _ in apply_quotas([services], image, changed):
+                pass
 
     def _check_metadata_is_known(self, image: MetadataImage) -> None:
         """Authorize by the ACLs once the image is up to the high watermark that was found first."""

@@ -89,6 +89,17 @@ def test_time_of_a_request_that_fails_is_counted() -> None:
     assert world.percent_seconds == pytest.approx(2)
 
 
+def test_a_request_without_a_response_mutes_all_the_same() -> None:
+    world = World(request_percentage=0.0001)
+
+    async def handle() -> str:
+        world.clock.work(20)
+        return "version 0 says which versions there are"
+
+    drive(world.meter, handle)
+    assert world.info.throttle_ms == 1000
+
+
 def test_a_request_that_is_cancelled_while_it_waits_ends() -> None:
     world = World(request_percentage=100.0)
     ended = []

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.alter_client_quotas_request import (
 )
 from kafkapy.protocol.messages.client_quota_record import ClientQuotaRecord
 from kafkapy.protocol.messages.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, end_of
 
 Names = dict[str, str | None]
 USER_1: Names = {"user": "user-1"}
@@ -140,7 +140,7 @@ def test_what_changes_nothing_has_no_record() -> None:
     cluster = Cluster()
     alter(cluster, entry(USER_1, (RATE, 1.0)))
     request = AlterClientQuotasRequest([entry(USER_1, (RATE, 1.0)), entry(IP_1, ("connection_creation_rate", None))])
-    assert cluster.controller.client_quotas.decide_alter(request).records == []
+    assert end_of(cluster.controller.client_quotas.decide_alter(request)).records == []
 
 
 def test_a_trial_has_results_and_no_record() -> None:
@@ -170,7 +170,7 @@ def test_a_key_named_twice_refuses_its_entity() -> None:
 def test_a_request_with_too_many_records_is_refused() -> None:
     entries = [entry({"user": f"u{number}"}, (RATE, 1.0)) for number in range(10_001)]
     with pytest.raises(ApiError) as raised:
-        Cluster().controller.client_quotas.decide_alter(AlterClientQuotasRequest(entries))
+        end_of(Cluster().controller.client_quotas.decide_alter(AlterClientQuotasRequest(entries)))
     assert raised.value.code == ErrorCode.POLICY_VIOLATION
 
 
