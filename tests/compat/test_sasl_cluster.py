@@ -3,7 +3,7 @@
 The authorizer knows the nodes by the name that they log in with. Clients come over PLAINTEXT.
 """
 
-import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +14,10 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan, ThreeNodes
 from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
-from tests.compat.test_tls_cluster import create, in_sync, produce
+from tests.compat.test_tls_cluster import check_java_in_place, create, in_sync, produce
 from tests.support.eventually import eventually
 from tests.support.logins import PLAIN_MODULE, SCRAM_MODULE
+from tools.kafka import JAVA_LIBS
 
 LOGIN = 'username="node" password="node-secret"'
 REFUSED = "Could not log in" if KIND is Kafkapy else "Authentication failed: Invalid username or password"
@@ -103,13 +104,10 @@ def test_brokers_log_in_by_scram_to_a_controller_that_was_formatted_with_their_u
         assert [*metadata.brokers] == [2]
 
 
-@pytest.mark.skipif(not os.environ.get("KAFKAPY_SOAK_SEEDS"), reason="a JVM among ours: make soak runs it")
-def test_a_java_node_joins_ours(tmp_path: Path) -> None:
-    kinds = [Kafkapy, Kafkapy, ApacheKafka]
-    with ThreeNodes(kinds, tmp_path, properties(), heap="384m", more_listeners=["BROKERS"]) as cluster:
+@pytest.mark.skipif(KIND is ApacheKafka, reason="Java among ours")
+@pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars")
+def test_a_java_node_takes_the_place_of_one_of_ours(tmp_path: Path) -> None:
+    """It logs in to ours by PLAIN and SCRAM, and ours to it."""
+    with ThreeNodes([KIND] * 3, tmp_path, properties(), more_listeners=["BROKERS"]) as cluster:
         add_node_user(cluster)
-        create(cluster, "mixed")
-        produce(cluster, "mixed", 600)
-        cluster.by_id[1].stop(signal.SIGKILL)
-        eventually(lambda: in_sync(cluster, "mixed") == [2] * 6)
-        produce(cluster, "mixed", 600)
+        check_java_in_place(cluster)

@@ -3,7 +3,7 @@
 The authorizer knows the nodes by their certificate's name alone: a node without it could do nothing here.
 """
 
-import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +17,8 @@ from harness.servers import ApacheKafka, Kafkapy
 from tests.compat.test_cluster import KIND, PROPERTIES, TIMEOUT_S
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
+from tests.support.migrating import java_in_place_of
+from tools.kafka import JAVA_LIBS
 
 REFUSED = "Failed authentication with 127.0.0.1" if KIND is Kafkapy else "SSL handshake failed"
 
@@ -110,11 +112,26 @@ def test_a_node_with_a_strangers_certificate_does_not_get_in(cluster: ThreeNodes
     victim.stop(signal.SIGKILL)
 
 
-@pytest.mark.skipif(not os.environ.get("KAFKAPY_SOAK_SEEDS"), reason="a JVM among ours: make soak runs it")
-def test_a_java_node_joins_ours(tmp_path: Path) -> None:
-    with started(tmp_path, [Kafkapy, Kafkapy, ApacheKafka]) as cluster:
-        create(cluster, "mixed")
+@pytest.mark.skipif(KIND is ApacheKafka, reason="Java among ours")
+@pytest.mark.skipif(not JAVA_LIBS.is_dir() or shutil.which("java") is None, reason="`make tools` brings the jars")
+def test_a_java_node_takes_the_place_of_one_of_ours(tmp_path: Path) -> None:
+    """It speaks mutual TLS with ours, as voter, leader and follower, also when another one is gone."""
+    with started(tmp_path, [Kafkapy] * 3) as cluster:
+        check_java_in_place(cluster)
+
+
+def check_java_in_place(cluster: ThreeNodes) -> None:
+    """Let Apache Kafka run on the directory of the third node, kill the first, and bring it back."""
+    create(cluster, "mixed")
+    produce(cluster, "mixed", 600)
+    replaced, killed = cluster.by_id[3], cluster.by_id[1]
+    assert isinstance(replaced, Kafkapy)
+    replaced.stop()
+    with java_in_place_of(replaced):
+        eventually(lambda: in_sync(cluster, "mixed") == [3] * 6)
         produce(cluster, "mixed", 600)
-        cluster.by_id[1].stop(signal.SIGKILL)
+        killed.stop(signal.SIGKILL)
         eventually(lambda: in_sync(cluster, "mixed") == [2] * 6)
         produce(cluster, "mixed", 600)
+        killed.start()
+        eventually(lambda: in_sync(cluster, "mixed") == [3] * 6)

@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from harness.nodes import Kind
-from harness.servers import QUICK_JVM, ApacheKafka, free_port, java
+from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port, java
 
 TIMEOUT_S = 120
 
@@ -37,6 +38,19 @@ class MigratingNode(ApacheKafka):
         assert self.stop(timeout_s=TIMEOUT_S) in (0, 143)
         self.kind = kind
         self.start(TIMEOUT_S)
+
+
+@contextmanager
+def java_in_place_of(node: Kafkapy, heap: str = "384m") -> Iterator[ApacheKafka]:
+    """Run Apache Kafka on the directory and with the properties of a node that does not run."""
+    java_node = ApacheKafka(node.directory, dict(node.properties))
+    java_node.port = node.port
+    java_node.heap, java_node.jvm_options = heap, QUICK_JVM
+    if node.properties.get("controller.quorum.voters"):
+        java_node.properties["controller.quorum.bootstrap.servers"] = ""
+    java_node.write_properties()
+    with java_node:
+        yield java_node
 
 
 def three_nodes(directory: Path, more: dict[str, str]) -> dict[int, MigratingNode]:
