@@ -19,7 +19,17 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy, Server
+from kafkapy.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkapy.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkapy.server.cluster.asking import ask
+from tests.compat.test_cluster_tools import Load
+from tests.support.copying import IS_SOAKED
 from tests.support.eventually import eventually
+from tests.support.migrating import records_of
 
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 PROPERTIES = {
@@ -37,6 +47,7 @@ OURS, JAVAS = 1, 2
 START_S = 180
 TIMEOUT_S = 60
 PARTITIONS = 4
+MOVES = 50 if IS_SOAKED else 8
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache", reason="it has both brokers as it is"
@@ -170,6 +181,31 @@ def test_a_transaction_spans_partitions_of_both(cluster: Nodes) -> None:
         assert consume(node.bootstrap, "atomic", f"atomic-{node.port}", len(committed)) == committed
 
 
+def lead_by(node: Server, topic: str, leader: int) -> None:
+    """Have one of the two lead all partitions of a topic."""
+    replicas = [leader, OURS + JAVAS - leader]
+    moved = [ReassignablePartition(partition, replicas) for partition in range(PARTITIONS)]
+    address = ("127.0.0.1", node.port)
+    ask(address, AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moved)]), timeout_s=TIMEOUT_S)
+    elected = [TopicPartitions(topic, list(range(PARTITIONS)))]
+    ask(address, ElectLeadersRequest(topic_partitions=elected, timeout_ms=TIMEOUT_S * 1000), timeout_s=TIMEOUT_S)
+    eventually(lambda: in_sync(node, topic, by={OURS, JAVAS}, leaders={leader}))
+
+
+def test_leadership_goes_to_and_fro_while_records_are_written(cluster: Nodes) -> None:
+    """Nothing that was acknowledged is lost, or there twice, or out of its order."""
+    ours, javas = cluster.by_id[OURS], cluster.by_id[JAVAS]
+    create(ours, "to-and-fro")
+    with Load(cluster.bootstrap, "to-and-fro") as load:
+        for number in range(MOVES):
+            before = len(load.acknowledged)
+            lead_by((ours, javas)[number % 2], "to-and-fro", (JAVAS, OURS)[number % 2])
+            eventually(lambda before=before: len(load.acknowledged) > before)
+    records = records_of(cluster.bootstrap, "to-and-fro")
+    assert sorted(value for values in records.values() for value in values) == sorted(load.acknowledged)
+    assert all(values == sorted(values) for values in records.values())
+
+
 def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(cluster: Nodes) -> None:
     ours, javas = cluster.by_id[OURS], cluster.by_id[JAVAS]
     create(ours, "moved")
@@ -185,7 +221,7 @@ def test_leaders_move_to_either_and_back_and_the_logs_are_the_same(cluster: Node
         eventually(lambda left=left, left_id=left_id: in_sync(left, "moved", by={OURS, JAVAS}, leaders={left_id}))
     assert consume(cluster.bootstrap, "moved", "moved", len(values)) == sorted(values)
     cluster.stop()
-    for topic in ("moved", "atomic"):
+    for topic in ("moved", "atomic", "to-and-fro"):
         for partition in range(PARTITIONS):
             logs = [_log(Path(node.directory), f"{topic}-{partition}") for node in (ours, javas)]
             assert logs[0] == logs[1]
