@@ -199,12 +199,16 @@ def kill(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 @app.command()
 def add(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where clients connect; 0 for a free one.")] = 0,
+    is_controller: Annotated[
+        bool, typer.Option("--controller", help="Add a controller of its own, which becomes a voter of the quorum.")
+    ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Add a broker and start it; it gets new partitions only."""
+    """Add a broker and start it, which gets new partitions only; or a controller."""
     with _failures():
-        added = _load(data_dir).add(port)
-    print(f"node {added.node_id} on {added.address[0]}:{added.port}")
+        cluster = _load(data_dir)
+        added = cluster.add_controller(port) if is_controller else cluster.add(port)
+    print(f"node {added.node_id} on {added.address[0]}:{added.address[1]}")
 
 
 @app.command()
@@ -224,7 +228,7 @@ def move(
 
 @app.command()
 def remove(node: NodeId, data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Take a broker that holds no replicas out of the cluster."""
+    """Take a broker that holds no replicas, or a controller of its own, out of the cluster."""
     with _failures():
         _load(data_dir).remove(node)
 

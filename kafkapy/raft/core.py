@@ -259,8 +259,13 @@ class RaftCore(VoteHandling, Membership):
             self._send_fetch(role.leader_id, now_ms)
 
     def _send_to_any_bootstrap(self, now_ms: int) -> None:
-        """Fetch from somebody: whoever it is tells the leader. One such request at a time, each time another node."""
-        others = [node_id for node_id in self.config.bootstrap_ids if node_id != self.local.node_id]
+        """Fetch from somebody: whoever it is tells the leader. One such request at a time, each time another node.
+
+        A deviation: Apache Kafka asks the bootstrap servers alone, and finds no leader once none of them is left. Here
+        the voters that the log names are asked, too.
+        """
+        known = dict.fromkeys((*self.config.bootstrap_ids, *self.voters.current.ids))
+        others = [node_id for node_id in known if node_id != self.local.node_id]
         if any(connection.request is not None for connection in self.connections.values()):
             return
         for _ in others:

@@ -167,6 +167,10 @@ class Cluster:
         """Add a broker and return its id once it is unfenced. It gets new partitions only."""
         return self._cluster.add().node_id
 
+    def add_controller(self) -> int:
+        """Add a controller of its own and return its id once it is a voter."""
+        return self._cluster.add_controller().node_id
+
     def log_of(self, node_id: int) -> str:
         """Return what a node has printed so far."""
         return self._cluster.log_of(node_id)

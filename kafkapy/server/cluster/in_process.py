@@ -87,6 +87,16 @@ class InProcessCluster:
         self.start(node.node_id, timeout_s)
         return node
 
+    def add_controller(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
+        node = self._cluster.prepare_controller(port)
+        self._add_ports(node)
+        self.start(node.node_id, timeout_s)
+        broker = next((each for each in self.plan.brokers if self.is_running(each.node_id)), None)
+        if broker is None:
+            raise ClusterError("no broker runs that could be asked to add a voter")
+        self._cluster.make_voter(node, broker.address, timeout_s)
+        return node
+
     def partition(self, *groups: Collection[int]) -> None:
         """Let nodes reach those of their own group only; clients reach all. Existing connections are cut."""
         for group in groups:

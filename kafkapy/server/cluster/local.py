@@ -12,14 +12,26 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from kafkapy.config.load import load
+from kafkapy.config.properties import parse_properties
 from kafkapy.dataclass import dataclass
 from kafkapy.errors import KafkapyError, ProtocolError
 from kafkapy.server.cluster import asking
 from kafkapy.server.cluster.moving import move
-from kafkapy.server.cluster.plan import BROKER, ClusterError, ClusterPlan, NodePlan, free_ports, new_plan
+from kafkapy.server.cluster.plan import (
+    BROKER,
+    CONTROLLER,
+    FIRST_CONTROLLER_ID,
+    ClusterError,
+    ClusterPlan,
+    NodePlan,
+    free_ports,
+    new_plan,
+)
 from kafkapy.server.cluster.process import POLL_S, NodeProcess
+from kafkapy.server.cluster.voters import join_quorum, leave_quorum
 from kafkapy.server.system_clock import SystemClock, SystemRandom
-from kafkapy.storage.offline.format import FormatRequest, Voter, format_directories
+from kafkapy.storage.checkpoint import decode_meta_properties
+from kafkapy.storage.offline.format import META_PROPERTIES, FormatRequest, Voter, format_directories
 from kafkapy.storage.system_disk import SystemDisk
 from kafkapy.types import Uuid, uuid_to_string
 
@@ -149,10 +161,35 @@ class LocalCluster:
 
     def prepare_broker(self, port: int = 0) -> NodePlan:
         """Format the directory of one more broker, which is not started yet."""
-        node = NodePlan(max(each.node_id for each in self.plan.brokers) + 1, BROKER, port or free_ports(1)[0])
+        return self._prepare(
+            NodePlan(max(each.node_id for each in self.plan.brokers) + 1, BROKER, port or free_ports(1)[0])
+        )
+
+    def add_controller(self, port: int = 0, timeout_s: float = START_TIMEOUT_S) -> NodePlan:
+        """Add a controller of its own, start it and return once it is a voter. Raises ClusterError."""
+        node = self.prepare_controller(port)
+        self.start(node.node_id, timeout_s)
+        self.make_voter(node, self._answering_broker(), timeout_s)
+        return node
+
+    def prepare_controller(self, port: int = 0) -> NodePlan:
+        """Format the directory of one more controller, which is neither started nor a voter yet."""
+        node_id = max((each.node_id + 1 for each in self.plan.nodes), default=0)
+        added = NodePlan(max(node_id, FIRST_CONTROLLER_ID), CONTROLLER, controller_port=port or free_ports(1)[0])
+        return self._prepare(added)
+
+    def make_voter(self, node: NodePlan, address: asking.Address, timeout_s: float) -> None:
+        """Let a controller that runs take part in elections, asked of a broker. Raises OSError, KafkapyError."""
+        path = self.processes[node.node_id].log_dir / META_PROPERTIES
+        directory_id = decode_meta_properties(path.read_bytes(), str(path)).directory_id
+        assert directory_id is not None, "it was formatted here"
+        join_quorum(address, self.plan.cluster_id, node, directory_id, timeout_s=timeout_s)
+
+    def _prepare(self, node: NodePlan) -> NodePlan:
         self.plan.nodes.append(node)
         self.processes[node.node_id] = NodeProcess(self.data_dir, node)
         self._format(node, {})
+        self._tell_controllers()
         self.plan.save(self.data_dir)
         return node
 
@@ -188,10 +225,35 @@ class LocalCluster:
         yield from move(self._answering_broker(), topic, broker_ids)
 
     def remove(self, node_id: int) -> None:
-        """Take a broker that holds no replicas out of the cluster, its directory too. Raises ClusterError."""
+        """Take a node out of the cluster, its directory too: a broker without replicas, or a controller of its own.
+
+        Raises ClusterError.
+        """
         node = self.plan.node(node_id)
+        if node.is_controller and node.is_broker:
+            raise ClusterError(f"node {node_id} is broker and controller: only nodes of one role are removed")
         if node.is_controller:
-            raise ClusterError(f"node {node_id} is a controller: only brokers are removed")
+            self._leave_quorum(node)
+        else:
+            self._unregister(node)
+        self.plan.nodes.remove(node)
+        self.plan.save(self.data_dir)
+        process = self.processes.pop(node_id)
+        self._tell_controllers()
+        shutil.rmtree(process.log_dir, ignore_errors=True)
+        process.properties_file.unlink(missing_ok=True)
+
+    def _leave_quorum(self, node: NodePlan) -> None:
+        """Have the others go on without a controller, then stop it."""
+        if len(self.plan.controllers) == 1:
+            raise ClusterError(f"node {node.node_id} is the only controller")
+        leave_quorum(self._answering_broker(), self.plan.cluster_id, node.node_id, timeout_s=START_TIMEOUT_S)
+        if self.processes[node.node_id].pid is not None:
+            self.stop(node.node_id)
+
+    def _unregister(self, node: NodePlan) -> None:
+        """Stop a broker that holds no replicas, and have the controllers forget it."""
+        node_id = node.node_id
         count = asking.partitions(self._answering_broker()).replica_counts.get(node_id, 0)
         if count:
             move = "move them with `kafkapy cluster move` first"
@@ -200,11 +262,6 @@ class LocalCluster:
             self.stop(node_id)
         with contextlib.suppress(ProtocolError):  # a controller without UnregisterBroker keeps it as a fenced one
             asking.unregister(self._answering_broker(), node_id)
-        self.plan.nodes.remove(node)
-        self.plan.save(self.data_dir)
-        process = self.processes.pop(node_id)
-        shutil.rmtree(process.log_dir, ignore_errors=True)
-        process.properties_file.unlink(missing_ok=True)
 
     # -- looking at it --------------------------------------------------------------------------------------------
 
@@ -281,17 +338,38 @@ class LocalCluster:
 
     def _format(self, node: NodePlan, directories: Mapping[int, Uuid]) -> None:
         """Write a node's properties, format its log directory. `directories`: the voters' ids. Raises KafkapyError."""
-        process = self.processes[node.node_id]
-        properties = self.plan.properties_of(node, str(process.log_dir))
-        process.properties_file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
-        config, _ = load(properties)
+        config, _ = load(self._write_properties(node))
         voters = [
             Voter(each.node_id, each.address[0], each.controller_port, directories[each.node_id])
             for each in self.plan.controllers
-            if node.is_controller
+            if node.node_id in directories
         ]
-        request = FormatRequest(config, self.plan.cluster_id, voters=voters or None, ignore_formatted=True)
+        request = FormatRequest(
+            config,
+            self.plan.cluster_id,
+            voters=voters or None,
+            has_no_initial_controllers=node.is_controller and not voters,
+            ignore_formatted=True,
+        )
         format_directories(request, SystemDisk(), SystemRandom(), SystemClock(), say=lambda line: None)
+
+    def _write_properties(self, node: NodePlan) -> dict[str, str]:
+        """Write a node's server.properties and return what it says. Raises OSError."""
+        process = self.processes[node.node_id]
+        properties = self.plan.properties_of(node, str(process.log_dir))
+        _write(process.properties_file, properties)
+        return properties
+
+    def _tell_controllers(self) -> None:
+        """Tell all nodes which controllers there are, for their next start. Raises OSError."""
+        for process in self.processes.values():
+            properties = parse_properties(process.properties_file.read_text())
+            properties["controller.quorum.bootstrap.servers"] = self.plan.bootstrap_controllers
+            _write(process.properties_file, properties)
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
 
 
 def _or_none(question: Callable[[], T]) -> T | None:

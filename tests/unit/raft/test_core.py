@@ -22,6 +22,7 @@ from kafkapy.raft.effects import (
 from kafkapy.raft.events import (
     AppendRequested,
     LogFlushed,
+    RequestFailed,
     RequestReceived,
     ResignRequested,
     ResponseReceived,
@@ -469,3 +470,17 @@ def test_a_new_leader_counts_of_its_own_log_only_what_is_durable() -> None:
     assert role.progress.voters[1].durable_end_offset == 10
     core.step(LogFlushed(16, 0), 5002)
     assert role.progress.voters[1].durable_end_offset == 16
+
+
+def test_an_observer_asks_the_voters_of_its_log_when_no_bootstrap_server_is_left() -> None:
+    voters = VoterSet(static_voter(voter, *local_voter(voter).endpoints) for voter in (1, 2, 3))
+    config = RaftConfig(local=local_voter(9), can_become_voter=False, bootstrap_ids=(-2,))
+    core = RaftCore(config, LogView(), VoterHistory(voters), ElectionState(), seed=7)
+    waiting = of(core.step(Started(), 0), SendRequest)
+    asked: set[int] = set()
+    for now_ms in range(0, 1000, 100):
+        asked |= {sent.node_id for sent in waiting}
+        failed = [core.step(RequestFailed(sent.node_id, sent.request_id), now_ms) for sent in waiting]
+        effects = [effect for each in failed for effect in each] + core.step(TimePassed(), now_ms)
+        waiting = of(effects, SendRequest)
+    assert asked == {-2, 1, 2, 3}

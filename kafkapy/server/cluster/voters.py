@@ -1,0 +1,65 @@
+"""Controllers that join the quorum of a cluster on this machine, and leave it, while it runs (KIP-853)."""
+
+import time
+from typing import Final
+
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
+from kafkapy.protocol.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkapy.protocol.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kafkapy.server.cluster.asking import Address, ask
+from kafkapy.server.cluster.plan import HOST, ClusterError, NodePlan
+from kafkapy.types import METADATA_PARTITION, Uuid
+
+POLL_S: Final = 0.2
+ANSWER_MS: Final = 10_000
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+AGAIN: Final = frozenset(
+    (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    )
+)
+"""The node has not caught up yet, another change is under way, or the leader has changed."""
+
+
+def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id: Uuid, *, timeout_s: float) -> None:
+    """Make a running controller a voter, asked through a broker. Raises ClusterError, OSError, ProtocolError."""
+    request = AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=ANSWER_MS,
+        voter_id=node.node_id,
+        voter_directory_id=directory_id,
+        listeners=[Listener(CONTROLLER_LISTENER, HOST, node.controller_port)],
+    )
+    _change(address, request, done=ErrorCode.DUPLICATE_VOTER, timeout_s=timeout_s)
+
+
+def leave_quorum(address: Address, cluster_id: str, node_id: int, *, timeout_s: float) -> None:
+    """Take a voter out of the quorum, if it is one. Raises ClusterError, OSError, ProtocolError."""
+    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    partition = ask(address, DescribeQuorumRequest(topics=[topic])).topics[0].partitions[0]
+    directories = [each.replica_directory_id for each in partition.current_voters if each.replica_id == node_id]
+    for directory_id in directories:
+        request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id)
+        _change(address, request, done=ErrorCode.VOTER_NOT_FOUND, timeout_s=timeout_s)
+
+
+def _change(
+    address: Address,
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest,
+    *,
+    done: ErrorCode,
+    timeout_s: float,
+) -> None:
+    """Ask until the change is committed. `done`: what is answered to a change that has been made before."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        response = ask(address, request, timeout_s=2 * ANSWER_MS / 1000)
+        if response.error_code in (ErrorCode.NONE, done):
+            return
+        if response.error_code not in AGAIN or time.monotonic() > deadline:
+            raise ClusterError(response.error_message or ErrorCode(response.error_code).name)
+        time.sleep(POLL_S)
