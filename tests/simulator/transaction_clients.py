@@ -265,8 +265,8 @@ class TransactionClient:
 
     async def _ask(self, transaction: Transaction, kind: str, record: Any) -> int:
         if kind == "send":
-            if self._chance.random() < 0.2:
-                await self.membership.is_in()  # as the consumer's poll does, whatever the transaction
+            if self._chance.random() < 0.3 or self.membership.epoch != transaction.member_epoch:
+                await self.membership.is_in()  # as the consumer's poll does: the group moves on amid the transaction
             return await self._send(transaction, record)
         if kind == "end":
             return await self._ask_to_end(transaction)

@@ -43,10 +43,13 @@ class Member:
         self._stage = stage
         self._group_id = group_id
         self._name = name
+        self._chance = chance
         self._connection = Connection(stage, chance, lost_share=0.03)
 
     async def is_in(self) -> bool:
-        """Join, or send a heartbeat; return whether the group has this member now."""
+        """Join, or send a heartbeat; return whether the group has this member now. At times a new one joins instead."""
+        if self._chance.random() < 0.05:
+            self._leave_behind(ErrorCode.UNKNOWN_MEMBER_ID)
         with suppress(Lost):
             await (self._heartbeat() if self.epoch != NOT_IN_GROUP else self._join())
         return self.epoch != NOT_IN_GROUP
