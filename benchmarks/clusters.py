@@ -5,7 +5,7 @@ kafkapy and Apache Kafka, and kafkapy compiled where `make compiled` was run; of
 
 from pathlib import Path
 
-from benchmarks.workload import CLEANING, FOUR_NODES, THREE_NODES, THREE_RESTARTED, TLS, TWO_DIRECTORIES
+from benchmarks.workload import CLEANING, FOUR_NODES, SECURED, THREE_NODES, THREE_RESTARTED, TLS, TWO_DIRECTORIES
 from harness.certificates import make_certificate
 from harness.nodes import BROKER, Nodes, Plan, ThreeNodes
 from harness.servers import COMPILED_PYTHON, ApacheKafka, CompiledKafkapy, Kafkapy, Server, free_port
@@ -19,6 +19,8 @@ def new_pair(servers: str, directory: Path) -> list[Server]:
     """Return a server of each kind, kafkapy first, not started, with directories of their own below `directory`."""
     if servers == TLS:
         return [_with_tls(kind, directory) for kind in KINDS]
+    if servers == SECURED:
+        return [_secured(kind, directory) for kind in KINDS]
     if servers in (THREE_NODES, THREE_RESTARTED):
         return [with_small_heaps(ThreeNodes(kind, directory)) for kind in PAIR]
     if servers == FOUR_NODES:
@@ -69,6 +71,7 @@ def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Serve
         properties["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{controller_port}"
     server = kind(directory / kind.__name__, properties)
     server.port = port
+    server.speaks_tls = True
     server.client_settings = {"security.protocol": "ssl", "ssl.ca.location": str(certificate)}
     server.java_settings = {
         "security.protocol": "SSL",
@@ -76,3 +79,58 @@ def _with_tls(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Serve
         "ssl.truststore.location": str(certificate),
     }
     return server
+
+
+SECURED_USER, SECURED_PASSWORD = "alice", "wonderful-secret"
+MECHANISMS = {"PLAIN": f'plain.PlainLoginModule required user_{SECURED_USER}="{SECURED_PASSWORD}"'}
+MECHANISMS["SCRAM-SHA-256"] = "scram.ScramLoginModule required"
+
+
+def _secured(kind: type[Kafkapy] | type[ApacheKafka], directory: Path) -> Server:
+    """PLAINTEXT for what is prepared, SSL, MTLS, SASL_PLAINTEXT; an authorizer to whom all but one user are super."""
+    keys, certificate = make_certificate(directory)
+    ports = {name: free_port() for name in ("PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "CONTROLLER")}
+    protocols = {**{name: name for name in ports}, "MTLS": "SSL", "CONTROLLER": "PLAINTEXT"}
+    prefix = "listener.name.sasl_plaintext"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+        "offsets.topic.replication.factor": "1",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificate),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        **{
+            f"{prefix}.{name.lower()}.sasl.jaas.config": f"org.apache.kafka.common.security.{module};"
+            for name, module in MECHANISMS.items()
+        },
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    if kind is ApacheKafka:
+        properties["controller.quorum.bootstrap.servers"] = ""
+    server = kind(directory / kind.__name__, properties)
+    server.port = ports["PLAINTEXT"]
+    return server
+
+
+def listener_port(server: Server, listener: str) -> int:
+    """Return where a listener of the secured pair is."""
+    assert isinstance(server, Kafkapy | ApacheKafka)
+    for each in server.properties["listeners"].split(","):
+        name, _, address = each.partition("://")
+        if name == listener:
+            return int(address.rpartition(":")[2])
+    raise LookupError(listener)
+
+
+def secured_files(server: Server) -> tuple[Path, Path]:
+    """Return the key with its certificate, and the certificate that clients trust, of the secured pair."""
+    assert isinstance(server, Kafkapy | ApacheKafka)
+    return Path(server.properties["ssl.keystore.location"]), Path(server.properties["ssl.truststore.location"])

@@ -42,6 +42,7 @@ from benchmarks import (
     produce,
     report,
     rest,
+    security,
     sockets,
     spark,
     transactions,
@@ -69,6 +70,7 @@ MODULES = (
     spark,
     compaction,
     moves,
+    security,
 )
 WORKLOADS: list[Workload] = [workload for module in MODULES for workload in module.WORKLOADS]
 

@@ -16,12 +16,13 @@ Figures = dict[str, float]
 RESTARTED = "restarted"
 PLAIN = "plain"
 TLS = "TLS"
+SECURED = "secured"
 THREE_NODES = "three nodes"
 THREE_RESTARTED = "three nodes, restarted"
 FOUR_NODES = "four nodes"
 CLEANING = "cleaning"
 TWO_DIRECTORIES = "two log directories"
-SERVERS = (RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, THREE_RESTARTED, THREE_NODES, FOUR_NODES, PLAIN)
+SERVERS = (RESTARTED, CLEANING, TWO_DIRECTORIES, TLS, SECURED, THREE_RESTARTED, THREE_NODES, FOUR_NODES, PLAIN)
 """Kinds of pairs, in the order in which they run: the one with most loads last, as the minutes may end in it. Who
 restarts its servers does not do so to a warm JVM of others."""
 COLD = (RESTARTED, CLEANING, THREE_RESTARTED)

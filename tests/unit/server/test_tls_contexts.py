@@ -250,3 +250,39 @@ def test_pem_is_served_without_cryptography(tmp_path: Path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+STARTED = """
+import socket, ssl, sys
+from kafkapy import Broker
+prefix = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
+properties = {
+    "listeners": "SASL_SSL://127.0.0.1:0",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": sys.argv[1],
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": sys.argv[2],
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    prefix: "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+}
+with Broker(properties=properties) as broker:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with context.wrap_socket(socket.create_connection((host, int(port)))) as connection:
+        assert connection.version() == "TLSv1.3"
+    heavy = ("cryptography", "jwt", "http.client", "kafkapy.server.dev_security", "kafkapy.server.jwks")
+    print([name for name in heavy if name in sys.modules])
+"""
+
+
+def test_a_secured_start_imports_no_cryptography(tmp_path: Path):
+    """Nor what bearer tokens need: a start with a PEM listener is to take 0.35 s at most."""
+    path = BROKER.write(tmp_path, "broker")
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(AUTHORITY.certificate_pem)
+    command = [sys.executable, "-c", STARTED, str(path), str(trusted)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
