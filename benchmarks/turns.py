@@ -8,7 +8,6 @@ it was done. Other processes disturb these figures little; the garbage collector
 
 import argparse
 import asyncio
-import gc
 import resource
 import tempfile
 import time
@@ -23,6 +22,7 @@ from kafkapy.metadata.bootstrap import default_bootstrap_records
 from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.configs import ConfigOperation, ConfigOperationType
 from kafkapy.metadata.image import RESOURCE_TOPIC, ConfigResource
+from kafkapy.metadata.loader import ImageLoader
 from kafkapy.protocol.messages import alter_partition_reassignments_request as reassign
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -31,6 +31,7 @@ from kafkapy.raft.voters import Endpoint, VoterSet, static_voter
 from kafkapy.reactor.io_pool import ThreadIoPool
 from kafkapy.runtime.controller import ControllerRuntime
 from kafkapy.runtime.quorum import Quorum
+from kafkapy.server.heap import FrozenMetadata, freeze_heap
 from kafkapy.server.system_clock import SystemClock, SystemRandom
 from kafkapy.storage.system_disk import SystemDisk
 
@@ -242,7 +243,7 @@ async def load_snapshot(node: Node) -> None:
             node.quorum._delivery.begin_with(snapshot_id)
             node.quorum._notify()
             await node.quorum.wait_until(lambda: not node.quorum._delivery.is_busy)
-        node.controller._loader = type(node.controller._loader)()
+        node.controller._loader = ImageLoader()
 
 
 async def run(loop: TimedLoop, partition_count: int) -> None:
@@ -251,7 +252,10 @@ async def run(loop: TimedLoop, partition_count: int) -> None:
         await node.quorum.start()
         for broker_id in BROKERS:
             await node.start_broker(broker_id)
-        gc.freeze()
+        freeze_heap()
+        frozen = FrozenMetadata()
+        node.controller.add_image_listener(frozen.on_image)
+        node.controller.set_load_listener(frozen.note)
         await fill(node, partition_count)
         await change_much_at_once(node)
         await fence_and_return(node)

@@ -8,7 +8,7 @@ Requests come as the generated dataclasses; answers to the whole of a request th
 Source: KIP-500, KIP-631 and those named in the parts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.errors import ApiError
@@ -92,11 +92,20 @@ class Controller:
 
     def load(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
         """Take the tables from a committed image. `next_offset` is the log's end, `now_ms` monotonic."""
+        for _ in self.load_topics(image):
+            pass
+        self.load_rest(image, next_offset=next_offset, now_ms=now_ms)
+
+    def load_topics(self, image: MetadataImage) -> Iterator[None]:
+        """Do the part of `load` that may take long, in steps; `load_rest` comes after it."""
+        yield from self.topics.load(image)
+
+    def load_rest(self, image: MetadataImage, *, next_offset: int, now_ms: int) -> None:
+        """Do the rest of `load`."""
         self.next_offset = next_offset
         self.features.load(image)
         self.configs.load(image)
         self.brokers.load(image, now_ms)
-        self.topics.load(image)
         self.producer_ids.load(image)
         self.acls.load(image)
         self._scram, self._loaded_credentials = None, image.scram

@@ -6,7 +6,7 @@ A record that cannot follow from the image is a broken log: replay raises Assert
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafkapy.metadata.image import (
     EMPTY_IMAGE,
@@ -52,6 +52,8 @@ __all__ = ["LocalPartition", "MetadataDelta", "delta_to", "difference"]
 ENTRIES_PER_STEP: Final = 200
 """Taking over a record takes some 5 us."""
 DeltaSteps: TypeAlias = "Generator[None, None, MetadataDelta]"
+ImageSteps: TypeAlias = Generator[None, None, MetadataImage]
+T = TypeVar("T")
 MIN_METADATA_VERSION: Final = 7
 """3.3-IV3: the oldest level that Kafka 4 replays."""
 
@@ -91,12 +93,17 @@ class MetadataDelta:
 
     def apply(self, provenance: Provenance) -> MetadataImage:
         """Return the image after the records, sharing all that they did not change."""
+        return _end_of(self.apply_steps(provenance))
+
+    def apply_steps(self, provenance: Provenance) -> ImageSteps:
+        """Do as `apply`, in steps."""
         image = self.image
+        topics = yield from self.topics.apply()
         return MetadataImage(
             provenance=provenance,
             features=self._apply_features(),
             cluster=self._apply_cluster(),
-            topics=self.topics.apply(),
+            topics=topics,
             configs=self._apply_configs(),
             client_quotas=_merged(
                 image.client_quotas, {key: quotas or None for key, quotas in self.quota_changes.items()}
@@ -282,7 +289,8 @@ def delta_steps(image: MetadataImage, records: Iterable[Any]) -> DeltaSteps:
             yield
     if image.is_empty:
         return snapshot
-    return (yield from difference_steps(image, snapshot.apply(image.provenance)))
+    wanted = yield from snapshot.apply_steps(image.provenance)
+    return (yield from difference_steps(image, wanted))
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
@@ -308,13 +316,13 @@ def difference_steps(before: MetadataImage, after: MetadataImage) -> DeltaSteps:
     return delta
 
 
-def _end_of(steps: DeltaSteps) -> MetadataDelta:
+def _end_of(steps: Generator[None, None, T]) -> T:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            delta: MetadataDelta = end.value
-            return delta
+            result: T = end.value
+            return result
 
 
 def _difference_of_topics(delta: TopicsDelta, after: TopicsImage) -> Iterator[None]:

@@ -5,7 +5,7 @@ image. An aborted one leaves no trace. Images are published per call, not per ba
 together (a log read at start) make one image.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from kafkapy.metadata.delta import MetadataDelta, delta_steps
@@ -47,14 +47,17 @@ class ImageLoader:
         if self._transaction is None:
             self._provenance = provenance
 
-    def publish(self) -> tuple[MetadataDelta, MetadataImage] | None:
-        """Return the changes since the last image and the image with them; None without any, or in a transaction."""
+    def publish(self) -> Generator[None, None, tuple[MetadataDelta, MetadataImage] | None]:
+        """Return the changes since the last image and the image with them; None without any, or in a transaction.
+
+        In steps; nothing may be replayed in between.
+        """
         delta = self._delta
         if delta is None or self._transaction is not None:
             return None
-        self._delta = None
-        self.image = delta.apply(self._provenance)
-        return delta, self.image
+        image = yield from delta.apply_steps(self._provenance)
+        self._delta, self.image = None, image
+        return delta, image
 
     def _replay_record(self, record: Any) -> None:
         if isinstance(record, BeginTransactionRecord):

@@ -7,7 +7,7 @@ plain consistent map for as long as someone holds it.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -79,6 +79,8 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         """
         if not changes:
             return self
+        if len(changes) * len(changes) > len(self._base) and len(changes) > SMALL_OVERLAY:
+            return self._rebuilt(changes)
         overlay = dict(self._overlay)
         length = self._length
         for key, value in changes.items():
@@ -93,6 +95,14 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
                 else:
                     del overlay[key]
         return _version(self._base, overlay, length)
+
+    def _rebuilt(self, changes: Mapping[K, V | None]) -> "PersistentMap[K, V]":
+        """Return the next version in one dict: faster than by an overlay that would be folded at once."""
+        base: dict[Any, Any] = _folded(self._base, self._overlay)
+        base.update(changes)
+        if None in changes.values():
+            base = {key: value for key, value in base.items() if value is not None}
+        return _version(base, {}, len(base))
 
 
 def _version(base: dict[K, V], overlay: dict[K, V | _Removed], length: int) -> PersistentMap[K, V]:

@@ -38,6 +38,7 @@ from kafkapy.seams import Random
 from kafkapy.types import METADATA_PARTITION, Uuid
 
 MAX_TOPIC_NAME_LENGTH: Final = 249
+TOPICS_PER_STEP: Final = 300
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 DescribedConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
@@ -87,10 +88,13 @@ class TopicControl:
         self._colliding: dict[str, set[str]] = {}
         """Names with "." or "_", by what they are once each "." is a "_"."""
 
-    def load(self, image: MetadataImage) -> None:
+    def load(self, image: MetadataImage) -> Iterator[None]:
+        """Take over the image's topics, in steps."""
         self.by_id, self.by_name, self._colliding = {}, {}, {}
         self._indexes = None
-        for topic in image.topics.by_name.values():
+        for count, topic in enumerate(image.topics.by_name.values(), 1):
+            if count % TOPICS_PER_STEP == 0:
+                yield
             self._add(Topic(topic.name, topic.topic_id, topic.partitions, is_shared=True))
 
     @property

@@ -1,13 +1,18 @@
 """What a run of metadata records changes in the topics, and what that means to one broker."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import field
+from typing import Final
 
 from kafkapy.dataclass import dataclass
 from kafkapy.metadata.image import TopicImage, TopicsImage
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.types import TopicPartition, Uuid
+
+TOPICS_PER_STEP: Final = 300
+"""Putting a changed topic together takes 3 us."""
+PARTITIONS_PER_STEP: Final = 500
 
 
 @dataclass(slots=True)
@@ -63,6 +68,7 @@ class TopicsDelta:
         self.deleted: dict[Uuid, TopicImage] = {}
         """Deleted topics as they were in the image before."""
         self._created: dict[str, Uuid] = {}
+        self._local: dict[int, LocalChanges] = {}
 
     def create(self, name: str, topic_id: Uuid) -> None:
         previous = self.image.by_name.get(name)
@@ -101,27 +107,46 @@ class TopicsDelta:
         self.deleted[topic_id] = image
         return image.name
 
-    def apply(self) -> TopicsImage:
+    def apply(self) -> Generator[None, None, TopicsImage]:
+        """Return the topics after the delta, in steps. Nothing may be replayed any more."""
         if not self.changed and not self.deleted:
             return self.image
         by_id: dict[Uuid, TopicImage | None] = dict.fromkeys(self.deleted)
         by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
-        for topic_id, delta in self.changed.items():
+        for count, (topic_id, delta) in enumerate(self.changed.items(), 1):
             topic = delta.apply()
             by_id[topic_id] = by_name[topic.name] = topic
-        return TopicsImage(self.image.by_name.updated(by_name), self.image.by_id.updated(by_id))
+            if count % TOPICS_PER_STEP == 0:
+                yield
+        names = self.image.by_name.updated(by_name)
+        if len(by_id) > TOPICS_PER_STEP:
+            yield
+        return TopicsImage(names, self.image.by_id.updated(by_id))
 
     def local_changes(self, broker_id: int) -> LocalChanges:
         """Return what the delta means to one broker: partitions to delete, to lead, to follow."""
+        for _ in self.find_local_changes(broker_id):
+            pass
+        return self._local[broker_id]
+
+    def find_local_changes(self, broker_id: int) -> Iterator[None]:
+        """Have `local_changes` ready, in steps: several parts of the broker ask for them."""
+        if broker_id in self._local:
+            return
         changes = LocalChanges()
+        count = 0
         for topic in self.deleted.values():
             for partition_id, partition in topic.partitions.items():
                 if broker_id in partition.replicas:
                     changes.deleted[TopicPartition(topic.name, partition_id)] = topic.topic_id
+            yield
         for delta in self.changed.values():
             for partition_id, partition in delta.partition_changes.items():
                 _add_local_change(changes, delta, partition_id, partition, broker_id)
-        return changes
+                count += 1
+                if count % PARTITIONS_PER_STEP == 0:
+                    yield
+        self._local[broker_id] = changes
 
     def _all_topic_ids(self) -> Iterator[Uuid]:
         yield from (topic_id for topic_id in self.image.by_id if topic_id not in self.deleted)

@@ -112,6 +112,8 @@ class HostedPartitions:
         self._is_starting = self.image is EMPTY_IMAGE
         self.image = image
         if delta.topics_changed is not None:
+            for _ in delta.topics_changed.find_local_changes(self._node_id):
+                yield []
             changes = delta.topics_changed.local_changes(self._node_id)
             for topic_partition, topic_id in changes.deleted.items():
                 yield self._delete(topic_partition, topic_id, now_ms)

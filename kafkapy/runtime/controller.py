@@ -89,6 +89,7 @@ class ControllerRuntime:
         self._on_fatal = on_fatal
         self._loader = ImageLoader()
         self._listeners: list[ImageListener] = []
+        self._note_loaded: Callable[[int], None] = _ignore
         self._controller: Controller | None = None
         self._leader_epoch = -1
         self._appended: deque[tuple[int, list[Any]]] = deque()
@@ -126,6 +127,10 @@ class ControllerRuntime:
     def add_image_listener(self, listener: ImageListener) -> None:
         """Call `listener` with each image from now on. One that comes late looks at `image` first."""
         self._listeners.append(listener)
+
+    def set_load_listener(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` while a snapshot is loaded, with the number of records that came since the last call."""
+        self._note_loaded = listener
 
     async def write(
         self,
@@ -227,21 +232,27 @@ class ControllerRuntime:
         """Bring the image up to the last of the batches, tell listeners, answer who waited for it; in steps."""
         return self._guarded(self._replay_committed(batches))
 
-    def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
-        """Begin a term with tables made from the image, or end one."""
+    def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
+        """Begin a term with tables made from the image, in steps, or end one."""
         self._end_term()
-        if leader_id == self._config.node_id:
-            self._guard(lambda: self._begin_term(leader_epoch))
+        self._leader_epoch = leader_epoch
+        if leader_id != self._config.node_id:
+            return None
+        return self._guarded(self._begin_term(leader_epoch))
 
     def _load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
         snapshot_id = reader.snapshot_id
         provenance = Provenance(
             snapshot_id.offset - 1, snapshot_id.leader_epoch, reader.last_contained_log_timestamp_ms
         )
-        records = (decode_record(value) for batch in reader.batches() for value in batch)
-        yield from self._loader.load_snapshot(records, provenance)
-        self._publish()
+        yield from self._loader.load_snapshot(self._decoded(reader), provenance)
+        yield from self._publish()
         self._note_committed(snapshot_id.offset - 1)
+
+    def _decoded(self, reader: "SnapshotSource") -> Iterator[Any]:
+        for batch in reader.batches():
+            yield from map(decode_record, batch)
+            self._note_loaded(len(batch))
 
     def _replay_committed(self, batches: "list[CommittedBatch]") -> Iterator[None]:
         count = 0
@@ -253,7 +264,7 @@ class ControllerRuntime:
             count += len(batch.records)
             if count >= RECORDS_PER_IMAGE or batch is batches[-1]:
                 count = 0
-                self._publish()
+                yield from self._publish()
                 self._note_committed(batch.last_offset)
                 if batch is not batches[-1]:
                     yield
@@ -272,18 +283,11 @@ class ControllerRuntime:
                 return records
         return map(decode_record, batch.records)
 
-    def _publish(self) -> None:
-        published = self._loader.publish()
+    def _publish(self) -> Iterator[None]:
+        published = yield from self._loader.publish()
         if published is not None:
             for listener in self._listeners:
                 listener(*published)
-
-    def _guard(self, step: Callable[[], None]) -> None:
-        """Run a step whose failure leaves no state to go on from."""
-        try:
-            step()
-        except Exception as error:
-            self._fail(error)
 
     def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
         """Take steps whose failure leaves no state to go on from."""
@@ -299,7 +303,7 @@ class ControllerRuntime:
 
     # -- a term ---------------------------------------------------------------------------------------------------
 
-    def _begin_term(self, leader_epoch: int) -> None:
+    def _begin_term(self, leader_epoch: int) -> Iterator[None]:
         config = self._config
         self._fences_checked_ms = self._clock.monotonic_ms()  # nobody was to be fenced by this node before
         controller = Controller(
@@ -313,9 +317,13 @@ class ControllerRuntime:
             quorum_node_ids=config.quorum_voters,
             token_rules=self._token_rules,
         )
-        controller.load(self.image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
+        image = self.image
+        yield from controller.load_topics(image)
+        if self._leader_epoch != leader_epoch:
+            return  # another node leads by now
+        assert image is self.image, "nothing is committed between the steps of a term's beginning"
+        controller.load_rest(image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
         self._controller = controller
-        self._leader_epoch = leader_epoch
         min_insync_replicas = self._rules.effective_topic_config(MIN_INSYNC_REPLICAS, cluster={}, node={}, topic={})
         decision = decide_activation(
             self._bootstrap_records,
@@ -563,6 +571,10 @@ def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
     return TokenRules(
         key.value.encode(), security.delegation_token_max_lifetime_ms, security.delegation_token_expiry_time_ms
     )
+
+
+def _ignore(_: int) -> None:
+    """Let records be loaded without a listener."""
 
 
 def _slices(records: Iterable[Any]) -> Iterator[list[Any]]:

@@ -60,7 +60,7 @@ from kafkapy.raft.messages import (
     UpdateVoterRequest,
 )
 from kafkapy.raft.voters import Endpoint, Voter, VoterSet, static_voter
-from kafkapy.record.builder import build_batch
+from kafkapy.record.builder import build_batch_of_values
 from kafkapy.runtime.quorum_description import QuorumDescription, describe_quorum
 from kafkapy.runtime.quorum_listeners import Delivery, QuorumListener, SnapshotSource
 from kafkapy.runtime.quorum_peers import RaftTransport, SnapshotDownload, with_records, with_snapshot
@@ -468,8 +468,9 @@ class Quorum:
                 timestamp_ms=timestamp_ms,
             )
         assert isinstance(batch.data, list)
-        records = [(timestamp_ms, None, value, ()) for value in batch.data]
-        return build_batch(records, base_offset=batch.base_offset, leader_epoch=batch.leader_epoch)
+        return build_batch_of_values(
+            batch.data, base_offset=batch.base_offset, leader_epoch=batch.leader_epoch, timestamp_ms=timestamp_ms
+        )
 
     # ---- durability
 

@@ -49,7 +49,7 @@ class QuorumListener(Protocol):
         """Take newly committed batches, in order of offset. On the leader its own appends come back here, too."""
         ...
 
-    def on_leader_change(self, leader_id: int, leader_epoch: int) -> None:
+    def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
         """leader_id is -1 while nobody is known. Our own id: caught up, append() works with this epoch from now on."""
         ...
 
@@ -145,7 +145,7 @@ class Delivery:
         self._notice = None
         logger.info("The leader of the metadata quorum is %d in epoch %d", notice.leader_id, notice.leader_epoch)
         for listener in self.listeners:
-            listener.on_leader_change(notice.leader_id, notice.leader_epoch)
+            self._begin(listener.on_leader_change(notice.leader_id, notice.leader_epoch))
 
     def _load_snapshot(self, log: MetadataLog, snapshot_id: OffsetAndEpoch) -> None:
         self._to_load = None

@@ -12,7 +12,7 @@ loop for TURN_MS of every TURN_MS + PAUSE_MS.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -46,6 +46,20 @@ class Turn:
         """Return whether to give way, `steps` more having been taken."""
         self._steps_left -= steps
         return self._steps_left <= 0 or self._clock.monotonic_ms() >= self._end_ms
+
+
+async def in_turns(steps: Generator[None, None, T], clock: "Clock", steps_per_turn: int) -> T:
+    """Take all steps, in turns; return what they come to."""
+    turn = Turn(clock, steps_per_turn)
+    try:
+        while True:
+            next(steps)
+            if turn.is_over():
+                await asyncio.sleep(PAUSE_MS / 1000)
+                turn.begin()
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Turns:

@@ -18,7 +18,7 @@ from kafkapy.config.broker import BrokerConfig
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import Services
 from kafkapy.handlers.router import Router
-from kafkapy.metadata.delta import MetadataDelta, difference
+from kafkapy.metadata.delta import MetadataDelta, difference_steps
 from kafkapy.metadata.image import EMPTY_IMAGE, RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage, QuotaEntity
 from kafkapy.metadata.registrations import PartitionRegistration
 from kafkapy.protocol.error_code import ErrorCode
@@ -40,6 +40,7 @@ from kafkapy.runtime.log_maintenance import LogMaintenance
 from kafkapy.runtime.log_recovery import LogRecovery
 from kafkapy.runtime.metadata_follower import MetadataFollower
 from kafkapy.runtime.pool import HeavyWork
+from kafkapy.runtime.turns import in_turns
 from kafkapy.server import listeners
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.limits import changed_limits, limits_at_start
@@ -63,6 +64,8 @@ GRACE_MS: Final = 2000
 """How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
 and how long what the metadata says may still be carried out."""
 MAX_SESSION_ID: Final = 2**31
+DIFFERENCE_STEPS_PER_TURN: Final = 20
+"""A step is some hundred partitions of the metadata that is there at the start: 0.1 ms."""
 R = TypeVar("R")
 
 logger = logging.getLogger("kafkapy.server")
@@ -343,8 +346,12 @@ class BrokerServer:
 
     async def _follow_metadata(self) -> None:
         """Act on the image as it is, then on each change of it."""
-        image = self._controller.image
-        self._on_image(difference(EMPTY_IMAGE, image), image)
+        followed = EMPTY_IMAGE
+        while followed is not self._controller.image:
+            image = self._controller.image
+            delta = await in_turns(difference_steps(followed, image), self._clock, DIFFERENCE_STEPS_PER_TURN)
+            self._on_image(delta, image)
+            followed = image
         self._controller.add_image_listener(self._on_image)
         await self._follower.caught_up()
         self._node.check_not_failed()

@@ -20,7 +20,7 @@ from kafkapy.metadata.record_serde import RECORD_NAMES, decode_record, encode_re
 from kafkapy.metadata.snapshot import encoded_slices, image_records
 from kafkapy.record.batch import batches
 from kafkapy.types import uuid_from_string, uuid_to_string
-from tests.support.controllers import new_controller
+from tests.support.controllers import new_controller, published_by
 
 GOLDEN = Path(__file__).parent
 CLUSTER_LOG = "data/__cluster_metadata-0/"
@@ -66,7 +66,7 @@ def image_of(directory: str) -> MetadataImage:
             pass
     for name in sorted(name for name in files if name.startswith(CLUSTER_LOG) and name.endswith(".log")):
         replay_log(loader, files[name], from_offset=start)
-    published = loader.publish()
+    published = published_by(loader)
     assert published is not None
     return published[1]
 

@@ -11,6 +11,7 @@ from kafkapy.metadata.brokers import registration_features
 from kafkapy.metadata.controller import Controller
 from kafkapy.metadata.delta import MetadataDelta
 from kafkapy.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage, Provenance
+from kafkapy.metadata.loader import ImageLoader
 from kafkapy.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkapy.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from tests.support.chance import SeededRandom
@@ -72,6 +73,17 @@ def end_of(decided: Decided[Any, Any], replay: Callable[[list[Any]], None] | Non
         assert replay is not None or not records
         if replay is not None:
             replay(records)
+
+
+def published_by(loader: ImageLoader) -> tuple[MetadataDelta, MetadataImage] | None:
+    """Return what a loader publishes, all its steps taken at once."""
+    steps = loader.publish()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            published: tuple[MetadataDelta, MetadataImage] | None = end.value
+            return published
 
 
 class Cluster:

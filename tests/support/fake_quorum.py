@@ -38,7 +38,7 @@ class FakeQuorum:
         self.leader_id = self.node_id
         self._commit(CommittedBatch(self.log_end_offset, self.log_end_offset, self.leader_epoch, 1, is_control=True))
         for listener in self._listeners:
-            listener.on_leader_change(self.node_id, self.leader_epoch)
+            _take_all(listener.on_leader_change(self.node_id, self.leader_epoch))
 
     def lose(self, leader_id: int = 2) -> None:
         """Another node leads from now on; what is not committed is gone."""
@@ -46,7 +46,7 @@ class FakeQuorum:
         self.leader_id = leader_id
         self.log_end_offset = self.high_watermark
         for listener in self._listeners:
-            listener.on_leader_change(leader_id, self.leader_epoch)
+            _take_all(listener.on_leader_change(leader_id, self.leader_epoch))
 
     def append(self, records: list[bytes], leader_epoch: int) -> int:
         if self.leader_id != self.node_id or leader_epoch != self.leader_epoch:

@@ -25,7 +25,7 @@ from kafkapy.protocol.messages.remove_topic_record import RemoveTopicRecord
 from kafkapy.protocol.messages.topic_record import TopicRecord
 from kafkapy.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkapy.types import TopicPartition
-from tests.support.controllers import Cluster
+from tests.support.controllers import Cluster, published_by
 
 A, B = b"a" * 16, b"b" * 16
 DIRECTORY = b"d" * 16
@@ -201,14 +201,14 @@ def test_transaction_is_seen_whole_or_not_at_all() -> None:
     loader = ImageLoader()
     loader.replay([FeatureLevelRecord(name="metadata.version", feature_level=30)])
     loader.end_batch(Provenance(0, 1, 0))
-    assert loader.publish() is not None
+    assert published_by(loader) is not None
 
     loader.replay([BeginTransactionRecord(name="x"), *topic("orders", A)])
     loader.end_batch(Provenance(3, 1, 0))
-    assert loader.publish() is None
+    assert published_by(loader) is None
     loader.replay([EndTransactionRecord()])
     loader.end_batch(Provenance(4, 1, 0))
-    published = loader.publish()
+    published = published_by(loader)
 
     assert published is not None
     assert list(published[1].topics.by_name) == ["orders"]
@@ -223,7 +223,7 @@ def test_aborted_transaction_leaves_no_trace() -> None:
 
     loader.replay([AbortTransactionRecord(reason="failover"), *topic("events", B)])
     loader.end_batch(Provenance(5, 1, 0))
-    published = loader.publish()
+    published = published_by(loader)
 
     assert published is not None
     assert list(published[1].topics.by_name) == ["events"]

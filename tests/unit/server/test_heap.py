@@ -1,0 +1,40 @@
+"""The heap is frozen when much metadata has changed, and only then."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from kafkapy.metadata.delta import MetadataDelta
+from kafkapy.metadata.image import EMPTY_IMAGE
+from kafkapy.protocol.messages.partition_record import PartitionRecord
+from kafkapy.protocol.messages.topic_record import TopicRecord
+from kafkapy.server.heap import CHANGES_PER_FREEZE, FrozenMetadata
+
+TOPIC_ID = b"t" * 16
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def delta_of(partition_count: int) -> MetadataDelta:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(TopicRecord("orders", TOPIC_ID))
+    for partition_id in range(partition_count):
+        delta.replay(PartitionRecord(partition_id, TOPIC_ID, [1], [1]))
+    return delta
+
+
+def test_the_heap_is_frozen_once_enough_has_changed() -> None:
+    frozen = FrozenMetadata()
+    frozen.on_image(delta_of(CHANGES_PER_FREEZE // 2), EMPTY_IMAGE)
+    frozen.on_image(MetadataDelta(EMPTY_IMAGE), EMPTY_IMAGE)
+    before = gc.get_freeze_count()
+    frozen.on_image(delta_of(CHANGES_PER_FREEZE // 2), EMPTY_IMAGE)
+    assert gc.get_freeze_count() > before
+    gc.unfreeze()
+    frozen.on_image(delta_of(1), EMPTY_IMAGE)
+    assert gc.get_freeze_count() == 0
