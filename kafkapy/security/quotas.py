@@ -12,7 +12,7 @@ Deviation: there are at most MAX_RATES buckets of a key, the least recently used
 words. What has no limit is not measured, while Apache Kafka measures all clients once one quota of a key is set.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from kafkapy.metadata.client_quotas import (
     USER,
 )
 from kafkapy.metadata.image import QuotaEntity
-from kafkapy.security.rate import RateTable, TokenBucket, WindowedRate
+from kafkapy.security.rate import RateTable, RecentMean, TokenBucket, WindowedRate
 
 _ANY: Final = ""
 """In a bucket's name: of all users, or of all client-ids. Entities and users have no empty name."""
@@ -38,6 +38,8 @@ MAX_KEY_LENGTH: Final = 256
 """Of a client-id as a table's key. A longer one, up to 32 KiB, stands there as its hash."""
 MAX_REMEMBERED: Final = 4096
 """Clients of which it is remembered whether they have a quota; with one more, all are asked about again."""
+MAX_SHOWN: Final = 1000
+"""Buckets of a key that metrics tell of: client-ids may be very many. Apache Kafka tells of all."""
 _ANY_QUOTA: Final = 1
 _PRODUCE_QUOTA: Final = 2
 
@@ -116,6 +118,7 @@ class ClientQuota:
         self._full_windows_s = (window_count - 1) * window_ms / 1000
         self._max_throttle_ms = max_throttle_ms
         self._rates = RateTable[Bucket, WindowedRate](partial(WindowedRate, window_count, window_ms))
+        self._throttles = RateTable[Bucket, RecentMean](RecentMean)
 
     @property
     def bucket_count(self) -> int:
@@ -130,7 +133,11 @@ class ClientQuota:
         rate = self._rates.get(bucket.key, now_ms)
         rate.record(value, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
-        return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
+        if self._max_throttle_ms is not None:
+            throttle_ms = min(throttle_ms, self._max_throttle_ms)
+        if throttle_ms > 0:
+            self._throttles.get(bucket.key, now_ms).record(throttle_ms, now_ms)
+        return throttle_ms
 
     def unrecord(self, user: str, client_id: str, value: float, now_ms: int) -> None:
         """Take back a value: what it was for is not sent."""
@@ -143,9 +150,14 @@ class ClientQuota:
         limit = self.limits.limit(self.limits.bucket(user, client_id))
         return None if limit is None else limit * self._full_windows_s
 
-    def measured(self, now_ms: int) -> Iterable[tuple[Bucket, float]]:
-        """Yield what is measured of each bucket, per second: for metrics."""
-        return ((bucket, rate.per_second(now_ms)) for bucket, rate in self._rates.items())
+    def rates(self, now_ms: int) -> list[tuple[Bucket, float]]:
+        """Return what is measured per second of the MAX_SHOWN buckets that were used last: for metrics."""
+        return [(bucket, rate.per_second(now_ms)) for bucket, rate in self._rates.newest(MAX_SHOWN)]
+
+    def throttles(self, now_ms: int) -> list[tuple[Bucket, float]]:
+        """Return the mean throttle in ms of buckets that were throttled in the last minute: for metrics."""
+        found = ((bucket, throttle.mean(now_ms)) for bucket, throttle in self._throttles.newest(MAX_SHOWN))
+        return [(bucket, mean) for bucket, mean in found if mean is not None]
 
 
 class MutationQuota:
@@ -181,6 +193,11 @@ class MutationQuota:
             return bucket.throttle_ms(limit, now_ms)
         bucket.take(count, limit, now_ms)
         return None
+
+    def tokens(self, now_ms: int) -> list[tuple[Bucket, float]]:
+        """Return how many tokens the MAX_SHOWN buckets have that were used last: for metrics."""
+        found = ((bucket, tokens, self.limits.limit(bucket)) for bucket, tokens in self._buckets.newest(MAX_SHOWN))
+        return [(bucket, tokens.tokens(limit, now_ms)) for bucket, tokens, limit in found if limit is not None]
 
     def _found(self, user: str, client_id: str, now_ms: int) -> tuple[TokenBucket, float] | None:
         bucket = self.limits.bucket(user, client_id)

@@ -7,13 +7,15 @@ the time measured may be longer than they are.
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
 EXPIRATION_MS: Final = 3_600_000
 MAX_RATES: Final = 20_000
 """Of a table: up to 2 KiB each."""
+SAMPLE_MS: Final = 30_000
 EXPIRED_AT_ONCE: Final = 16
 """Rates forgotten with each one that is made: what one client may have to do for others."""
 
@@ -113,6 +115,28 @@ class TokenBucket:
         return min(math.floor(max(-self.tokens(limit, now_ms), 0.0) / limit * 1000 + 0.5), MAX_THROTTLE_MS)
 
 
+class RecentMean:
+    """The mean of what was noted in the last minute, in two samples of half of it (Avg over SampledStat)."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, float, int]] = deque(maxlen=2)
+        """(begun at, sum, count) of each, the newest last."""
+
+    def record(self, value: float, now_ms: int) -> None:
+        if self._samples and now_ms - self._samples[-1][0] < SAMPLE_MS:
+            begun_ms, total, count = self._samples[-1]
+            self._samples[-1] = (begun_ms, total + value, count + 1)
+        else:
+            self._samples.append((now_ms, value, 1))
+
+    def mean(self, now_ms: int) -> float | None:
+        """Return None if nothing was noted."""
+        recent = [(total, count) for begun_ms, total, count in self._samples if now_ms - begun_ms < 2 * SAMPLE_MS]
+        return sum(total for total, _ in recent) / sum(count for _, count in recent) if recent else None
+
+
 class RateTable(Generic[K, V]):
     """What is measured, by who is: forgotten after an hour of silence, or as the least recently used of MAX_RATES."""
 
@@ -136,8 +160,9 @@ class RateTable(Generic[K, V]):
         self._entries[key] = (now_ms, entry)
         return entry
 
-    def items(self) -> Iterable[tuple[K, V]]:
-        return ((key, entry) for key, (_, entry) in self._entries.items())
+    def newest(self, most: int) -> list[tuple[K, V]]:
+        """Return what is measured of those who were measured last; this does not count as a use."""
+        return [(key, entry) for key, (_, entry) in islice(reversed(self._entries.items()), most)]
 
     def _expire(self, now_ms: int) -> None:
         entries = self._entries

@@ -7,6 +7,7 @@ from kafkapy.gauge import Gauge
 from kafkapy.server.admin.broker_gauges import directory_gauges, replica_gauges, session_gauges
 from kafkapy.server.admin.group_gauges import group_gauges
 from kafkapy.server.admin.metadata_gauges import controller_gauges, followed_gauges, quorum_gauges
+from kafkapy.server.admin.quota_gauges import quota_gauges
 from kafkapy.storage.cleaner.metrics import cleaner_gauges
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def broker_gauges(
     yield from directory_gauges(log_manager)
     yield from cleaner_gauges(cleaner, [directory.path for directory in log_manager.directories], now_ms)
     yield from session_gauges(services.fetch_sessions)
+    yield from quota_gauges(services.client_quotas, services.clock.monotonic_ms())
     yield from replica_gauges(services.replica_manager)
     yield from coordinator_gauges(coordinators)
     yield from group_gauges(coordinators.groups, services.replica_manager.partitions)

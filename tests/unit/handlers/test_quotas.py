@@ -51,7 +51,7 @@ class World:
     @property
     def percent_seconds(self) -> float:
         """What was counted of the client's time, in percent of a second."""
-        (measured,) = self.client_quotas.request.measured(self.clock.monotonic_ms())
+        (measured,) = self.client_quotas.request.rates(self.clock.monotonic_ms())
         return measured[1] * 10
 
 
