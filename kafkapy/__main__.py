@@ -56,6 +56,14 @@ def _run(given: list[str], *, is_process: bool) -> int:
             from kafkapy.cli.dump_log import main as dump_log
 
             return dump_log(rest)
+        case "completion":
+            from kafkapy.cli.completion import main as completion
+
+            return completion(rest)
+        case "man":
+            from kafkapy.cli.manual import main as manual
+
+            return manual(rest)
         case _:
             if is_process:
                 from kafkapy.cli.interrupt import end_soon_after_interrupt

@@ -27,7 +27,7 @@ _DECODERS = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with what follows `kafkapy dump-log`; return the exit status."""
-    parser = _parser()
+    parser = new_parser()
     given = parser.parse_args(arguments)
     files = [*given.file, *(path for paths in given.files for path in paths.split(",") if path)]
     if not files:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if dumper.has_failed else status
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafkapy dump-log",
         description="Print log segments, Raft snapshots, indexes and producer snapshots of a stopped log directory.",

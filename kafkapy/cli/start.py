@@ -31,7 +31,7 @@ MAX_STOP_TIMEOUT_S: Final = 86_400
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with what follows `kafkapy start`; return the exit status."""
-    given = _parser().parse_args(arguments)
+    given = new_parser().parse_args(arguments)
     try:
         overrides = dict(_parse_setting(text) for text in given.set)
         if given.file is None:
@@ -168,7 +168,7 @@ def connectable(bound: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafkapy start",
         description="Run a node in the foreground: as a server.properties says, or embedded with one-node defaults.",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with what follows `kafkapy storage`; return the exit status."""
-    given = _parser().parse_args(arguments)
+    given = new_parser().parse_args(arguments)
     try:
         if given.command == "random-uuid":
             print(uuid_to_string(SystemRandom().uuid()))
@@ -149,7 +149,7 @@ def _print_list(title: str, paths: Sequence[str]) -> None:
         print("".join(f"  {path}\n" for path in paths))
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kafkapy storage", description="Prepare and inspect log directories.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="format|info|random-uuid")
     commands.add_parser("random-uuid", help="print a random UUID, fit for a cluster id")

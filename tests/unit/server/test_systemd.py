@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cli.start import _parser
+from kafkapy.cli.start import new_parser
 from kafkapy.server.run import STOP_TIMED_OUT
 
 UNIT = Path(__file__).parents[3] / "packaging" / "kafkapy.service"
@@ -108,5 +108,5 @@ def test_the_unit_file_is_one(tmp_path: Path) -> None:
 
 def test_the_unit_file_starts_with_options_that_exist() -> None:
     line = next(line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart="))
-    given = _parser().parse_args(line.split()[2:])
+    given = new_parser().parse_args(line.split()[2:])
     assert (given.file, given.stop_timeout) == ("/etc/kafkapy/server.properties", 300)

@@ -1,0 +1,123 @@
+"""All commands with their options, read off the parsers: what completion and the manual page are made from."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkapy.dataclass import dataclass
+
+HELP: Final = ("-h", "--help")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`flags` as they are written; an option that takes no value has no `metavar`."""
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`path` is the words after kafkapy, () of itself; `arguments` are metavars of what is given by place."""
+
+    path: tuple[str, ...]
+    help: str
+    options: tuple[Option, ...]
+    arguments: tuple[str, ...]
+    commands: tuple["Command", ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path[-1] if self.path else "kafkapy"
+
+    def walk(self) -> Iterator["Command"]:
+        """Yield it and all below it."""
+        yield self
+        for command in self.commands:
+            yield from command.walk()
+
+
+def command_tree() -> Command:
+    """Return kafkapy itself."""
+    import typer
+
+    from kafkapy.cli import dump_log, start, storage
+    from kafkapy.cli.main import app
+
+    own = {
+        "start": _of_argparse(start.new_parser(), ("start",)),
+        "storage": _of_argparse(storage.new_parser(), ("storage",)),
+        "dump-log": _of_argparse(dump_log.new_parser(), ("dump-log",)),
+        "protocol": _of_protocol(),
+    }
+    return _of_typer(typer.main.get_command(app), (), own)
+
+
+def _command_config(path: tuple[str, ...]) -> tuple[Option, ...]:
+    """Return the option that is taken from the command line before typer reads it."""
+    from kafkapy.cli.main import CONNECTING
+
+    if not path or path[0] not in CONNECTING:
+        return ()
+    return (Option(("--command-config",), "FILE", "A client.properties, as Java's tools take it."),)
+
+
+def _of_typer(command: Any, path: tuple[str, ...], own: dict[str, Command]) -> Command:
+    """`own`: what stands in the tree for commands that typer only lists."""
+    below = getattr(command, "commands", {})
+    commands = [own.get(name) or _of_typer(each, (*path, name), {}) for name, each in sorted(below.items())]
+    options = [_of_typer_option(each) for each in command.params if each.param_type_name == "option"]
+    arguments = [_metavar(each) for each in command.params if each.param_type_name == "argument"]
+    options += [*(() if below else _command_config(path)), Option(HELP, "", "Show this message and exit.")]
+    return Command(path, _first_line(command.help), tuple(options), tuple(arguments), tuple(commands))
+
+
+def _of_typer_option(option: Any) -> Option:
+    flags = (*option.opts, *option.secondary_opts)
+    choices = tuple(str(choice) for choice in getattr(getattr(option, "type", None), "choices", ()))
+    return Option(flags, "" if option.is_flag else _metavar(option), option.help or "", choices)
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.replace("_", "-").upper())
+
+
+def _of_argparse(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Command:
+    options, arguments, commands = [], [], []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, below in action.choices.items():
+                command = _of_argparse(below, (*path, name))
+                commands.append(command if command.help else _with_help(command, helps.get(name, "")))
+        elif action.option_strings:
+            options.append(_of_argparse_option(action))
+        else:
+            arguments.append(str(action.metavar or action.dest.upper()))
+    help_line = _first_line(parser.description)
+    return Command(path, help_line, tuple(options), tuple(arguments), tuple(commands))
+
+
+def _of_argparse_option(action: argparse.Action) -> Option:
+    choices = tuple(str(choice) for choice in action.choices or ())
+    metavar = "" if action.nargs == 0 else str(action.metavar or "|".join(choices) or action.dest.upper())
+    return Option(tuple(action.option_strings), metavar, action.help or "", choices)
+
+
+def _with_help(command: Command, text: str) -> Command:
+    return Command(command.path, text, command.options, command.arguments, command.commands)
+
+
+def _of_protocol() -> Command:
+    """Its two words have no parser."""
+    decode = Command(("protocol", "decode"), "Add what frames say, line by line, as JSON.", (), ())
+    encode = Command(("protocol", "encode"), "Add the bytes of what lines say as JSON.", (), ())
+    options = (Option(HELP, "", "Show this message and exit."),)
+    return Command(("protocol",), "Decode and encode frames as JSON lines.", options, (), (decode, encode))
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n\n")[0].replace("\n", " ").strip()
