@@ -22,6 +22,7 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.record.batch import RecordBatch, batches
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.runtime.pool import run_in_pool
+from kafkapy.runtime.turns import Turn
 from kafkapy.seams import Clock, IoPool
 from kafkapy.storage.errors import NeedsWarming
 from kafkapy.storage.log.reader import FetchIsolation
@@ -34,8 +35,8 @@ if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the firs
     from kafkapy.runtime.shard_host import ShardHost
     from kafkapy.runtime.turns import Walk
 
-RECORDS_PER_SLICE: Final = 200
-"""Records replayed before others get their turn: one to two milliseconds."""
+STEPS_PER_SLICE: Final = 200
+"""Records and batches replayed before others get their turn, if that is not sooner: one to four milliseconds."""
 LOAD_TIME_WINDOW_MS: Final = 30_000
 LOAD_TIMES_KEPT: Final = 1000
 
@@ -61,7 +62,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         self._to_load: deque[HostT] = deque()
         self._loader: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._replayed_count = 0
+        self._turn = Turn(clock, STEPS_PER_SLICE)
         self._load_times: deque[tuple[int, int]] = deque(maxlen=LOAD_TIMES_KEPT)
         """When a load ended (monotonic ms), and how many ms it took."""
 
@@ -229,7 +230,10 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         unknown_count = 0
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
             data = await self._read(host)
+            self._turn.begin()
             for batch in batches(data):
+                if self._turn.is_over():
+                    await self._give_way()
                 unknown_count += await self._replay_batch(host, batch)
                 host.replayed_offset = batch.next_offset
                 if not host.is_loading():
@@ -274,10 +278,13 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 unknown_count += 1
             else:
                 host.shard.replay(decoded, record.offset, producer_id)
-            self._replayed_count += 1
-            if self._replayed_count % RECORDS_PER_SLICE == 0:
-                await asyncio.sleep(0)
+            if self._turn.is_over():
+                await self._give_way()
         return unknown_count
+
+    async def _give_way(self) -> None:
+        await asyncio.sleep(0)
+        self._turn.begin()
 
     # -- the end --------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,17 @@
 """Markers that a partition here cannot take, and what their coordinator is told."""
 
+import asyncio
+
 import pytest
 
 from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.runtime.coordinator import STEPS_PER_SLICE
 from kafkapy.runtime.group_coordinator import OFFSETS_TOPIC
 from kafkapy.runtime.markers import LocalMarkers, Marker, MarkerResults
 from kafkapy.types import TopicPartition
+from tests.simulator.io_pool import SimIoPool
 from tests.simulator.loop import SimLoop
+from tests.support.group_hosting import GROUP
 from tests.support.hosting import on_loop
 from tests.support.transaction_hosting import SimProducer, TransactionHosting
 
@@ -60,3 +65,20 @@ def test_a_marker_for_a_partition_that_is_not_here_is_refused(partition: TopicPa
         assert commit_marker(hosting, producer, partition) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     check()
+
+
+@on_loop
+async def test_a_log_of_many_markers_is_loaded_in_slices(loop: SimLoop) -> None:
+    hosting, _ = await with_pending_offset(loop)
+    markers = [Marker(producer_id, 0, True, 0, 0) for producer_id in range(10_000, 10_000 + 10 * STEPS_PER_SLICE)]
+    sink = LocalMarkers(hosting.manager, hosting.groups, hosting.clock)
+    sink.write({OFFSETS: markers}, timeout_ms=1000, on_done=lambda results: None)
+    hosting.io_pool = SimIoPool(loop, call_ms=0)
+    hosting.restart()
+    host = hosting.groups.host_of(GROUP)
+    passes = 0
+    while host.is_loading():
+        await asyncio.sleep(0)
+        passes += 1
+    assert passes >= 10
+    assert host.replayed_offset == hosting.log(OFFSETS_TOPIC).log_end_offset > len(markers)
