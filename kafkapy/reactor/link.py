@@ -304,7 +304,7 @@ class Link:
                 frame_bytes=frame_bytes,
                 api_key=_api_key(frame),
             )
-            self._processor.suspended.add(suspended)
+            self._processor.suspended[suspended] = None
             suspended.wait_for(awaited)
 
     def _make_room(self) -> bool:
@@ -354,7 +354,7 @@ class Link:
     def _let_go(self, suspended: Suspended) -> None:
         if suspended.holds:
             self._machine.mute_count -= 1
-        self._processor.suspended.discard(suspended)
+        self._processor.suspended.pop(suspended, None)
         self._processor.release(suspended.frame_bytes)
 
     def _answer(self, sequence: int, response: Any) -> None:

@@ -56,8 +56,9 @@ class Processor:
         self.read_ahead = read_ahead
         self.receive_buffer = receive_buffer
         """Where parts of large frames arrive; used within one call only, so that all connections share it."""
-        self.suspended: set[Suspended] = set()
-        self.links: set[Link] = set()
+        self.suspended: dict[Suspended, None] = {}
+        self.links: dict[Link, None] = {}
+        """In the order of their beginning, so that a simulation repeats itself."""
         self._on_closed = on_closed
         self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
@@ -71,7 +72,7 @@ class Processor:
     def adopt(self, channel: Channel, info: ConnectionInfo) -> Link:
         """Take a new connection and begin to read from it."""
         link = Link(self, channel, info)
-        self.links.add(link)
+        self.links[link] = None
         link.open()
         if self._sweeper is None:
             self._schedule_sweep()
@@ -139,7 +140,7 @@ class Processor:
 
     def forget(self, link: Link, unstarted_bytes: int) -> None:
         """`link` has closed."""
-        self.links.discard(link)
+        self.links.pop(link, None)
         if self._last_turn is link:
             self._last_turn = None
         if self.backlog.forget(link):

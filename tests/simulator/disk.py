@@ -19,7 +19,8 @@ finds nothing until somebody has waited for a pread), `hook` (called before each
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from kafkapy.seams import ReadableBuffer
@@ -285,6 +286,15 @@ class SimDisk:
     def fail(self, operation: str, code: int = errno.EIO, *, path: str = "", times: int = 1) -> None:
         """Let the next `times` operations (read, write, truncate, sync, ...) on paths that contain `path` fail."""
         self._faults.append((operation, code, path, times))
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Let a checker look at files: nothing fails, and faults are left for those whom they are for."""
+        faults, self._faults = self._faults, []
+        try:
+            yield
+        finally:
+            self._faults = faults
 
     def heal(self) -> None:
         """Let nothing fail any more."""

@@ -6,6 +6,7 @@ whole, or reset.
 """
 
 import asyncio
+import contextvars
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from tests.simulator.loop import SimLoop
 
 FIRST_PORT = 40_000
 """Before that of the first client's end."""
+
+KERNEL = contextvars.Context()
+"""What the network does is no process's: it goes on when the one is gone that began it."""
 
 
 @dataclass
@@ -61,13 +65,13 @@ class _Pipe:
         self.is_reset = True
         for callback in (self.on_arrival, self.on_room):
             if callback is not None:
-                self._loop.call_soon(callback)
+                self._loop.call_soon(callback, context=KERNEL)
 
     def _deliver_later(self, piece: bytes) -> None:
         delay_ms = self._loop.rng.uniform(self._rules.min_delay_ms, self._rules.max_delay_ms)
         self._last_arrival = max(self._last_arrival, self._loop.now + delay_ms / 1000)
         self._under_way.append(piece)
-        self._loop.call_at(self._last_arrival, self._deliver)
+        self._loop.call_at(self._last_arrival, self._deliver, context=KERNEL)
 
     def _deliver(self) -> None:
         piece = self._under_way.popleft()
@@ -85,7 +89,7 @@ class _Pipe:
         del self.arrived[:max_bytes]
         self.unreceived_bytes -= len(data)
         if data and self.on_room is not None:
-            self._loop.call_soon(self.on_room)
+            self._loop.call_soon(self.on_room, context=KERNEL)
         return data if data or self.is_ended else None
 
 
@@ -102,6 +106,8 @@ class SimChannel:
         self.peer = peer
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
+        self._context: contextvars.Context | None = None
+        """Of who reads or writes: its callbacks run there, whoever has sent."""
         self._is_polling = False
         self.is_closed = False
         incoming.on_arrival = self._poll
@@ -138,10 +144,12 @@ class SimChannel:
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         self._reader = callback
+        self._context = contextvars.copy_context()
         self._poll()
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._writer = callback
+        self._context = contextvars.copy_context()
         self._poll()
 
     def end(self) -> None:
@@ -157,7 +165,7 @@ class SimChannel:
             self._in.on_arrival = None
             self._out.on_room = None
             if self._in.on_room is not None:
-                self._loop.call_soon(self._in.on_room)
+                self._loop.call_soon(self._in.on_room, context=KERNEL)
 
     def reset(self) -> None:
         self._out.reset()
@@ -177,9 +185,9 @@ class SimChannel:
         return bool(self._out.room or self._out.is_reset)
 
     def _poll(self) -> None:
-        if not self._is_polling and not self.is_closed:
+        if not self._is_polling and not self.is_closed and self._context is not None:
             self._is_polling = True
-            self._loop.call_soon(self._call_back)
+            self._loop.call_soon(self._call_back, context=self._context)
 
     def _call_back(self) -> None:
         self._is_polling = False
@@ -201,6 +209,7 @@ class SimListener:
         self.errors: deque[OSError] = deque()
         self.is_closed = False
         self._callback: Callable[[], None] | None = None
+        self._context: contextvars.Context | None = None
 
     def accept(self) -> SimChannel | None:
         if self.errors:
@@ -209,11 +218,12 @@ class SimListener:
 
     def on_acceptable(self, callback: Callable[[], None] | None) -> None:
         self._callback = callback
+        self._context = contextvars.copy_context()
         self.poll()
 
     def poll(self) -> None:
         if self._callback is not None and self.backlog:
-            self._loop.call_soon(self._call_back)
+            self._loop.call_soon(self._call_back, context=self._context)
 
     def _call_back(self) -> None:
         if self._callback is not None and self.backlog:
@@ -251,13 +261,18 @@ class SimNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {address}")
         self._next_port += 1
         client = (from_host, self._next_port)
-        to_server, to_client = (_Pipe(self.loop, rules or self.rules) for _ in range(2))
+        to_server = self._new_pipe(from_host, address[0], rules or self.rules)
+        to_client = self._new_pipe(address[0], from_host, rules or self.rules)
         listener.backlog.append(SimChannel(self.loop, to_server, to_client, local=address, peer=client))
         listener.poll()
         channel = SimChannel(self.loop, to_client, to_server, local=client, peer=address)
         self._channels = [each for each in self._channels if not each.is_closed]
         self._channels.append(channel)
         return channel
+
+    def _new_pipe(self, source: str, target: str, rules: LinkRules) -> _Pipe:
+        """Return a direction of a connection between two hosts."""
+        return _Pipe(self.loop, rules)
 
     @property
     def connection_count(self) -> int:

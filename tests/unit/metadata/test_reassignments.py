@@ -157,6 +157,18 @@ def test_new_target_removes_what_the_one_before_was_adding() -> None:
     assert (partition(cluster, "foo").replicas, ongoing(cluster)) == ((4, 5), {})
 
 
+def test_a_reassignment_ends_when_the_replicas_before_it_are_asked_for_again() -> None:
+    cluster = brokers(0, 1, 2, 3)
+    place(cluster, "foo", [3, 1])
+    reassign(cluster, {"foo": {0: [3, 2]}})
+    assert ongoing(cluster) == {("foo", 0): ([3, 2, 1], [2], [1])}
+
+    reassign(cluster, {"foo": {0: [3, 1]}})
+
+    assert partition(cluster, "foo").replicas == (3, 1)
+    assert ongoing(cluster) == {}
+
+
 def test_fewer_replicas_wait_for_all_that_stay() -> None:
     """Else the ISR would shrink to what happens to be in sync."""
     cluster = brokers(0, 1, 2, 3, 4, 5, features=NO_ELR)

@@ -1,0 +1,218 @@
+"""What must hold in a cluster, by what its clients were told and by a look into all nodes.
+
+Names of the invariants: reliability, 1.4.
+
+    I1   an acknowledged record is at its offset in the end, and whoever reads there finds it
+    I2   an offset that was committed never holds two values, on no replica and at no time
+    I3   high watermarks do not go back within a leader epoch of a process
+    I4   records of an idempotent producer are there once and in order
+    I6   a leader epoch has one leader
+    I7   what is acknowledged is in min.insync.replicas logs; the ISR is of replicas
+    I8   logs are the same bytes in the end
+    I10  images of the same offset are equal, and equal to the replay of the metadata log
+    I11  what was refused for certain never appears
+         the controller's ISR is within the leader's maximal ISR; who is in it has all that is committed
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.registrations import PartitionRegistration
+from kafkapy.storage.log.reader import FetchIsolation
+from kafkapy.types import METADATA_PARTITION, TopicPartition
+from tests.simulator.cluster_world import LOG_DIR, ClusterWorld, Computer
+from tests.simulator.metadata_replay import replayed_image
+from tests.simulator.replicas import content, stored
+
+MIN_ISR: Final = 2
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold."""
+
+
+class ClusterChecker:
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
+        self._seen: dict[TopicPartition, dict[int, bytes]] = {}
+        self._refused: dict[TopicPartition, set[bytes]] = {}
+        self._order: dict[tuple[TopicPartition, str], list[bytes]] = {}
+        self._producer_ids: dict[int, str] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._high_watermarks: dict[tuple[TopicPartition, int, int, int], int] = {}
+        self._read_to: dict[tuple[TopicPartition, int, int, int], int] = {}
+        self._images: dict[int, MetadataImage] = {}
+
+    # -- what clients tell ----------------------------------------------------------------------------------------
+
+    def acknowledge(self, topic: str, partition: int, base_offset: int, values: Iterable[bytes]) -> None:
+        known = self.acknowledged.setdefault(TopicPartition(topic, partition), {})
+        for offset, value in enumerate(values, base_offset):
+            if known.setdefault(offset, value) != value:
+                raise ViolationError(
+                    f"I2: {offset} of {topic}-{partition} was acknowledged for {known[offset]!r}, {value!r}"
+                )
+            self.see(topic, partition, offset, value)
+
+    def see(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        """A record was read, or acknowledged."""
+        known = self._seen.setdefault(TopicPartition(topic, partition), {})
+        if known.setdefault(offset, value) != value:
+            raise ViolationError(f"I2: offset {offset} of {topic}-{partition} holds {known[offset]!r} and {value!r}")
+
+    def refuse(self, topic: str, partition: int, value: bytes) -> None:
+        self._refused.setdefault(TopicPartition(topic, partition), set()).add(value)
+
+    def note_order(self, topic: str, partition: int, producer: str, values: Iterable[bytes]) -> None:
+        self._order.setdefault((TopicPartition(topic, partition), producer), []).extend(values)
+
+    def note_producer_id(self, producer_id: int, name: str) -> None:
+        if self._producer_ids.setdefault(producer_id, name) != name:
+            raise ViolationError(
+                f"the producer id {producer_id} was given to {self._producer_ids[producer_id]}, {name}"
+            )
+
+    # -- at any time ----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Check what must hold at any time; cheap enough to be asked for often."""
+        self._world.check()
+        for computer in self._world.computers.values():
+            image = computer.image
+            if image is not None and self._images.get(image.provenance.last_offset) is not image:
+                self._check_image(image)
+        for computer in self._world.brokers:
+            for partition in computer.partitions():
+                if partition.is_leader and partition.log is not None:
+                    with computer.disk.undisturbed():
+                        self._check_leader(computer, partition)
+
+    def _check_image(self, image: MetadataImage) -> None:
+        """One leader an epoch, ISR of replicas: in each image that any node has."""
+        for topic in image.topics.by_name.values():
+            for number, registration in topic.partitions.items():
+                partition = TopicPartition(topic.name, number)
+                if not set(registration.isr) <= set(registration.replicas):
+                    raise ViolationError(
+                        f"I7: ISR {registration.isr} of {partition} is not within {registration.replicas}"
+                    )
+                if registration.leader >= 0:
+                    self._note_leader(partition, registration.leader_epoch, registration.leader)
+                    if registration.leader not in registration.isr:
+                        raise ViolationError(
+                            f"I6: {partition} is led by {registration.leader}, not in {registration.isr}"
+                        )
+        self._images[image.provenance.last_offset] = image
+
+    def _note_leader(self, partition: TopicPartition, leader_epoch: int, leader_id: int) -> None:
+        other = self._leaders.setdefault((partition, leader_epoch), leader_id)
+        if other != leader_id:
+            raise ViolationError(f"I6: {partition} is led by {other} and {leader_id} in epoch {leader_epoch}")
+
+    def _check_leader(self, computer: Computer, partition: Any) -> None:
+        log = partition.log
+        where = log.topic_partition
+        self._note_leader(where, partition.leader_epoch, computer.node_id)
+        life = (where, computer.node_id, computer.life_count, partition.leader_epoch)
+        if log.high_watermark < self._high_watermarks.get(life, 0):
+            raise ViolationError(f"I3: the high watermark of {life} went back to {log.high_watermark}")
+        self._high_watermarks[life] = log.high_watermark
+        registration = self._world.registrations().get(where)
+        if registration is not None and registration.leader_epoch == partition.leader_epoch:
+            self._check_isr(where, registration, partition)
+        if not where.topic.startswith("__"):
+            position = self._read_to.get(life, 0)
+            if position < log.high_watermark:
+                self._read_to[life] = log.high_watermark
+                for offset, _, value in stored(log, position, isolation=FetchIsolation.HIGH_WATERMARK):
+                    self.see(where.topic, where.partition, offset, value)
+
+    def _check_isr(self, where: TopicPartition, registration: PartitionRegistration, partition: Any) -> None:
+        pending = partition.pending_isr.isr if partition.pending_isr is not None else ()
+        is_current = partition.partition_epoch == registration.partition_epoch or partition.pending_isr is not None
+        if is_current and not set(registration.isr) <= {*partition.isr, *pending}:
+            raise ViolationError(
+                f"the controller's ISR of {where} is {registration.isr}, the leader's {partition.isr} and {pending}"
+            )
+        for node_id in registration.isr:
+            computer = self._world.computers[node_id]
+            replica = computer.partition(where)
+            if replica is None or replica.log is None or replica.leader_epoch < partition.leader_epoch:
+                continue
+            if replica.log.log_end_offset < partition.log.high_watermark:
+                raise ViolationError(
+                    f"node {node_id} is in the ISR of {where} with {replica.log.log_end_offset} of "
+                    f"{partition.log.high_watermark}"
+                )
+
+    # -- in the end -----------------------------------------------------------------------------------------------
+
+    def has_settled(self) -> bool:
+        """Whether all nodes have the same metadata and all replicas the same end and high watermark."""
+        images = [computer.image for computer in self._world.computers.values()]
+        if any(image is None for image in images) or len({image.provenance for image in images if image}) != 1:
+            return False
+        for partition, registration in self._world.registrations().items():
+            replicas = [self._world.computers[node_id].partition(partition) for node_id in registration.replicas]
+            if any(replica is None or replica.log is None for replica in replicas):
+                return False
+            ends = {(each.log.log_end_offset, each.log.high_watermark) for each in replicas if each and each.log}
+            if len(ends) != 1 or len(set(ends.pop())) != 1:
+                return False
+        return True
+
+    def finish(self) -> None:
+        """Check the end, when all is healed and settled and nobody writes any more."""
+        self.look()
+        self._check_images()
+        for partition, registration in self._world.registrations().items():
+            logs = [self._world.computers[node_id].partition(partition).log for node_id in registration.replicas]  # type: ignore[union-attr]
+            if len({tail(log) for log in logs}) != 1:
+                raise ViolationError(f"I8: the replicas of {partition} differ")
+            if not partition.topic.startswith("__"):
+                self._check_records(partition, {offset: value for offset, _, value in stored(logs[0])})
+
+    def _check_records(self, partition: TopicPartition, final: dict[int, bytes]) -> None:
+        for name, expected in (("acknowledged", self.acknowledged), ("read", self._seen)):
+            for offset, value in expected.get(partition, {}).items():
+                if final.get(offset) != value:
+                    raise ViolationError(
+                        f"I1: {value!r} was {name} at {offset} of {partition}, where {final.get(offset)!r} is"
+                    )
+        values = set(final.values())
+        if appeared := values & self._refused.get(partition, set()):
+            raise ViolationError(f"I11: {sorted(appeared)[0]!r} was refused, and is there")
+        for (where, producer), acknowledged in self._order.items():
+            if where == partition:
+                self._check_order(producer, acknowledged, final)
+
+    def _check_order(self, producer: str, acknowledged: list[bytes], final: dict[int, bytes]) -> None:
+        prefix = producer.encode() + b" "
+        numbers = [int(value[len(prefix) :]) for _, value in sorted(final.items()) if value.startswith(prefix)]
+        if numbers != list(range(len(numbers))):
+            at = next(index for index, number in enumerate(numbers) if index != number)
+            raise ViolationError(f"I4: {producer} wrote 0, 1, 2, ...; there is {numbers[max(0, at - 3) : at + 3]}")
+        if len(numbers) < len(acknowledged):
+            raise ViolationError(
+                f"I1: {producer} was acknowledged {len(acknowledged)} records, {len(numbers)} are there"
+            )
+
+    def _check_images(self) -> None:
+        images = {computer.node_id: computer.image for computer in self._world.computers.values()}
+        first_id, first = next(iter(images.items()))
+        for node_id, image in images.items():
+            if image != first:
+                raise ViolationError(f"I10: nodes {first_id} and {node_id} have different images")
+        for computer in self._world.computers.values():
+            assert computer.image is not None
+            directory = f"{LOG_DIR}/{METADATA_PARTITION}"
+            replayed = replayed_image(computer.disk, directory, computer.image.provenance.last_offset)
+            if replayed != computer.image:
+                raise ViolationError(f"I10: the image of node {computer.node_id} is not what its log says")
+
+
+def tail(log: Any) -> bytes:
+    """Return the log's bytes; what retention has left of the first segments may differ."""
+    return content(log)

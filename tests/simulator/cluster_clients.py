@@ -1,0 +1,467 @@
+"""Clients of a simulated cluster, which record what they were told: producers, consumers, committers, an administrator.
+
+Each speaks the wire protocol over connections of its own, finds leaders and coordinators by asking, and tries again
+until told to stop. A request without an answer within CALL_S is given up, its connection too.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkapy.protocol.api import response_type
+from kafkapy.protocol.error_code import ErrorCode
+from kafkapy.protocol.headers import read_response_header
+from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from kafkapy.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkapy.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kafkapy.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.record.batch import batches
+from kafkapy.record.builder import build_batch
+from kafkapy.types import ZERO_UUID
+from tests.simulator.cluster_checker import ClusterChecker, ViolationError
+from tests.simulator.cluster_world import CLIENT_PORT, ClusterWorld, host_of
+from tests.simulator.faulty_network import FaultyConnector
+from tests.simulator.loop import START_WALL_MS
+from tests.simulator.network import SimChannel, SimClient
+from tests.support.wire import request_frame
+
+CALL_S: Final = 3.0
+RETRY_S: Final = (0.02, 0.3)
+MAX_IN_FLIGHT: Final = 4
+VERSIONS: Final = {0: 13, 1: 17, 3: 13, 8: 10, 9: 10, 10: 6, 19: 7, 22: 5, 45: 1, 43: 2}
+REFUSED: Final = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
+"""A produce that was answered so has appended nothing."""
+
+
+class LostError(Exception):
+    """A request was not answered, or nobody is there to be asked."""
+
+
+class Connections:
+    """A client's connections, one to each node; requests may be pipelined."""
+
+    def __init__(self, world: ClusterWorld, name: str, host: str) -> None:
+        self.world = world
+        self.name = name
+        self._connector = FaultyConnector(world.network, host)
+        self._links: dict[int, _Link] = {}
+        self._nodes = [computer.node_id for computer in world.brokers]
+
+    async def call(self, node_id: int, request: Any) -> Any:
+        """Return the answer. Raises LostError."""
+        return await (await self.send(node_id, request))
+
+    async def send(self, node_id: int, request: Any) -> "asyncio.Future[Any]":
+        """Send a request; return what will be its answer, or raise LostError."""
+        link = self._links.get(node_id)
+        if link is None or link.is_closed:
+            link = self._links[node_id] = _Link(await self._connect(node_id))
+        return link.send(request, VERSIONS[request.API_KEY])
+
+    async def ask_any(self, request: Any) -> Any:
+        return await self.call(self.world.loop.rng.choice(self._nodes), request)
+
+    def drop(self, node_id: int) -> None:
+        link = self._links.pop(node_id, None)
+        if link is not None:
+            link.close()
+
+    def close(self) -> None:
+        for node_id in list(self._links):
+            self.drop(node_id)
+
+    async def _connect(self, node_id: int) -> SimChannel:
+        done: asyncio.Future[SimChannel] = self.world.loop.create_future()
+
+        def on_done(channel: SimChannel | None, error: OSError | None) -> None:
+            if done.done():
+                if channel is not None:
+                    channel.close()
+            elif channel is None:
+                done.set_exception(LostError(error))
+            else:
+                done.set_result(channel)
+
+        cancel = self._connector.connect(host_of(node_id), CLIENT_PORT, on_done)
+        try:
+            async with asyncio.timeout(CALL_S):
+                return await done
+        except TimeoutError:
+            cancel()
+            raise LostError("not connected") from None
+
+
+class _Link:
+    """A connection, and the requests on it that wait for their answers."""
+
+    def __init__(self, channel: SimChannel) -> None:
+        self._client = SimClient(channel)
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._next_id = 1
+        self.is_closed = False
+        self._reader = asyncio.ensure_future(self._read())
+
+    def send(self, request: Any, version: int) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        number, self._next_id = self._next_id, self._next_id + 1
+        self._waiting.append((request.API_KEY, version, number, answer))
+        frame = request_frame(request, version, correlation_id=number)
+        try:
+            sent = self._client.channel.send([len(frame).to_bytes(4, "big") + frame], False)
+        except OSError:
+            sent = 0
+        if not sent:  # a frame that is cut ends the connection, too: small ones find room
+            self.close()
+        loop.call_later(CALL_S, self._give_up, answer)
+        return answer
+
+    def _give_up(self, answer: "asyncio.Future[Any]") -> None:
+        if not answer.done():
+            self.close()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                frame = await self._client.receive_frame()
+                api_key, version, number, answer = self._waiting.popleft()
+                answered, position = read_response_header(frame, api_key, version)
+                assert answered == number, "answers come in the order of their requests"
+                if not answer.done():
+                    answer.set_result(response_type(api_key).decode(frame[position:], version))
+        except (EOFError, OSError):
+            self.close()
+
+    def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._reader.cancel()
+        self._client.channel.close()
+        for _, _, _, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(LostError("no answer"))
+
+
+@dataclass
+class Place:
+    """Where a partition is led, as a client knows."""
+
+    topic_id: bytes
+    leader_id: int
+    leader_epoch: int
+
+
+class Client:
+    """What clients have in common: a run that lasts until `is_over`, one step after another."""
+
+    def __init__(self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int) -> None:
+        self.world = world
+        self.checker = checker
+        self.name = name
+        self.is_over = False
+        self.progress = 0
+        """Counts what has gone well."""
+        self.connections = Connections(world, name, f"10.1.0.{number}")
+        self._places: dict[tuple[str, int], Place] = {}
+
+    async def run(self) -> None:
+        try:
+            while not self.is_over:
+                try:
+                    await self.step()
+                except LostError:
+                    await self.pause()
+        finally:
+            self.connections.close()
+
+    async def step(self) -> None:
+        raise NotImplementedError
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self.world.loop.rng.uniform(*RETRY_S))
+
+    async def place(self, topic: str, partition: int) -> Place:
+        """Return where a partition is led. Raises LostError where nobody knows."""
+        place = self._places.get((topic, partition))
+        if place is None:
+            request = MetadataRequest(topics=[MetadataRequestTopic(ZERO_UUID, topic)], allow_auto_topic_creation=False)
+            found = (await self.connections.ask_any(request)).topics[0]
+            for each in found.partitions:
+                if each.partition_index == partition and each.leader_id > 0:
+                    place = Place(found.topic_id, each.leader_id, each.leader_epoch)
+        if place is None:
+            raise LostError(f"nobody leads {topic}-{partition}")
+        self._places[topic, partition] = place
+        return place
+
+    def forget_place(self, topic: str, partition: int) -> None:
+        self._places.pop((topic, partition), None)
+
+
+@dataclass
+class Batch:
+    """A batch of one producer that was sent, perhaps, and not acknowledged."""
+
+    values: list[bytes]
+    base_sequence: int
+    data: bytes
+    attempts: int = 0
+    answers: list[int] = field(default_factory=list)
+
+
+class IdempotentProducer(Client):
+    """Writes numbers to a partition, up to MAX_IN_FLIGHT batches at once; none is given up."""
+
+    def __init__(
+        self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str, partition: int
+    ) -> None:
+        super().__init__(world, checker, name, number)
+        self._topic, self._partition = topic, partition
+        self._producer: tuple[int, int] | None = None
+        self._unacknowledged: list[Batch] = []
+        self._next_number = 0
+
+    async def step(self) -> None:
+        if self._producer is None:
+            await self._init()
+        place = await self.place(self._topic, self._partition)
+        rng = self.world.loop.rng
+        while len(self._unacknowledged) < rng.randrange(1, MAX_IN_FLIGHT + 1):
+            self._unacknowledged.append(self._new_batch(rng.randrange(1, 4)))
+        answers = [await self._send(place, batch) for batch in self._in_flight()]
+        try:
+            for answer in answers:
+                if not self._take((await answer).responses[0].partition_responses[0]):
+                    raise LostError("to be tried again")
+        except LostError:
+            self.connections.drop(place.leader_id)  # what is under way on it may still be done, and never twice
+            self.forget_place(self._topic, self._partition)
+            raise
+        await asyncio.sleep(rng.expovariate(30))
+
+    def _in_flight(self) -> list[Batch]:
+        """Return the batches to send at once: those that were sent before one by one, as Java's producer does.
+
+        So is the first of all: of a producer that it does not know a broker takes any sequence, as Kafka's does.
+        """
+        is_first = self.progress == 0 or self._unacknowledged[0].attempts > 0
+        return self._unacknowledged[:1] if is_first else list(self._unacknowledged)
+
+    async def _init(self) -> None:
+        response = await self.connections.ask_any(InitProducerIdRequest(transactional_id=None))
+        if response.error_code:
+            raise LostError(response.error_code)
+        self._producer = response.producer_id, response.producer_epoch
+        self.checker.note_producer_id(response.producer_id, self.name)
+
+    def _new_batch(self, count: int) -> Batch:
+        assert self._producer is not None
+        values = [f"{self.name} {self._next_number + index}".encode() for index in range(count)]
+        producer_id, epoch = self._producer
+        data = build_batch(
+            [(START_WALL_MS + self.world.loop.now_ms(), None, value, ()) for value in values],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._next_number,
+        )
+        batch = Batch(values, self._next_number, data)
+        self._next_number += count
+        return batch
+
+    async def _send(self, place: Place, batch: Batch) -> "asyncio.Future[Any]":
+        batch.attempts += 1
+        return await self.connections.send(
+            place.leader_id, produce_request(place, self._topic, self._partition, batch.data)
+        )
+
+    def _take(self, answer: Any) -> bool:
+        """Take the answer to the oldest batch; return whether the next one is of use."""
+        batch = self._unacknowledged[0]
+        code = answer.error_code
+        batch.answers.append(code)
+        if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            del self._unacknowledged[0]
+            self.progress += 1
+            if answer.base_offset >= 0:
+                self.checker.acknowledge(self._topic, self._partition, answer.base_offset, batch.values)
+            self.checker.note_order(self._topic, self._partition, self.name, batch.values)
+            return True
+        if code in (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+        ):
+            raise ViolationError(
+                f"I4: {self.name} was told {ErrorCode(code).name} for {batch.values}, whose predecessors were "
+                f"acknowledged ({batch.answers})"
+            )
+        return False
+
+
+def produce_request(place: Place, topic: str, partition: int, data: bytes) -> ProduceRequest:
+    part = PartitionProduceData(partition, data)
+    return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[TopicProduceData(topic, place.topic_id, [part])])
+
+
+class PlainProducer(Client):
+    """Writes values that are never sent twice: what was refused for certain must never be seen."""
+
+    def __init__(
+        self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str, partition: int
+    ) -> None:
+        super().__init__(world, checker, name, number)
+        self._topic, self._partition = topic, partition
+        self._next_number = 0
+
+    async def step(self) -> None:
+        place = await self.place(self._topic, self._partition)
+        value = f"{self.name} {self._next_number}".encode()
+        self._next_number += 1
+        data = build_batch([(START_WALL_MS + self.world.loop.now_ms(), None, value, ())])
+        try:
+            response = await self.connections.call(
+                place.leader_id, produce_request(place, self._topic, self._partition, data)
+            )
+        except LostError:
+            self.forget_place(self._topic, self._partition)
+            raise
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code == ErrorCode.NONE:
+            self.progress += 1
+            self.checker.acknowledge(self._topic, self._partition, answer.base_offset, [value])
+            await asyncio.sleep(self.world.loop.rng.expovariate(15))
+            return
+        if answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS:
+            self.checker.refuse(self._topic, self._partition, value)
+        self.forget_place(self._topic, self._partition)
+        await self.pause()
+
+
+class Consumer(Client):
+    """Reads a partition from its beginning, again and again from somewhere, and tells the checker what is where."""
+
+    def __init__(
+        self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str, partition: int
+    ) -> None:
+        super().__init__(world, checker, name, number)
+        self._topic, self._partition = topic, partition
+        self.position = 0
+        self._last_epoch = -1
+
+    async def step(self) -> None:
+        place = await self.place(self._topic, self._partition)
+        asked = FetchPartition(
+            self._partition, place.leader_epoch, self.position, self._last_epoch, partition_max_bytes=1 << 20
+        )
+        request = FetchRequest(
+            max_wait_ms=300, min_bytes=1, session_epoch=-1, topics=[FetchTopic(self._topic, place.topic_id, [asked])]
+        )
+        try:
+            response = await self.connections.call(place.leader_id, request)
+        except LostError:
+            self.forget_place(self._topic, self._partition)
+            raise
+        if response.error_code or not response.responses:
+            self.forget_place(self._topic, self._partition)
+            raise LostError(response.error_code)
+        self._take(response.responses[0].partitions[0], place)
+        await asyncio.sleep(self.world.loop.rng.uniform(0, 0.1))
+
+    def _take(self, answer: Any, place: Place) -> None:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or answer.diverging_epoch.end_offset >= 0:
+            raise ViolationError(
+                f"I1: {self.name} has read to {self.position} (leader epoch {self._last_epoch}), and node "
+                f"{place.leader_id} at epoch {place.leader_epoch} answers {answer.error_code} {answer.diverging_epoch}"
+            )
+        if answer.error_code:
+            self.forget_place(self._topic, self._partition)
+            raise LostError(answer.error_code)
+        for batch in batches(answer.records or b""):
+            for record in batch.records():
+                if record.offset >= self.position:
+                    self.checker.see(self._topic, self._partition, record.offset, bytes(record.value or b""))
+            self.position = max(self.position, batch.next_offset)
+            self._last_epoch = batch.partition_leader_epoch
+            self.progress += 1
+        if self.position > answer.high_watermark >= 0 and answer.records:
+            raise ViolationError(f"I1: {self.name} was given {self.position - 1}, above {answer.high_watermark}")
+
+
+class Committer(Client):
+    """Commits rising offsets of a group that has no members, and asks what is committed."""
+
+    def __init__(self, world: ClusterWorld, checker: ClusterChecker, name: str, number: int, topic: str) -> None:
+        super().__init__(world, checker, name, number)
+        self._topic = topic
+        self._asked = 0
+        self._acknowledged = -1
+        self._coordinator_id = -1
+
+    async def step(self) -> None:
+        place = await self.place(self._topic, 0)
+        try:
+            if self._coordinator_id < 0:
+                await self._find()
+            if self.world.loop.rng.random() < 0.7:
+                await self._commit(place)
+            else:
+                await self.fetch(place)
+        except LostError:
+            self._coordinator_id = -1
+            raise
+        await asyncio.sleep(self.world.loop.rng.expovariate(10))
+
+    async def _find(self) -> None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])
+        (found,) = (await self.connections.ask_any(request)).coordinators
+        if found.error_code or found.node_id < 0:
+            raise LostError(found.error_code)
+        self._coordinator_id = found.node_id
+
+    async def _commit(self, place: Place) -> None:
+        self._asked += 1
+        part = OffsetCommitRequestPartition(0, self._asked, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=self.name, topics=[OffsetCommitRequestTopic(self._topic, place.topic_id, [part])]
+        )
+        answer = (await self.connections.call(self._coordinator_id, request)).topics[0].partitions[0]
+        if answer.error_code:
+            raise LostError(answer.error_code)
+        self._acknowledged = self._asked
+        self.progress += 1
+
+    async def fetch(self, place: Place) -> None:
+        """Ask what is committed: the last offset that was acknowledged, or one that was asked for since."""
+        at_least = self._acknowledged
+        topics = [OffsetFetchRequestTopics(self._topic, place.topic_id, [0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.name, topics=topics)], require_stable=True)
+        (group,) = (await self.connections.call(self._coordinator_id, request)).groups
+        if group.error_code:
+            raise LostError(group.error_code)
+        answer = group.topics[0].partitions[0]
+        if answer.error_code:
+            raise LostError(answer.error_code)
+        if not at_least <= answer.committed_offset <= self._asked:
+            raise ViolationError(
+                f"I9: {self.name} is at {answer.committed_offset}: {at_least} was acknowledged, {self._asked} asked for"
+            )
+        self._acknowledged = max(self._acknowledged, answer.committed_offset)
+
+
+def all_progressed(clients: Sequence[Client], before: Sequence[int], by: int) -> bool:
+    return all(client.progress >= count + by for client, count in zip(clients, before, strict=True))

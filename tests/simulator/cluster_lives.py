@@ -1,0 +1,381 @@
+"""A whole cluster under faults, with clients and a checker; a seed decides everything.
+
+Links are cut in one or both directions, lossy or slow; processes are killed (kill -9, several at once too), paused
+beyond their session, stopped; computers lose their power and what was not synced; clocks jump; disks are full, or fail.
+Meanwhile partitions are reassigned. Then all is healed, and everyone has to make progress.
+
+Power is lost by one broker at a time, and until it is in sync again no other broker's process ends: Kafka answers
+acks=all before it has synced, and takes any process that was killed for one that has forgotten, so nothing else could
+keep what was acknowledged. (Metadata is synced: controllers may lose their power at any time.)
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from kafkapy.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkapy.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.simulator.cluster_checker import MIN_ISR, ClusterChecker
+from tests.simulator.cluster_clients import (
+    Client,
+    Committer,
+    Connections,
+    Consumer,
+    IdempotentProducer,
+    LostError,
+    PlainProducer,
+    all_progressed,
+)
+from tests.simulator.cluster_world import ClusterWorld, Computer, combined
+from tests.simulator.disk import Keep
+from tests.simulator.process_lives import ProcessLoop, run_processes
+
+FAULTS_S: Final = float(os.environ.get("KAFKAPY_SIM_FAULTS_S", "12"))
+LOOK_S: Final = 0.05
+HEAL_S: Final = 60.0
+ROLES: Final[Sequence[dict[int, str]]] = (
+    combined(3),
+    combined(3),
+    {**combined(3), 4: "broker"},
+    {1: "broker", 2: "broker", 3: "broker", 11: "controller", 12: "controller", 13: "controller"},
+)
+TOPIC: Final = "orders"
+MOVED: Final = "moved"
+
+
+class ClusterLives:
+    """One run of a seed."""
+
+    def __init__(self, loop: ProcessLoop, seed: int) -> None:
+        self._loop = loop
+        self._chance = loop.rng
+        self.world = ClusterWorld(loop, seed, ROLES[seed % len(ROLES)])
+        self.checker = ClusterChecker(self.world)
+        self.clients: list[Client] = []
+        self._brokers = [computer.node_id for computer in self.world.brokers]
+        self._admin = Connections(self.world, "admin", "10.1.0.99")
+        self._is_risky = False
+        """Whether a broker that has lost its power is not in sync again."""
+        self._ending_count = 0
+        """Faults under way that may end a broker's process."""
+        self._end = 0.0
+        self._watches: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        self.world.start()
+        await self.world.until(self.world.is_whole, HEAL_S, "the cluster starts")
+        await self._create_topics()
+        await self.world.until(self.world.is_whole, HEAL_S, "topics are created")
+        self._add_clients()
+        tasks = [self._loop.create_task(client.run()) for client in self.clients]
+        tasks.append(self._loop.create_task(self._look()))
+        faults = self._loop.create_task(self._break())
+        await asyncio.wait([faults, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        self._raise_of(faults, *tasks)
+        await self._heal(tasks)
+        for client in self.clients:
+            client.is_over = True
+        await asyncio.wait(tasks[:-1])
+        self._raise_of(*tasks[:-1])
+        await self.world.until(self.checker.has_settled, HEAL_S, "the replicas agree")
+        tasks[-1].cancel()
+        self.checker.finish()
+
+    def _raise_of(self, *tasks: "asyncio.Task[None]") -> None:
+        for task in tasks:
+            if task.done():
+                task.result()
+        self.world.check()
+
+    async def _create_topics(self) -> None:
+        configs = [CreatableTopicConfig("min.insync.replicas", str(MIN_ISR))]
+        topics = [
+            CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=3, configs=configs),
+            CreatableTopic(name=MOVED, num_partitions=1, replication_factor=2, configs=configs),
+            CreatableTopic(
+                name="__consumer_offsets",
+                num_partitions=1,
+                replication_factor=3,
+                configs=[*configs, CreatableTopicConfig("cleanup.policy", "compact")],
+            ),
+        ]
+        while True:
+            try:
+                response = await self._admin.ask_any(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+                if all(topic.error_code in (0, 36) for topic in response.topics):
+                    return
+            except LostError:
+                pass
+            await asyncio.sleep(0.2)
+
+    def _add_clients(self) -> None:
+        world, checker, add = self.world, self.checker, self.clients.append
+        add(IdempotentProducer(world, checker, "idempotent-0", 1, TOPIC, 0))
+        add(IdempotentProducer(world, checker, "idempotent-1", 2, TOPIC, 1))
+        add(PlainProducer(world, checker, "plain-0", 3, TOPIC, 0))
+        add(IdempotentProducer(world, checker, "idempotent-2", 4, MOVED, 0))
+        add(Consumer(world, checker, "consumer-0", 5, TOPIC, 0))
+        add(Consumer(world, checker, "consumer-1", 6, MOVED, 0))
+        add(Committer(world, checker, "group-0", 7, TOPIC))
+
+    async def _look(self) -> None:
+        while True:
+            self.checker.look()
+            await asyncio.sleep(LOOK_S)
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    async def _break(self) -> None:
+        self._end = self._loop.now + FAULTS_S
+        network = self._loop.create_task(self._repeat(self._cut, self._isolate, self._lose, self._slow, self._skew))
+        disks = self._loop.create_task(self._repeat(self._reassign, self._reassign, self._fill, self._fail_disk))
+        await self._repeat(self._kill, self._kill_some, self._power, self._power, self._pause, self._stop)
+        await asyncio.gather(network, disks)
+
+    async def _repeat(self, *faults: Callable[[], Awaitable[None]]) -> None:
+        while self._loop.now < self._end:
+            fault = self._chance.choice(faults)
+            self.world.note(fault.__name__)
+            await fault()
+            await asyncio.sleep(self._chance.uniform(0.01, 1.5))
+
+    async def _for(self, low_s: float, high_s: float) -> None:
+        await asyncio.sleep(self._chance.uniform(low_s, high_s))
+
+    def _any(self) -> Computer:
+        """Return a computer; more often one that leads something."""
+        registrations = self.world.registrations()
+        if registrations and self._chance.random() < 0.5:
+            leader_id = self._chance.choice(list(registrations.values())).leader
+            if leader_id in self.world.computers:
+                return self.world.computers[leader_id]
+        return self.world.computers[self._chance.choice(list(self.world.computers))]
+
+    async def _cut(self) -> None:
+        """Cut a link in one direction or both."""
+        cut = self.world.network.packets.cut
+        first, second = (self.world.computers[each].host for each in self._chance.sample(list(self.world.computers), 2))
+        links = {(first, second)} if self._chance.random() < 0.5 else {(first, second), (second, first)}
+        cut |= links
+        await self._for(0.1, 4)
+        cut -= links
+
+    async def _isolate(self) -> None:
+        """Cut a node off from all other nodes, in one direction or both; clients may reach it."""
+        computer, cut = self._any(), self.world.network.packets.cut
+        others = [each.host for each in self.world.computers.values() if each is not computer]
+        is_out, is_in = self._chance.choice(((True, True), (True, True), (True, False), (False, True)))
+        links = {(computer.host, other) for other in others if is_out} | {
+            (other, computer.host) for other in others if is_in
+        }
+        cut |= links
+        await self._for(0.1, 5)
+        cut -= links
+        if self._chance.random() < 0.3:
+            self.world.network.reset_connections(lambda a, b: computer.host in (a, b))
+
+    async def _lose(self) -> None:
+        self.world.network.packets.loss = self._chance.choice((0.02, 0.1, 0.3))
+        await self._for(0.5, 3)
+        self.world.network.packets.loss = 0.0
+
+    async def _slow(self) -> None:
+        computer = self._any()
+        self.world.network.packets.slow_ms[computer.host] = self._chance.choice((50, 300, 1200))
+        await self._for(0.5, 4)
+        self.world.network.packets.slow_ms.pop(computer.host, None)
+
+    async def _skew(self) -> None:
+        self._any().clock.skew_ms = self._chance.randrange(-60_000, 60_000)
+
+    def _may_end(self, *computers: Computer) -> bool:
+        """Whether these processes may end."""
+        return not (self._is_risky and any(computer.is_broker for computer in computers))
+
+    async def _kill(self) -> None:
+        computer = self._any()
+        if self._may_end(computer):
+            self.world.note(f"kill node {computer.node_id}")
+            computer.kill()
+
+    async def _kill_some(self) -> None:
+        """Kill several at once, perhaps all."""
+        computers = list(self.world.computers.values())
+        killed = self._chance.sample(computers, self._chance.randrange(2, len(computers) + 1))
+        if self._may_end(*killed):
+            self.world.note(f"kill nodes {[computer.node_id for computer in killed]}")
+            for computer in killed:
+                computer.kill()
+
+    async def _power(self) -> None:
+        computer = self._any()
+        if computer.is_broker:
+            if not self._may_forget():
+                return
+            self._is_risky = True
+        keep: Keep = self._chance.choice(("none", "none", "torn", "reordered"))
+        self.world.note(f"power of node {computer.node_id} ({keep})")
+        computer.is_held = True
+        computer.cut_power(keep)
+        await self._for(0, 4)
+        computer.is_held = False
+        if computer.is_broker:
+            self._watches.append(self._loop.create_task(self._watch(computer)))
+
+    def _may_forget(self) -> bool:
+        """Whether each partition has replicas in sync that will keep what a broker forgets."""
+        return (
+            not self._is_risky
+            and not self._ending_count
+            and all(computer.is_serving for computer in self.world.brokers)
+            and all(len(each.isr) >= MIN_ISR for each in self.world.registrations().values())
+        )
+
+    async def _watch(self, computer: Computer) -> None:
+        """Wait until what a computer has forgotten is there again."""
+
+        def is_in_sync() -> bool:
+            registrations = self.world.registrations().values()
+            return computer.is_serving and all(
+                computer.node_id in each.isr for each in registrations if computer.node_id in each.replicas
+            )
+
+        while not is_in_sync():
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
+        self._is_risky = not is_in_sync()
+        if self._is_risky:
+            await self._watch(computer)
+
+    async def _pause(self) -> None:
+        computer = self._any()
+        if computer.life is None:
+            return
+        life = computer.life
+        self.world.note(f"pause of node {computer.node_id}")
+        life.pause()
+        await self._for(0.2, 5)
+        life.resume()
+
+    async def _stop(self) -> None:
+        computer = self._any()
+        if self._may_end(computer):
+            with self._ending():
+                self.world.note(f"stop node {computer.node_id}")
+                await computer.stop()
+
+    async def _fill(self) -> None:
+        """Let a disk be full for a while."""
+        computer = self._any()
+        if self._may_end(computer):
+            with self._ending():
+                computer.has_disk_fault = True
+                computer.disk.capacity_bytes = computer.disk.used_bytes() + self._chance.choice((0, 300, 5000))
+                await self._for(0.2, 3)
+                computer.disk.capacity_bytes = None
+
+    async def _fail_disk(self) -> None:
+        """Let a write, a read or an fsync fail."""
+        computer = self._any()
+        if not self._may_end(computer):
+            return
+        computer.has_disk_fault = True
+        operation = self._chance.choice(("write", "sync", "read", "rename"))
+        path = self._chance.choice(("", f"{TOPIC}-0", "__cluster_metadata"))
+        self.world.note(f"{operation} of {path or 'anything'} of node {computer.node_id} fails")
+        with self._ending():
+            computer.disk.fail(operation, errno.EIO, path=path)
+            await self._for(0.2, 2)
+            computer.disk.heal()
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """While a fault is under way that may end a broker's process."""
+        self._ending_count += 1
+        try:
+            yield
+        finally:
+            self._ending_count -= 1
+
+    async def _reassign(self) -> None:
+        """Move the partition of a topic to other brokers."""
+        replicas = self._chance.sample(self._brokers, 2)
+        topic = ReassignableTopic(MOVED, [ReassignablePartition(0, replicas)])
+        try:
+            await self._admin.ask_any(AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[topic]))
+        except LostError:
+            return
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    async def _heal(self, tasks: "Sequence[asyncio.Task[None]]") -> None:
+        """Mend everything; all nodes serve, all replicas are in sync, every client makes progress."""
+        world = self.world
+        world.note("heal")
+        world.network.packets.cut.clear()
+        world.network.packets.loss = 0.0
+        world.network.packets.slow_ms.clear()
+        for computer in world.computers.values():
+            computer.disk.heal()
+            computer.is_held = False
+            if computer.life is not None and computer.life.is_paused:
+                computer.life.resume()
+            if computer.has_disk_fault and computer.life is not None:
+                computer.kill()  # a directory that has failed stays offline until a start
+        before = [client.progress for client in self.clients]
+
+        def is_well() -> bool:
+            self._raise_of(*tasks)
+            return world.is_whole() and all_progressed(self.clients, before, 3)
+
+        try:
+            await world.until(is_well, HEAL_S, "all is well again")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self._state(before)}") from error
+
+    def _state(self, before: Sequence[int]) -> str:
+        nodes = {
+            computer.node_id: (computer.is_serving, computer.life is not None)
+            for computer in self.world.computers.values()
+        }
+        progress = {client.name: client.progress - count for client, count in zip(self.clients, before, strict=True)}
+        image = self.world.image()
+        fenced = [broker.id for broker in image.cluster.brokers.values() if broker.fenced] if image else None
+        registrations = {f"{key}": value for key, value in self.world.registrations().items()}
+        return f"serving, running: {nodes}; fenced: {fenced}; progress: {progress}; {registrations}"
+
+
+def live(seed: int) -> list[str]:
+    """Run one seed; return what happened, in order. AssertionError where something does not hold."""
+    world: list[ClusterWorld] = []
+
+    async def main(loop: ProcessLoop) -> None:
+        lives = ClusterLives(loop, seed)
+        world.append(lives.world)
+        await lives.run()
+
+    try:
+        run_processes(main, seed=seed, limit_seconds=600)
+    except BaseException as error:
+        history = "\n".join(world[0].history) if world else ""
+        command = f"PYTHONHASHSEED=0 python -m tests.simulator.cluster_lives {seed}"
+        error.add_note(f"{history}\nAgain: {command}")
+        raise
+    return world[0].history
+
+
+if __name__ == "__main__":
+    import sys
+
+    if len(sys.argv) > 2:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+    print("\n".join(live(int(sys.argv[1]))))
