@@ -91,17 +91,28 @@ class FollowerWatch:
         self._to_read = {}
 
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionData]]") -> None:
-        """Keep among what is to be read whatever has not been told, or not been told to its end."""
+        """Keep among what is to be read whatever has not been told, or not been told to its end.
+
+        Those that were read keep their order, before what changed meanwhile; those that had records are the last: an
+        answer is limited, and others are to have their turn.
+        """
+        changed, self._to_read = self._to_read, {}
+        with_records: dict[FetchedPartition, None] = {}
         for asked, answer in answers:
             partition = self._partitions.get(asked)
-            if partition is None or self._is_unsettled(asked, partition, answer):
+            if answer.records:
+                with_records[asked] = None
+            elif asked in changed or partition is None or self._is_unsettled(asked, partition, answer):
                 self._to_read[asked] = None
+        for asked in changed:
+            if asked not in with_records:
+                self._to_read[asked] = None
+        self._to_read |= with_records
 
     def _is_unsettled(self, asked: "FetchedPartition", partition: "HostedPartition", answer: "PartitionData") -> bool:
         log = partition.log
         return (
             answer.error_code != 0
-            or bool(answer.records)
             or answer.diverging_epoch.end_offset >= 0
             or log is None
             or partition.role is not Role.LEADER
