@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.nodes import BROKER, CONTROLLER, Nodes, Plan
 from harness.servers import ApacheKafka, Kafkapy
 from tests.support.eventually import eventually
+from tests.support.java_tools import JavaTools, Printed
 
 KIND = ApacheKafka if os.environ.get("KAFKAPY_COMPAT_SERVER") == "apache" else Kafkapy
 PLANS = [*(Plan(KIND, 100 + number, CONTROLLER) for number in range(3)), Plan(KIND, 1, BROKER), Plan(KIND, 2, BROKER)]
@@ -71,6 +72,33 @@ def test_tools_ask_the_controllers(cluster: Nodes, java_tool: Callable[..., str]
     java_tool("kafka.admin.ConfigCommand", *where, *broker, "--alter", "--add-config", "max.connections=77")
     described = java_tool("kafka.admin.ConfigCommand", *where, *broker, "--describe")
     assert "max.connections=77 sensitive=false" in described
+
+
+CHANGES = [
+    (["brokers", "--entity-default"], "log.cleaner.threads=2", ("controller", "server")),
+    (["brokers", "--entity-name", "1"], "num.io.threads=9", ("server",)),
+    (["brokers", "--entity-name", "100"], "num.network.threads=4", ("controller",)),
+    (["topics", "--entity-name", "configured"], "retention.ms=123456", ("server",)),
+]
+"""What is told to the controllers, and of whom it is asked then."""
+
+
+def test_configs_that_the_controllers_are_told_are_the_brokers_as_well(cluster: Nodes) -> None:
+    assert is_created(AdminClient({"bootstrap.servers": cluster.bootstrap}), "configured")
+    bootstrap = {"controller": cluster.controllers_bootstrap, "server": cluster.bootstrap}
+    with JavaTools() as tools:
+
+        def configs(where: str, entity: Sequence[str], *more: str) -> Printed:
+            return tools.run("kafka-configs", f"--bootstrap-{where}", bootstrap[where], "--entity-type", *entity, *more)
+
+        for entity, change, asked in CHANGES:
+            told = configs("controller", entity, "--alter", "--add-config", change)
+            assert told.status == 0, told.text
+            for where in asked:
+                seen = lambda where=where, entity=entity: configs(where, entity, "--describe").text  # noqa: E731
+                eventually(lambda seen=seen, change=change: change in seen(), 30, what=f"{change} at the {where}")
+            told = configs("controller", entity, "--alter", "--delete-config", change.partition("=")[0])
+            assert told.status == 0, told.text
 
 
 def test_another_controller_takes_over_from_one_that_is_killed(cluster: Nodes, java_tool: Callable[..., str]) -> None:

@@ -1,8 +1,8 @@
-"""Three nodes of Apache Kafka become kafkapy's, one by one, and Apache Kafka's again, while clients go on.
+"""Nodes of Apache Kafka become kafkapy's, one by one, and Apache Kafka's again, while clients go on.
 
 Java's idempotent producer, a classic group and one of the newer protocol, in a soak a Spark stream, too: nothing is
 lost, nothing comes twice, no committed offset moves, and the replicas' logs are the same, byte by byte. The steps are
-those of docs/migration.md.
+those of docs/migration.md. In CI one node goes back; a soak takes all back, and controllers of their own, too.
 """
 
 import os
@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.nodes import Kind
 from harness.servers import ApacheKafka, Kafkapy
 from kafkapy.__main__ import main
-from tests.support.copying import IS_SOAKED
+from tests.support.copying import IS_SOAKED, only_soaked
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.migrating import (
@@ -28,10 +28,12 @@ from tests.support.migrating import (
     GroupMember,
     JavaProducer,
     MigratingNode,
+    brokers_of,
+    combined_nodes,
     committed,
     differing_logs,
+    isolated_nodes,
     records_of,
-    three_nodes,
 )
 from tools.kafka import JAVA_LIBS
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROPERTIES = {
-    "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
@@ -47,8 +48,6 @@ PROPERTIES = {
     "min.insync.replicas": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
-BACK = (1, 2, 3) if IS_SOAKED else (1,)
-"""The nodes that become Apache Kafka's again."""
 PARTITIONS = 6
 RECORDS_PER_S = 200
 SETTLED = {0: 3, 3: 5}
@@ -66,10 +65,10 @@ def tools() -> Iterator[JavaTools]:
         yield running
 
 
-@pytest.fixture
-def nodes(tmp_path: Path, tools: JavaTools) -> Iterator[dict[int, MigratingNode]]:
-    """Three running nodes of Apache Kafka, with the features that it formats directories with."""
-    made = three_nodes(tmp_path, PROPERTIES)
+@pytest.fixture(params=[combined_nodes, pytest.param(isolated_nodes, marks=only_soaked)], ids=["combined", "isolated"])
+def nodes(request: pytest.FixtureRequest, tmp_path: Path, tools: JavaTools) -> Iterator[dict[int, MigratingNode]]:
+    """Running nodes of Apache Kafka, with the features that it formats directories with."""
+    made: dict[int, MigratingNode] = request.param(tmp_path, PROPERTIES)
     try:
         for node in made.values():
             node.write_properties()
@@ -89,7 +88,7 @@ class Migration:
 
     def __init__(self, nodes: dict[int, MigratingNode], members: list[GroupMember]) -> None:
         self.nodes = nodes
-        self.bootstrap = ",".join(node.bootstrap for node in nodes.values())
+        self.bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
         self._members = members
         self._committed: dict[str, dict[int, int]] = {member.group: {} for member in members}
 
@@ -149,14 +148,14 @@ def commit_of_settled_group(bootstrap: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning" if IS_SOAKED else "error")  # Py4J's
-def test_three_java_nodes_become_ours_and_java_again_under_load(
+def test_java_nodes_become_ours_and_java_again_under_load(
     tmp_path: Path,
     nodes: dict[int, MigratingNode],
     tools: JavaTools,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    bootstrap = ",".join(node.bootstrap for node in nodes.values())
+    bootstrap = ",".join(node.bootstrap for node in brokers_of(nodes))
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     eventually(lambda: admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(30) is None)
     commit_of_settled_group(bootstrap)
@@ -172,7 +171,7 @@ def test_three_java_nodes_become_ours_and_java_again_under_load(
         migration = Migration(nodes, members)
         for node_id in nodes:
             migration.exchange(node_id, Kafkapy)
-        for node_id in BACK:
+        for node_id in nodes if IS_SOAKED else [1]:
             migration.exchange(node_id, ApacheKafka)
         producer.stop()
         records = records_of(bootstrap, "orders")
@@ -186,5 +185,5 @@ def test_three_java_nodes_become_ours_and_java_again_under_load(
         assert member.seen == {partition: list(range(end)) for partition, end in ends.items()}
     if streamed is not None:
         assert streamed.all_offsets() == {partition: list(range(end)) for partition, end in ends.items()}
-    directories = [node.directory for node in nodes.values()]
+    directories = [node.directory for node in brokers_of(nodes)]
     eventually(lambda: differing_logs(directories, ["orders", "__consumer_offsets"]) == [])

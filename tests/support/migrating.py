@@ -14,7 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.nodes import Kind
+from harness.nodes import BROKER, COMBINED, CONTROLLER, Kind
 from harness.servers import QUICK_JVM, ApacheKafka, Kafkapy, free_port, java
 
 TIMEOUT_S = 120
@@ -53,21 +53,38 @@ def java_in_place_of(node: Kafkapy, heap: str = "384m") -> Iterator[ApacheKafka]
         yield java_node
 
 
-def three_nodes(directory: Path, more: dict[str, str]) -> dict[int, MigratingNode]:
+def combined_nodes(directory: Path, more: dict[str, str]) -> dict[int, MigratingNode]:
     """Return three nodes, each broker and controller; none runs."""
-    controllers = {node_id: free_port() for node_id in (1, 2, 3)}
+    return _nodes(directory, more, dict.fromkeys((1, 2, 3), COMBINED))
+
+
+def isolated_nodes(directory: Path, more: dict[str, str]) -> dict[int, MigratingNode]:
+    """Return three brokers and three controllers, in this order; none runs."""
+    return _nodes(directory, more, {**dict.fromkeys((1, 2, 3), BROKER), **dict.fromkeys((101, 102, 103), CONTROLLER)})
+
+
+def _nodes(directory: Path, more: dict[str, str], roles: dict[int, str]) -> dict[int, MigratingNode]:
+    ports = {node_id: free_port() for node_id, role in roles.items() if role != BROKER}
     nodes = {}
-    for node_id, controller_port in controllers.items():
+    for node_id, role in roles.items():
         node = MigratingNode(directory / f"node-{node_id}", {})
+        listeners = [f"PLAINTEXT://127.0.0.1:{node.port}"] if role != CONTROLLER else []
+        listeners += [f"CONTROLLER://127.0.0.1:{ports[node_id]}"] if role != BROKER else []
         node.properties = {
             **more,
+            "process.roles": role,
             "node.id": str(node_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{controller_port}",
-            "controller.quorum.voters": ",".join(f"{each}@127.0.0.1:{port}" for each, port in controllers.items()),
+            "listeners": ",".join(listeners),
+            "controller.quorum.voters": ",".join(f"{each}@127.0.0.1:{port}" for each, port in ports.items()),
             "controller.quorum.bootstrap.servers": "",
         }
+        node.port = node.port if role != CONTROLLER else ports[node_id]
         nodes[node_id] = node
     return nodes
+
+
+def brokers_of(nodes: dict[int, MigratingNode]) -> list[MigratingNode]:
+    return [node for node in nodes.values() if node.properties["process.roles"] != CONTROLLER]
 
 
 class JavaProducer:
