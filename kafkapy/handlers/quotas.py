@@ -107,6 +107,10 @@ class Meter:
         """Take the request, of a follower, for none of a client."""
         self._is_exempt = self._is_settled = True
 
+    def refuse_node(self) -> None:
+        """Take a request that only nodes may send for a client's: it came from somebody else."""
+        self._is_exempt = False
+
     def mutations(self, *, is_strict: bool) -> "Mutations":
         """Return what counts the partitions that the request creates or deletes."""
         self._mutations = mutations = self.mutations_apart(is_strict=is_strict)
@@ -178,7 +182,7 @@ class Meter:
             now_ms = self._clock.monotonic_ms()
             throttle_ms = self._quotas.produce.record(self._user, self._client_id, self._frame_bytes, now_ms)
         elif getattr(response, "error_code", 0) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            self._is_exempt = False
+            self.refuse_node()
         if is_unanswered:
             self._is_exempt = True
         return max(throttle_ms, self._count_time())

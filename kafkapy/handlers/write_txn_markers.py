@@ -30,6 +30,8 @@ async def handle(
     if is_allowed:
         results = await _write(services, by_partition)
     else:
+        if context.meter is not None:
+            context.meter.refuse_node()
         code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         results = {topic_partition: [code] * len(markers) for topic_partition, markers in by_partition.items()}
     return _response(request, by_partition, results)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkapy.errors import ApiError
+from kafkapy.handlers import write_txn_markers
 from kafkapy.handlers.quotas import WITHOUT_THROTTLE, Meter
 from kafkapy.handlers.table import BROKER_APIS, CONTROLLER_APIS, FORWARDED_APIS
 from kafkapy.protocol.api import response_type
@@ -14,10 +15,18 @@ from kafkapy.protocol.connection import ConnectionInfo
 from kafkapy.protocol.headers import RequestHeader, write_response_header
 from kafkapy.protocol.messages.api_versions_response import ApiVersionsResponse
 from kafkapy.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkapy.protocol.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kafkapy.protocol.primitives import Writer
+from kafkapy.security.authorizer import AclOperation
 from kafkapy.security.quotas import ClientQuotas
+from tests.support.controllers import Cluster
+from tests.support.metadata_services import Deny, answer, services
 
-API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH = 18, 63, 19, 1
+API_VERSIONS, BROKER_HEARTBEAT, CREATE_TOPICS, FETCH, WRITE_TXN_MARKERS = 18, 63, 19, 1, 27
 CLUSTER_AUTHORIZATION_FAILED = 31
 
 
@@ -147,6 +156,18 @@ def test_who_is_no_node_is_not_exempt() -> None:
     assert world.info.throttle_ms == 1000
 
 
+def test_who_may_not_write_markers_is_not_exempt() -> None:
+    """The answer has an error a partition, and no place for a throttle time."""
+    world = World(WRITE_TXN_MARKERS, request_percentage=0.0001)
+    running = services(Cluster(), authorizer=Deny((AclOperation.ALTER, ""), (AclOperation.CLUSTER_ACTION, "")))
+    marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic("t", [0])])
+    request = WriteTxnMarkersRequest(markers=[marker])
+    response = answer(write_txn_markers.handle(running, world.meter.new_context(), request))
+    world.meter.timed(lambda: world.clock.work(40))()
+    assert world.meter.settle(response) is response
+    assert world.info.throttle_ms == 1000
+
+
 def test_a_forwarded_request_is_told_and_mutes_nothing() -> None:
     world = World(request_percentage=0.0001)
     world.info.is_forwarded = True
@@ -172,9 +193,9 @@ def test_of_a_controllers_throttle_and_the_brokers_the_larger_is_told(api_key, c
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     version = response_type(api_key).MAX_VERSION
-    answer, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, told_ms))
-    world.meter.settle_forwarded(answer)
-    assert bytes(answer) == bytes(expected)
+    told, expected = (encoded(api_key, version, throttle_ms) for throttle_ms in (controllers_ms, told_ms))
+    world.meter.settle_forwarded(told)
+    assert bytes(told) == bytes(expected)
     assert world.info.throttle_ms == told_ms
 
 
@@ -183,12 +204,12 @@ def test_the_one_answer_without_a_throttle_time_is_passed_on_as_it_is() -> None:
     world = World(api_key, request_percentage=0.0001)
     world.meter.timed(lambda: world.clock.work(40))()
     version = response_type(api_key).MAX_VERSION
-    answer = Writer()
-    write_response_header(answer, api_key, version, 7)
-    response_type(api_key)().write(answer, version)
-    before = bytes(answer)
-    world.meter.settle_forwarded(answer)
-    assert bytes(answer) == before
+    told = Writer()
+    write_response_header(told, api_key, version, 7)
+    response_type(api_key)().write(told, version)
+    before = bytes(told)
+    world.meter.settle_forwarded(told)
+    assert bytes(told) == before
     assert world.info.throttle_ms == 1000
 
 
