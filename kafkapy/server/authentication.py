@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 JAAS_KEY: Final = "sasl.jaas.config"
 JAAS_FILE_PROPERTY: Final = "java.security.auth.login.config"
+ALLOWED_MODULES_PROPERTY: Final = "org.apache.kafka.allowed.login.modules"
 CONTEXT: Final = "KafkaServer"
 OAUTH_HANDLERS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 NAMED_CLASSES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
@@ -200,8 +201,10 @@ def server_options(config: BrokerConfig, listener: str, mechanism: str) -> Mappi
         if key in config.originals:
             entry = parse_entry(config.originals[key])
             check_module(entry, mechanism)
-            return entry.options
-        return _options_of_file(listener, mechanism)
+        else:
+            entry = _entry_of_file(listener, mechanism)
+        _check_allowed(entry)
+        return entry.options
     except JaasError as error:
         raise ConfigError(key, Password(""), str(error)) from error
 
@@ -217,7 +220,15 @@ def _check_known(mechanism: str) -> None:
     raise ConfigError(key, mechanism, message)
 
 
-def _options_of_file(listener: str, mechanism: str) -> Mapping[str, str]:
+def _check_allowed(entry: JaasEntry) -> None:
+    """Where an operator has named the login modules that may be used, take no other. Raises JaasError."""
+    allowed = java_property(ALLOWED_MODULES_PROPERTY)
+    if allowed is not None and entry.module not in (each.strip() for each in allowed.split(",")):
+        how = f"Update System property '{ALLOWED_MODULES_PROPERTY}' to allow {entry.module}"
+        raise JaasError(f"{entry.module} is not allowed. {how}")
+
+
+def _entry_of_file(listener: str, mechanism: str) -> JaasEntry:
     """Raises JaasError."""
     path = jaas_file()
     own = f"{listener.lower()}.{CONTEXT}"
@@ -229,7 +240,7 @@ def _options_of_file(listener: str, mechanism: str) -> Mapping[str, str]:
             f"Could not find a '{CONTEXT}' or '{own}' entry in the JAAS configuration. System property "
             f"'{JAAS_FILE_PROPERTY}' is {shown}"
         )
-    return _of_mechanism(entries, mechanism).options
+    return _of_mechanism(entries, mechanism)
 
 
 def _of_mechanism(entries: list[JaasEntry], mechanism: str) -> JaasEntry:
@@ -244,8 +255,13 @@ def _of_mechanism(entries: list[JaasEntry], mechanism: str) -> JaasEntry:
 
 
 def jaas_file() -> str | None:
-    """Return what -Djava.security.auth.login.config names in KAFKA_OPTS."""
-    prefix = f"-D{JAAS_FILE_PROPERTY}="
+    """Return what -Djava.security.auth.login.config names in KAFKA_OPTS. Raises JaasError."""
+    return java_property(JAAS_FILE_PROPERTY)
+
+
+def java_property(name: str) -> str | None:
+    """Return the value of -Dname=value in KAFKA_OPTS, the last one; None without it. Raises JaasError."""
+    prefix = f"-D{name}="
     try:
         options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
     except ValueError as error:

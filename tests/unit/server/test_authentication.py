@@ -122,3 +122,14 @@ def test_an_unknown_user_has_the_same_salt_at_every_node_and_after_a_restart() -
     assert salt() == salt()
     assert salt(**token_key) == salt(**token_key)
     assert len({salt(), salt("another"), salt(cluster_id="d"), salt(**token_key)}) == 4
+
+
+def test_only_login_modules_that_an_operator_allows_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = PLAIN_MODULE.partition(" ")[0]
+    config = config_of(**{KEY: f"{PLAIN_MODULE};"})
+    monkeypatch.setenv("KAFKA_OPTS", f"-Dorg.apache.kafka.allowed.login.modules=a.B, {module}".replace(", ", ","))
+    assert logins(config).settings(LISTENER).mechanisms == ["PLAIN"]
+    for allowed in ("a.B", "", SCRAM_MODULE.partition(" ")[0]):
+        monkeypatch.setenv("KAFKA_OPTS", f"-Dorg.apache.kafka.allowed.login.modules={allowed}")
+        with pytest.raises(ConfigError, match="PlainLoginModule is not allowed"):
+            logins(config)
