@@ -7,9 +7,9 @@ the high watermark.
 v3  an error of the whole, v4 total and usable bytes (KIP-827), v5 cordoned directories (KIP-1066).
 """
 
-from collections.abc import Iterable
+from itertools import chain
 
-from kafkapy.handlers.context import RequestContext, Services
+from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kafkapy.protocol.messages.describe_log_dirs_response import (
@@ -18,6 +18,7 @@ from kafkapy.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.manager.log_manager import LogDirFacts
@@ -34,29 +35,37 @@ async def handle(
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    way = walk(services, context)
+    directories = services.log_manager.describe_log_dirs()
     return DescribeLogDirsResponse(
-        results=[_describe(services, directory, wanted) for directory in services.log_manager.describe_log_dirs()]
+        results=[await _describe(services, directory, wanted, way) for directory in directories]
     )
 
 
-def _describe(services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+async def _describe(
+    services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, way: Walk
+) -> DescribeLogDirsResult:
     if directory.error_code:
         return DescribeLogDirsResult(error_code=directory.error_code, log_dir=directory.path)
-    described = [(log, False) for log in directory.logs] + [(log, True) for log in directory.future_logs]
-    listed = [each for each in described if wanted is None or each[0].topic_partition in wanted]
     return DescribeLogDirsResult(
         log_dir=directory.path,
-        topics=_topics(services, sorted(listed, key=lambda each: each[0].topic_partition)),
+        topics=await _topics(services, directory, wanted, way),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
         is_cordoned=directory.is_cordoned,
     )
 
 
-def _topics(services: Services, listed: Iterable[tuple[Log, bool]]) -> list[DescribeLogDirsTopic]:
+async def _topics(
+    services: Services, directory: LogDirFacts, wanted: set[TopicPartition] | None, way: Walk
+) -> list[DescribeLogDirsTopic]:
+    """Return the logs of a directory in the order of their partitions, giving way to others."""
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log, is_future in listed:
+    described = chain(((log, False) for log in directory.logs), ((log, True) for log in directory.future_logs))
+    async for log, is_future in way.over(described):
         name, number = log.topic_partition
+        if wanted is not None and log.topic_partition not in wanted:
+            continue
         topic = topics.setdefault(name, DescribeLogDirsTopic(name))
         topic.partitions.append(
             DescribeLogDirsPartition(
@@ -66,7 +75,9 @@ def _topics(services: Services, listed: Iterable[tuple[Log, bool]]) -> list[Desc
                 is_future_key=is_future,
             )
         )
-    return list(topics.values())
+    for topic in topics.values():
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
+    return sorted(topics.values(), key=lambda topic: topic.name)
 
 
 def _lag(services: Services, log: Log, *, is_future: bool) -> int:

@@ -3,8 +3,6 @@
 Any replica answers, not only the leader. READ on the topic. Transactions that hang are found by it.
 """
 
-from collections.abc import Iterable
-
 from kafkapy.errors import ApiError
 from kafkapy.handlers.context import RequestContext, Services, walk
 from kafkapy.metadata.topics import invalid_topic_name_reason
@@ -17,6 +15,7 @@ from kafkapy.protocol.messages.describe_producers_response import (
     TopicResponse,
 )
 from kafkapy.replication.partition import Role
+from kafkapy.runtime.turns import Walk
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.producers.entry import ProducerEntry
 
@@ -32,7 +31,7 @@ async def handle(
         error = _topic_error(services, context, topic.name)
         indexes = [index for index in dict.fromkeys(topic.partition_indexes) if (topic.name, index) not in described]
         described.update((topic.name, index) for index in indexes)
-        partitions = [_describe(services, topic.name, index, error) async for index in way.over(indexes)]
+        partitions = [await _describe(services, topic.name, index, error, way) async for index in way.over(indexes)]
         response.topics.append(TopicResponse(topic.name, partitions))
     return response
 
@@ -48,7 +47,7 @@ def _topic_error(services: Services, context: RequestContext, topic: str) -> Api
     return None
 
 
-def _describe(services: Services, topic: str, index: int, error: ApiError | None) -> PartitionResponse:
+async def _describe(services: Services, topic: str, index: int, error: ApiError | None, way: Walk) -> PartitionResponse:
     if error is not None:
         return PartitionResponse(index, error.code, error.message)
     partitions = services.replica_manager.partitions
@@ -57,16 +56,16 @@ def _describe(services: Services, topic: str, index: int, error: ApiError | None
         return PartitionResponse(index, partitions.missing_code(topic, index))
     if partition.role is Role.OFFLINE or partition.log is None:
         return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    return PartitionResponse(index, active_producers=list(_states(partition.log.producer_state.producers.values())))
+    producers = list(partition.log.producer_state.producers.values())
+    return PartitionResponse(index, active_producers=[_state(producer) async for producer in way.over(producers)])
 
 
-def _states(producers: Iterable[ProducerEntry]) -> Iterable[ProducerState]:
-    for producer in producers:
-        yield ProducerState(
-            producer.producer_id,
-            producer.producer_epoch,
-            producer.last_sequence,
-            producer.last_timestamp_ms,
-            producer.coordinator_epoch,
-            producer.transaction_first_offset,
-        )
+def _state(producer: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.last_timestamp_ms,
+        producer.coordinator_epoch,
+        producer.transaction_first_offset,
+    )
