@@ -44,6 +44,7 @@ def build(wheels: Path = WHEELS, venv: Path = VENV) -> Path:
         pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
         build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels), directory]
         environment = {**os.environ, "KAFKAPY_COMPILE": "1"}
+        environment.pop("PYTHONPATH", None)  # mypyc would find the source twice
         result = subprocess.run(build, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
             raise SystemExit(f"{_refusals(result.stdout)}\nmypyc or the C compiler refused, see above")
