@@ -92,7 +92,11 @@ class PartitionChange:
         self.removing_replicas, self.adding_replicas = [], []
 
     def _find_eligible_leaders(self) -> None:
-        """Keep as eligible who leaves an ISR that falls below min.insync.replicas: it has all that was acknowledged."""
+        """Keep as eligible who leaves an ISR that falls below min.insync.replicas: it has all that was acknowledged.
+
+        A deviation: who is no replica any more is not eligible either. Apache Kafka keeps it; once the ISR is empty,
+        the partition waits for that broker for ever, although the last leader of its replicas is back.
+        """
         if not self.is_elr_enabled:
             return
         if len(self.isr) >= self.min_insync_replicas:
@@ -102,7 +106,7 @@ class PartitionChange:
         self.elr = [
             replica
             for replica in candidates
-            if replica not in self.isr and replica not in self.unclean_shutdown_replicas
+            if replica in self.replicas and replica not in self.isr and replica not in self.unclean_shutdown_replicas
         ]
 
     def _elect(self, record: PartitionChangeRecord) -> None:

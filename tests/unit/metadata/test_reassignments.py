@@ -169,6 +169,19 @@ def test_a_reassignment_ends_when_the_replicas_before_it_are_asked_for_again() -
     assert ongoing(cluster) == {}
 
 
+def test_a_replica_that_was_moved_away_is_not_eligible_to_lead() -> None:
+    cluster = brokers(1, 2, 3)
+    place(cluster, "foo", [1, 2], min_insync_replicas="2")
+    fence(cluster, 2)
+    assert (partition(cluster, "foo").isr, partition(cluster, "foo").elr) == ((1,), (2,))
+    reassign(cluster, {"foo": {0: [3, 2]}})
+
+    alter_isr(cluster, "foo", [1, 3])
+
+    moved = partition(cluster, "foo")
+    assert (moved.replicas, moved.leader, moved.isr, moved.elr) == ((3, 2), 3, (3,), (2,))
+
+
 def test_fewer_replicas_wait_for_all_that_stay() -> None:
     """Else the ISR would shrink to what happens to be in sync."""
     cluster = brokers(0, 1, 2, 3, 4, 5, features=NO_ELR)
