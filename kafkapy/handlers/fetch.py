@@ -12,6 +12,9 @@ A fetch that names a replica id comes from a follower and needs CLUSTER_ACTION (
 it reads up to the log's end, and says that the follower has all before the offsets that it asks for. One from a replica
 that is not assigned is refused.
 
+Between high watermark and log end leaders and followers answer with nothing: OFFSET_NOT_AVAILABLE is ListOffsets' alone
+(KIP-207), as in Apache Kafka 4.3.1.
+
 A consumer beyond its consumer_byte_rate or request_percentage is answered with nothing and throttle_time_ms, and its
 connection is muted for as long (KIP-219); its session stays as it was. A follower is exempt from both.
 

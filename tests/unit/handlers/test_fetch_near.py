@@ -7,6 +7,7 @@ import pytest
 from kafkapy.handlers import fetch
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkapy.protocol.messages.partition_change_record import PartitionChangeRecord
 from kafkapy.record.batch import batches
 from kafkapy.replication.replica_selector import RACK_AWARE
 from kafkapy.seams import FileRegion
@@ -74,6 +75,18 @@ async def test_a_follower_serves_consumers_up_to_its_high_watermark(loop: SimLoo
     assert (answer.error_code, offsets(answer)) == (0, [])
     answer = await consume(hosting, 4)
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@on_loop
+async def test_a_new_leader_answers_what_is_not_committed_yet_with_nothing(loop: SimLoop) -> None:
+    """Its high watermark has not reached the start of its epoch: only ListOffsets is told so (KIP-207)."""
+    hosting = new_hosting(loop)
+    partition = follow(hosting, 3, 1)
+    lead = PartitionChangeRecord(partition_id=0, topic_id=topic_id("orders"), leader=1)
+    hosting.commit(lead)
+    assert partition.leader_epoch_start_offset == 3
+    answer = await consume(hosting, 2)
+    assert (answer.error_code, answer.high_watermark, offsets(answer)) == (0, 1, [])
 
 
 @pytest.mark.parametrize(("version", "code"), [(10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)])
