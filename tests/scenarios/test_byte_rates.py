@@ -162,11 +162,11 @@ def test_a_quota_that_is_removed_throttles_no_more(connect: Connect, limited: st
 
 
 def test_a_fetch_is_capped_by_what_the_windows_allow(connect: Connect, limited: str) -> None:
-    """Of 210,000 bytes it gets what fits into 100,000, for which it is not throttled."""
+    """Of 210,000 bytes it gets 100,000: records alone are capped, so that Apache Kafka throttles for 11 ms first."""
     for _ in range(30):
         produce(connect(), limited, batch_of(value=b"x" * 7_000))
-    response = connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited)
-    assert response.throttle_time_ms == 0
+    answers = (connect().call(fetch_request(limited), FETCH_VERSION, client_id=limited) for _ in range(100))
+    response = next(each for each in answers if each.responses)
     assert 12 <= len(values_in(response.responses[0].partitions[0])) <= 14
 
 

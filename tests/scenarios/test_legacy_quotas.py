@@ -20,9 +20,8 @@ from tests.support.wire import WireClient
 
 pytestmark = pytest.mark.ours
 RATE = 1000.0
-VALUE_BYTES = 3000
-PER_FETCH = 8000
-"""What two batches have, and three have not: 10,000 bytes are allowed at first."""
+VALUE_BYTES, PER_FETCH = 9_500, 9_900
+"""A batch, and what it fits into. At first 10,000 bytes are allowed, so that the second batch is nine seconds late."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def fetch(topic: str) -> LegacyFetchRequest:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_a_consumer_beyond_its_rate_gets_nothing_and_is_muted(client, other, topic, version) -> None:
     create_topic(other, topic)
-    for _ in range(3):
+    for _ in range(2):
         produce(other, topic, batch_of(value=b"x" * VALUE_BYTES))
     set_quotas(other, topic, consumer_byte_rate=RATE)
     first = client.call(fetch(topic), version, client_id=topic)
@@ -68,7 +67,7 @@ def test_a_consumer_beyond_its_rate_gets_nothing_and_is_muted(client, other, top
 def test_a_producer_beyond_its_rate_is_told_and_muted(client, other, topic, version) -> None:
     create_topic(other, topic)
     set_quotas(other, topic, producer_byte_rate=RATE)
-    records = build_message_set([Record(0, 0, None, b"x" * 12_000, ())], magic=1 if version == 2 else 0)
+    records = build_message_set([Record(0, 0, None, b"x" * 100_000, ())], magic=1 if version == 2 else 0)
     data = legacy_produce_request.PartitionProduceData(0, records)
     request = LegacyProduceRequest(1, 30_000, [legacy_produce_request.TopicProduceData(topic, [data])])
     answer = client.call(request, version, client_id=topic)

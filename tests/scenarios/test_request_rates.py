@@ -27,7 +27,7 @@ from tests.support.quotas import remove_quotas, set_quotas
 from tests.support.wire import WireClient, request_frame
 
 PERCENTAGE = 0.0001
-WINDOW_MS = 1000
+WINDOW_MS, MUTED_S = 1000, 0.95
 PRODUCE_VERSION, FETCH_VERSION = 12, 12
 
 Connect = Callable[[], WireClient]
@@ -48,6 +48,14 @@ def call(connect: Connect, topic: str) -> Call:
     return lambda request, version: connect().call(request, version, client_id=topic)
 
 
+def seconds_with_a_throttle(client: WireClient, request: Any, version: int, *, client_id: str) -> float:
+    """Return how long it takes to be answered, and then another request of the connection."""
+    sent_s = time.monotonic()
+    client.call(request, version, client_id=client_id)
+    client.call(ApiVersionsRequest(), 0)
+    return time.monotonic() - sent_s
+
+
 @pytest.mark.parametrize("version", [3, 13])
 def test_answers_tell_the_throttle(call, version) -> None:
     assert call(MetadataRequest(topics=None), version).throttle_time_ms == WINDOW_MS
@@ -59,19 +67,11 @@ def test_the_answer_for_others_is_left_as_it_was(call, connect) -> None:
 
 
 def test_the_connection_is_muted(call, connect, topic) -> None:
-    client, sent_s = connect(), time.monotonic()
-    client.call(ApiVersionsRequest(), 2, client_id=topic)
-    client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(0.2)
-    client.receive()
-    assert time.monotonic() - sent_s >= 0.95
+    assert seconds_with_a_throttle(connect(), ApiVersionsRequest(), 2, client_id=topic) >= MUTED_S
 
 
 def test_versions_without_a_throttle_time_are_muted(call, connect, topic) -> None:
-    client = connect()
-    client.call(MetadataRequest(topics=[]), 2, client_id=topic)
-    client.send(ApiVersionsRequest(), 0)
-    assert not client.has_answer(0.2)
+    assert seconds_with_a_throttle(connect(), MetadataRequest(topics=[]), 2, client_id=topic) >= MUTED_S
 
 
 def test_a_producer_is_told(call, connect, topic) -> None:
