@@ -11,6 +11,7 @@ is taken over at once, before the metadata log tells the same. Errors, as in Apa
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.errors import ApiError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 ALTER_PARTITION_VERSION: Final = 3
 RETRY_MS: Final = 50
+PARTITIONS_PER_REQUEST: Final = 500
+"""What is asked for at once, some 5 ms to make and to take over. Apache Kafka asks for all at once."""
 """Apache Kafka's wait before an AlterPartition is sent again."""
 REJECTED: Final = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
 SETTLED_BY_METADATA: Final = frozenset(
@@ -119,9 +122,7 @@ class IsrUpdates:
         while True:
             await self._is_wanted.wait()
             await asyncio.sleep(0)  # what is wanted in the same turn of the loop goes together
-            self._is_wanted.clear()
-            wanted, self._wanted = self._wanted, {}
-            sent = {each: pending for each, pending in wanted.items() if each.pending_isr is pending}
+            sent = self._next_wanted()
             if not sent:
                 continue
             try:
@@ -137,6 +138,18 @@ class IsrUpdates:
                 logger.exception("AlterPartition failed unexpectedly")
                 await self._send_again(sent)
 
+    def _next_wanted(self) -> "dict[HostedPartition, PendingIsr]":
+        """Return what the next request asks for. What has no room in it comes with the one after."""
+        self._is_wanted.clear()
+        sent = {}
+        for partition in list(islice(self._wanted, PARTITIONS_PER_REQUEST)):
+            pending = self._wanted.pop(partition)
+            if partition.pending_isr is pending:
+                sent[partition] = pending
+        if self._wanted:
+            self._is_wanted.set()
+        return sent
+
     def _note_failure(self, failure: str | None) -> None:
         """Log why requests are not answered, once, and that they are again."""
         before, self._failure = self._failure, failure
@@ -147,7 +160,8 @@ class IsrUpdates:
 
     async def _send_again(self, sent: "dict[HostedPartition, PendingIsr]") -> None:
         await asyncio.sleep(RETRY_MS / 1000)
-        self._wanted = sent | self._wanted
+        for partition, pending in sent.items():  # behind the others, whatever it is that is not answered
+            self._wanted.setdefault(partition, pending)
         self._is_wanted.set()
 
     async def _ask(self, sent: "dict[HostedPartition, PendingIsr]") -> AlterPartitionResponse:

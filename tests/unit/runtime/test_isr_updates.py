@@ -8,11 +8,12 @@ import pytest
 from kafkapy.errors import ApiError
 from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.protocol.messages.alter_partition_request import AlterPartitionRequest
+from kafkapy.protocol.messages.alter_partition_request import TopicData as Asked
 from kafkapy.protocol.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
 from kafkapy.protocol.messages.produce_response import PartitionProduceResponse
 from kafkapy.replication.delayed_produce import PartitionAppend
 from kafkapy.replication.hosted import HostedPartition
-from kafkapy.runtime.isr_updates import IsrUpdates
+from kafkapy.runtime.isr_updates import PARTITIONS_PER_REQUEST, IsrUpdates
 from kafkapy.timer.purgatory import DelayedOperation
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import NOW_MS, Hosting, batch, on_loop
@@ -52,6 +53,15 @@ def done(request: AlterPartitionRequest) -> AlterPartitionResponse:
         partition_epoch=asked.partition_epoch + 1,
     )
     return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=[part])])
+
+
+def answered_all(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    (topic,) = request.topics
+    parts = [
+        done(AlterPartitionRequest(topics=[Asked(topic_id=topic.topic_id, partitions=[each])])).topics[0].partitions[0]
+        for each in topic.partitions
+    ]
+    return AlterPartitionResponse(topics=[TopicData(topic_id=topic.topic_id, partitions=parts)])
 
 
 def failed(code: ErrorCode) -> Answer:
@@ -220,3 +230,31 @@ class Failing(DelayedOperation):
         return False
 
     def on_complete(self) -> None: ...
+
+
+@on_loop
+async def test_what_has_no_room_in_a_request_comes_with_the_next_one(loop: SimLoop) -> None:
+    hosting = Hosting(loop, broker_count=2)
+    hosting.create_topic(partition_count=2 * PARTITIONS_PER_REQUEST + 1, replicas=(1, 2), isr=(1,))
+    all_done = [answered_all] * 3
+    controller: Any = FakeController(failed(ErrorCode.NOT_CONTROLLER), *all_done)
+    updates = IsrUpdates(
+        hosting.manager,
+        controller,
+        node_id=1,
+        broker_epoch=lambda: 5,
+        max_lag_ms=lambda: 30_000,
+        clock=hosting.clock,
+    )
+    hosting.manager.on_isr_wanted = updates.want
+    updates.start()
+    epoch = hosting.cluster.image.cluster.brokers[2].epoch
+    for partition in hosting.manager.partitions:
+        hosting.manager.note_follower_fetch(
+            partition, 2, fetch_offset=0, log_start_offset=0, leader_end_offset=0, broker_epoch=epoch
+        )
+    await pass_ms(loop, 200)
+    assert {(partition.isr, partition.pending_isr) for partition in hosting.manager.partitions} == {((1, 2), None)}
+    sizes = [len(request.topics[0].partitions) for request in controller.requests]
+    assert (sum(sizes), max(sizes)) == (3 * PARTITIONS_PER_REQUEST + 1, PARTITIONS_PER_REQUEST)
+    await updates.stop()
