@@ -103,6 +103,10 @@ def test_keys_that_kafkapy_cannot_do_are_in_the_way(key: str, value: str, text: 
 def test_a_mechanism_that_is_not_built_is_named_with_its_listener() -> None:
     sasl = {"listeners": "SASL_PLAINTEXT://:9092", "security_inter_broker_protocol": "SASL_PLAINTEXT"}
     (found,) = of_file(**sasl)
+    assert found.kind is Kind.BLOCKS
+    assert "nodes log in to each other by one of PLAIN" in found.text
+    both = {"sasl_enabled_mechanisms": "PLAIN,GSSAPI", "sasl_mechanism_inter_broker_protocol": "PLAIN"}
+    (found,) = of_file(**sasl, **both)
     assert (found.kind, found.text) == (Kind.BLOCKS, "listener SASL_PLAINTEXT: SASL mechanism GSSAPI is not built")
     plain = {"sasl_enabled_mechanisms": "PLAIN", "sasl_mechanism_inter_broker_protocol": "PLAIN"}
     assert of_file(**sasl, **plain) == []
