@@ -34,7 +34,9 @@ class DecisionQueue:
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if not turn.done():
+                turn.cancel()  # a handler that is driven without a task is closed, its future is not
+            elif not turn.cancelled() and turn.exception() is None:
                 self.release()  # it was given to a caller that is gone
             raise
         finally:
