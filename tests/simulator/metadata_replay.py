@@ -23,18 +23,24 @@ def replayed_image(disk: SimDisk, directory: str, last_offset: int) -> MetadataI
         records = [decode_record(value) for batch in reader.batches() for value in batch]
         snapshot_id = reader.snapshot_id
         timestamp_ms = reader.last_contained_log_timestamp_ms
-        loader.load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.leader_epoch, timestamp_ms))
-        loader.publish()
+        _run(loader.load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.leader_epoch, timestamp_ms)))
+        _run(loader.publish())
         next_offset = snapshot_id.offset
     for batch in _log_batches(disk, directory):
         if next_offset <= batch.last_offset <= last_offset:
             records = [] if batch.is_control else [decode_record(each.value or b"") for each in batch.records()]
-            provenance = Provenance(batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp)
-            loader.replay(records, provenance)
+            loader.replay(records)
+            loader.end_batch(Provenance(batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp))
             next_offset = batch.last_offset + 1
-    loader.publish()
+    _run(loader.publish())
     assert next_offset == last_offset + 1, f"{directory} ends at {next_offset}, the image at {last_offset}"
     return loader.image
+
+
+def _run(steps: Iterator[None]) -> None:
+    """Take all steps of what may be done a step at a time."""
+    for _ in steps:
+        pass
 
 
 def _log_batches(disk: SimDisk, directory: str) -> Iterator[RecordBatch]:
