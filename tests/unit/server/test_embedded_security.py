@@ -8,6 +8,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafkapy import Broker
+from kafkapy.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from tests.support.logins import log_in, sasl_client
+from tests.support.wire import WireClient
 
 PASSWORD = 's3cret=, ;"\\'
 
@@ -37,6 +40,13 @@ def test_clients_get_in_with_what_client_config_says(tls: bool, users: dict[str,
         assert broker.client_config("alice" if users else None)["security.protocol"] == protocol
         for user in users or [None]:
             assert copy_a_record(broker.client_config(user)) == b"one"
+
+
+def test_users_make_delegation_tokens():
+    with Broker(users={"alice": PASSWORD}) as broker, WireClient(broker.bootstrap_servers) as client:
+        assert log_in(client, sasl_client("PLAIN", "alice", PASSWORD)).error_code == 0
+        token = client.call(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+        assert (token.error_code, token.principal_name) == (0, "alice")
 
 
 def test_others_do_not(caplog: pytest.LogCaptureFixture):
