@@ -187,9 +187,13 @@ def lead_by(node: Server, topic: str, leader: int) -> None:
     moved = [ReassignablePartition(partition, replicas) for partition in range(PARTITIONS)]
     address = ("127.0.0.1", node.port)
     ask(address, AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, moved)]), timeout_s=TIMEOUT_S)
-    elected = [TopicPartitions(topic, list(range(PARTITIONS)))]
-    ask(address, ElectLeadersRequest(topic_partitions=elected, timeout_ms=TIMEOUT_S * 1000), timeout_s=TIMEOUT_S)
-    eventually(lambda: in_sync(node, topic, by={OURS, JAVAS}, leaders={leader}))
+    election = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic, list(range(PARTITIONS)))])
+
+    def is_led() -> bool:
+        ask(address, election, timeout_s=TIMEOUT_S)
+        return in_sync(node, topic, by={OURS, JAVAS}, leaders={leader})
+
+    eventually(is_led)
 
 
 def test_leadership_goes_to_and_fro_while_records_are_written(cluster: Nodes) -> None:

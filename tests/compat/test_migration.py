@@ -182,7 +182,7 @@ def test_java_nodes_become_ours_and_java_again_under_load(
     assert sorted(value for values in records.values() for value in values) == sorted(producer.acknowledged())
     assert all(values == sorted(values) for values in records.values())
     for member in members:
-        assert member.seen == {partition: list(range(end)) for partition, end in ends.items()}
+        member.check_saw_all(ends)
     if streamed is not None:
         assert streamed.all_offsets() == {partition: list(range(end)) for partition, end in ends.items()}
     directories = [node.directory for node in brokers_of(nodes)]

@@ -141,7 +141,8 @@ class GroupMember:
                 "log_level": 0,
             }
         )
-        self._consumer.subscribe([topic])
+        self._assignment_count = 0
+        self._consumer.subscribe([topic], on_assign=self._on_assign)
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -153,6 +154,15 @@ class GroupMember:
         self._is_stopped.set()
         self._thread.join()
         self._consumer.close()
+
+    def check_saw_all(self, ends: dict[int, int]) -> None:
+        """Check that each record came, in order and once; again only if the group was joined anew (at least once)."""
+        for partition, end in ends.items():
+            offsets = self.seen[partition]
+            assert (offsets if self._assignment_count == 1 else sorted(set(offsets))) == list(range(end))
+
+    def _on_assign(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        self._assignment_count += 1
 
     def _run(self) -> None:
         while not self._is_stopped.is_set():

@@ -43,7 +43,10 @@ class QuorumTool:
         return self.run("add-controller", config=server.properties_file)
 
     def remove(self, node_id: int) -> str:
-        directory, _ = self.replicas()[node_id]
+        """Return what is printed; VoterNotFound for a node that nobody knows any more."""
+        directory, _ = self.replicas().get(node_id, ("", ""))
+        if not directory:
+            return "VoterNotFound"
         return self.run("remove-controller", "--controller-id", str(node_id), "--controller-directory-id", directory)
 
 

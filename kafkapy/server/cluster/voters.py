@@ -39,12 +39,24 @@ def join_quorum(address: Address, cluster_id: str, node: NodePlan, directory_id:
 
 def leave_quorum(address: Address, cluster_id: str, node_id: int, *, timeout_s: float) -> None:
     """Take a voter out of the quorum, if it is one. Raises ClusterError, OSError, ProtocolError."""
-    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
-    partition = ask(address, DescribeQuorumRequest(topics=[topic])).topics[0].partitions[0]
-    directories = [each.replica_directory_id for each in partition.current_voters if each.replica_id == node_id]
-    for directory_id in directories:
+    for directory_id in _directories(address, node_id, timeout_s):
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id)
         _change(address, request, done=ErrorCode.VOTER_NOT_FOUND, timeout_s=timeout_s)
+
+
+def _directories(address: Address, node_id: int, timeout_s: float) -> list[Uuid]:
+    """Return the directories under which a node votes; waits for an active controller. Raises as `leave_quorum`."""
+    topic = TopicData(METADATA_PARTITION.topic, [PartitionData(METADATA_PARTITION.partition)])
+    deadline = time.monotonic() + timeout_s
+    while True:
+        response = ask(address, DescribeQuorumRequest(topics=[topic]))
+        partitions = [each for described in response.topics for each in described.partitions if not each.error_code]
+        if partitions and not response.error_code:
+            voters = partitions[0].current_voters
+            return [each.replica_directory_id for each in voters if each.replica_id == node_id]
+        if time.monotonic() > deadline:
+            raise ClusterError("no controller is active")
+        time.sleep(POLL_S)
 
 
 def _change(
