@@ -20,6 +20,7 @@ from typing import Final
 from kafkapy.errors import ApiError, ProtocolError, StorageError
 from kafkapy.handlers.cluster_view import is_internal
 from kafkapy.handlers.context import Connection, RequestContext, Services
+from kafkapy.handlers.delayed_answers import DelayedAnswers
 from kafkapy.handlers.produce import NO_LEADER, NO_RECORD_ERRORS, TOPIC_IDS_SINCE, VALID_ACKS, tell_leaders
 from kafkapy.protocol.connection import MAX_GATHERED_FRAME_BYTES, Served
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_response_header
@@ -33,7 +34,6 @@ from kafkapy.replication.partition import Role
 from kafkapy.replication.replica_manager import ALL_ACKS, NO_ACKS
 from kafkapy.security.authorizer import AclOperation, ResourceType
 from kafkapy.storage.log.gathered_append import GatheredAppend
-from kafkapy.timer.purgatory import DelayedOperation
 
 PRODUCE: Final = ProduceRequest.API_KEY
 FIRST_VERSION: Final = ProduceRequest.FLEXIBLE_FROM
@@ -292,23 +292,6 @@ class _Replicated:
         response = plan.response_of(part)
         tell_leaders(self._services, RequestContext(plan.header, self._connection), response)
         return plan.encode(correlation_id, response)
-
-
-class DelayedAnswers(DelayedOperation):
-    """Answers that leave once the replicas have what was appended, or the requests' time-out is over."""
-
-    __slots__ = ("_on_answers", "_together")
-
-    def __init__(self, together: _Replicated, on_answers: Callable[[bytes], None]) -> None:
-        super().__init__()
-        self._together = together
-        self._on_answers = on_answers
-
-    def try_complete(self) -> bool:
-        return self._together.is_settled() and self.complete()
-
-    def on_complete(self) -> None:
-        self._on_answers(self._together.answers())
 
 
 def _prefix_end(data: bytes, position: int, api_version: int) -> int:

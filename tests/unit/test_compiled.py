@@ -1,5 +1,7 @@
 """Compiled installations: what a manifest proves of the source, and what is said of it."""
 
+import importlib
+import re
 import subprocess
 import sys
 import zlib
@@ -65,8 +67,42 @@ def test_compiled_module_without_a_manifest_is_named(monkeypatch, tmp_path) -> N
 
 
 def test_listed_modules_exist_once_each() -> None:
-    lines = (ROOT / "packaging" / "compiled_modules.txt").read_text().splitlines()
-    modules = [line for line in lines if line and not line.startswith("#")]
+    modules = listed_modules()
     assert modules
     assert len(modules) == len(set(modules))
     assert [module for module in modules if not (Path(compiled.PACKAGE) / module).is_file()] == []
+
+
+def listed_modules() -> list[str]:
+    lines = (ROOT / "packaging" / "compiled_modules.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_no_listed_class_inherits_slots_from_an_unlisted_one() -> None:
+    """mypyc says nothing of it, but the compiled module then fails when it is imported."""
+    names = {f"kafkapy.{path.removesuffix('.py').replace('/', '.')}" for path in listed_modules()}
+    wrong = [
+        f"{name}.{cls.__name__}"
+        for name in sorted(names)
+        for cls in vars(importlib.import_module(name)).values()
+        if isinstance(cls, type) and cls.__module__ == name
+        for base in cls.__mro__[1:]
+        if base.__module__ not in names and base.__dict__.get("__slots__")
+    ]
+    assert wrong == []
+
+
+def test_no_unlisted_class_inherits_from_a_listed_one() -> None:
+    """An interpreted class cannot inherit from a compiled one. Classes are told by their names."""
+    package = Path(compiled.PACKAGE)
+    sources = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
+    listed = listed_modules()
+    made = {name for path in listed for name in re.findall(r"^class (\w+)", sources[path], re.MULTILINE)}
+    wrong = [
+        f"{path}: {base}"
+        for path, source in sorted(sources.items())
+        if path not in listed
+        for base in re.findall(r"^class \w+\((\w+)", source, re.MULTILINE)
+        if base in made
+    ]
+    assert wrong == []

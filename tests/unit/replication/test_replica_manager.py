@@ -9,6 +9,7 @@ from kafkapy.replication.partition import Role
 from kafkapy.types import TopicPartition
 from tests.simulator.loop import SimLoop
 from tests.support.hosting import Hosting, batch, on_loop, topic_id
+from tests.support.interpreter import needs_interpreter
 
 
 def append(hosting: Hosting, count: int = 1) -> PartitionProduceResponse:
@@ -175,6 +176,7 @@ async def test_a_failed_directory_takes_its_partitions_offline(loop: SimLoop) ->
     assert more.role is Role.OFFLINE
 
 
+@needs_interpreter("it replaces a method of a log")
 @on_loop
 async def test_a_broken_invariant_takes_one_partition_offline(loop: SimLoop) -> None:
     hosting = Hosting(loop)
