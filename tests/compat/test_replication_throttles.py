@@ -74,7 +74,7 @@ def test_a_reassignment_is_as_slow_as_its_throttle_and_leaves_none(cluster: Thre
                 "Reassignment of partition moving-0 is completed." in tools.run(*reassign, str(path), "--verify").text
             )
 
-        eventually(is_complete)
+        eventually(is_complete, 180)
         # the leader sends what two replicas have to get, so each alone is twice as fast as the throttle allows
         assert time.monotonic() - started_s > SIZE_BYTES / RATE
     assert set_configs(client, ConfigResource.Type.TOPIC, "moving", LIST_KEYS) == {}
