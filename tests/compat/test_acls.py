@@ -100,6 +100,21 @@ def test_a_producers_rights_are_added_listed_and_removed(acls: Acls, guarded: Se
     assert names(guarded) == []
 
 
+def test_a_consumers_rights_are_added_listed_and_removed(acls: Acls, guarded: Server) -> None:
+    consumer = ["--consumer", "--allow-principal", "User:carol", "--topic", "orders", "--group", "readers"]
+    acls("--add", *consumer)
+    assert entries(acls("--list", "--principal", "User:carol")) == sorted(
+        [
+            "ACLs for principal `User:carol`",
+            current("TOPIC", "orders"),
+            current("GROUP", "readers"),
+            *(entry(operation, "User:carol") for operation in ("READ", "DESCRIBE")),
+        ]
+    )
+    acls("--remove", *consumer, "--force")
+    assert names(guarded) == []
+
+
 def test_what_applies_to_a_name_is_found_and_deleted(acls: Acls, guarded: Server) -> None:
     create(
         guarded,
