@@ -1,0 +1,67 @@
+"""The checker of whole clusters is checked: faults planted in production code, each found within some seeds."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kafkapy.replication.follower_log import FollowerLogs
+from kafkapy.replication.partition import FollowerState, Partition
+from kafkapy.storage.producers.entry import ProducerEntry
+from tests.simulator.cluster_lives import live
+
+FAULTY_SEEDS = 200
+"""A planted fault has to be found within so many from the one where it was found first."""
+
+
+def acknowledge_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "acknowledgement", lambda *_: (True, 0))
+
+
+def commit_what_the_leader_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "_smallest_in_sync_end_offset", lambda _self, log, _now_ms: log.log_end_offset)
+
+
+def commit_below_min_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "is_under_min_isr", property(lambda _self: False))
+    monkeypatch.setattr(Partition, "effective_min_isr", property(lambda _self: 1))
+
+
+def count_any_fetch_as_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = FollowerState.note_fetch
+
+    def note_fetch(self: FollowerState, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        noted(self, fetch_offset=leader_end_offset, leader_end_offset=leader_end_offset, now_ms=now_ms)
+
+    monkeypatch.setattr(FollowerState, "note_fetch", note_fetch)
+
+
+def write_every_copy_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerEntry, "find_duplicate", lambda _self, _batch: None)
+
+
+def never_truncate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FollowerLogs, "truncate", lambda _self, _partition, _offset: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "first_seed"),
+    [
+        (acknowledge_at_once, 0),
+        (commit_what_the_leader_has, 0),
+        (commit_below_min_isr, 2),
+        (count_any_fetch_as_progress, 0),
+        (write_every_copy_of_a_batch, 0),
+        (never_truncate, 0),
+    ],
+)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    monkeypatch.setattr("tests.simulator.cluster_lives.HEAL_S", 20.0)
+    for seed in range(first_seed, first_seed + FAULTY_SEEDS):
+        try:
+            live(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"not found in {FAULTY_SEEDS} seeds")
