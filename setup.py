@@ -57,7 +57,7 @@ def compiling() -> dict[str, Any]:
             self.compiler.compile = in_parallel(self.compiler.compile)
             super().build_extensions()
 
-    options = ["--config-file", "pyproject.toml", "--no-warn-unused-ignores"]
+    options = ["--config-file", "pyproject.toml", "--no-warn-unused-ignores", "--explicit-package-bases"]
     modules = mypycify(
         [*options, *listed_modules()], opt_level=os.environ.get("KAFKAPY_OPT_LEVEL", "2"), multi_file=True
     )
