@@ -1,7 +1,7 @@
-"""What an append is: its rules by topic and origin, its result, and what producer state takes of its batches.
+"""Parts of an append: validation rules by topic and origin, its result, and the batches passed to producer state.
 
-Deviation: an append that is refused for its producer's state, or was made before, changes nothing at all. Apache Kafka
-looks at that state last, when it has noted the leader epoch and rolled the segment where the append would not fit.
+Deviation: an append that is refused because of its producer's state, or is a duplicate, changes nothing at all. Apache
+Kafka checks that state last, after it has recorded the leader epoch and rolled the segment if the append did not fit.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ from kafkapy.types import TopicPartition
 
 @dataclass(slots=True)
 class AppendResult:
-    """Where records went. Offsets are inclusive; -1 where nothing was appended (an empty follower append).
+    """Where records were written. Offsets are inclusive; -1 if nothing was appended (an empty follower append).
 
-    log_append_time_ms is -1 for CreateTime. Of a duplicate the offsets are those it was given the first time.
+    log_append_time_ms is -1 for CreateTime. For a duplicate, the offsets are those of the original append.
     """
 
     first_offset: int
@@ -49,7 +49,7 @@ class AppendResult:
 
 
 class AppendedBatch(Protocol):
-    """What of a batch counts when it is written: BatchSpan, and what gathered appends make do with."""
+    """The fields of a batch that writing it needs. Implemented by BatchSpan and the batches of a GatheredAppend."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -64,7 +64,7 @@ class AppendedBatch(Protocol):
 
 
 class Sequel(NamedTuple):
-    """A batch of a producer that is in sequence, to be noted once it is written."""
+    """A batch of a producer that is in sequence; added to the producer's entry after it is written."""
 
     producer: ProducerEntry
     last_sequence: int
@@ -74,7 +74,7 @@ class Sequel(NamedTuple):
 
 
 def rules_for(config: LogConfig, topic_partition: TopicPartition, origin: AppendOrigin) -> ValidationRules:
-    """Return what the topic demands of records from `origin`."""
+    """Return the topic's validation rules for records from `origin`."""
     is_append_time = config.message_timestamp_type == "LogAppendTime"
     return ValidationRules(
         topic_partition=str(topic_partition),
@@ -100,15 +100,15 @@ def _level(config: LogConfig) -> int | None:
 
 
 def check_apart(records: ReadableBuffer, rules: ValidationRules, now_ms: int) -> ValidatedRecords:
-    """Check a batch on a worker, before its place in the log is known. Blocks for long; raises as validate_and_assign.
+    """Validate a batch on a worker, before its offsets are known. Blocks for long; raises as validate_and_assign.
 
-    The loop goes on meanwhile: inflating is done without the interpreter, and walking the records gives way to it.
+    The event loop keeps running: decompression releases the GIL, and the walk over the records yields to other threads.
     """
     return validate_and_assign(records, rules, next_offset=0, leader_epoch=0, now_ms=now_ms, pause=give_way)
 
 
 def duplicate_result(duplicate: BatchMetadata, log_start_offset: int) -> AppendResult:
-    """Answer a batch that was appended before."""
+    """Return the result for a duplicate batch."""
     return AppendResult(
         first_offset=duplicate.first_offset,
         last_offset=duplicate.last_offset,
@@ -127,7 +127,7 @@ def prepare_producers(
     verification: VerificationGuard | None,
     transaction_version: int,
 ) -> PreparedAppend | None:
-    """Check the batches that have a producer id, None where none has. Raises as ProducerState.prepare."""
+    """Check the batches that have a producer id; None if no batch has one. Raises as ProducerState.prepare."""
     batches = _producer_batches(validated)
     if not batches:
         return None

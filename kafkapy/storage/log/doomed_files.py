@@ -1,4 +1,4 @@
-"""Files that were renamed to .deleted and go once file.delete.delay.ms has passed: readers may still be at them."""
+"""Segment files renamed to .deleted. They are unlinked after file.delete.delay.ms, as readers may still use them."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from kafkapy.storage.segment.segment import Segment
 
 
 class FileDeletion(NamedTuple):
-    """Files of one log that are to be deleted now. `run` is for a worker."""
+    """Files of one log that are due for deletion. A worker calls `run`."""
 
     disk: Disk
     log_dir: LogDirState
@@ -17,7 +17,7 @@ class FileDeletion(NamedTuple):
     files: list[str]
 
     def run(self) -> None:
-        """Unlink them; one that is gone already is fine. Blocks. Raises OSError."""
+        """Unlink the files, ignoring missing ones. Blocks. Raises OSError."""
         for path in self.files:
             self.disk.delete(path)
             failpoint("log.delete.after_unlink")
@@ -27,7 +27,7 @@ class FileDeletion(NamedTuple):
 
 
 class _Doomed:
-    """A segment, its producer snapshot's path, and when they go; None until the clock is first seen."""
+    """A segment, its producer snapshot's path, and when they are due; due_ms is None until the first take_due."""
 
     __slots__ = ("due_ms", "segment", "snapshot_path")
 
@@ -38,7 +38,7 @@ class _Doomed:
 
 
 class DoomedFiles:
-    """What waits for its deletion in one log, oldest first. A crash is fine: loading deletes every .deleted file."""
+    """One log's segments pending deletion, oldest first. Not persisted: loading a log deletes its .deleted files."""
 
     __slots__ = ("_disk", "_waiting")
 
@@ -53,9 +53,9 @@ class DoomedFiles:
         self._waiting.append(_Doomed(segment, snapshot_path))
 
     def take_due(self, now_ms: int, delay_ms: int) -> list[str]:
-        """Let go of what has waited for `delay_ms`; return the paths, which a worker unlinks (they may be gigabytes).
+        """Release the files that have waited `delay_ms`; return their paths, for a worker to unlink (maybe gigabytes).
 
-        What is being sent stays readable until it is released.
+        Pinned regions stay readable until they are released.
         """
         paths = []
         for doomed in self._waiting:
@@ -70,19 +70,19 @@ class DoomedFiles:
         return paths
 
     def delete_due(self, now_ms: int, delay_ms: int) -> int | None:
-        """Delete what is due here and now; return when the next are, None where none wait. Raises OSError."""
+        """Delete the due files now; return when the next are due (ms), or None. Blocks. Raises OSError."""
         for path in self.take_due(now_ms, delay_ms):
             self._disk.delete(path)
         return self._waiting[0].due_ms if self._waiting else None
 
     def let_go(self) -> None:
-        """Close what waits: the log itself goes, and its directory with all that is in it."""
+        """Close the pending files: the log's whole directory is being deleted."""
         for doomed in self._waiting:
             doomed.segment.let_go()
         self._waiting.clear()
 
     def move(self, old_directory: str, new_directory: str) -> None:
-        """Follow the log's directory to its new name."""
+        """Update the paths after the log's directory was renamed."""
         for doomed in self._waiting:
             for handle in doomed.segment.handles():
                 handle.path = new_directory + handle.path[len(old_directory) :]

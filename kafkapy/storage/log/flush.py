@@ -1,4 +1,4 @@
-"""Making a log durable without holding up the event loop: what to sync is collected here, a worker does it."""
+"""Make a log durable without blocking the event loop: collect what to sync here, then sync it on a worker."""
 
 import errno
 from collections.abc import Callable
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Flush:
-    """A flush of one log up to `end_offset`. Made by `prepare_flush`; a log has one at a time, `flush_under_way`.
+    """A flush of one log up to `end_offset`. Created by `prepare_flush`; a log has one at a time, `flush_under_way`.
 
-    `run` syncs, on any thread; `others` are calls that it makes behind the files. Then, on the loop's thread,
-    `complete` moves the recovery point and lets go of the files, also after a failure. run raises StorageError: what
-    was written may be gone, and asking again would not tell, so the directory goes offline. No such failures are a disk
-    without room for the small files that `others` write, and a log whose directory was renamed meanwhile (ApiError
-    KAFKA_STORAGE_ERROR): the next flush makes up for it.
+    `run` syncs the files on any thread, then makes the calls in `others`. Afterwards, also after a failure, `complete`
+    runs on the loop's thread: it moves the recovery point and releases the files. If a sync fails, run raises
+    StorageError and the directory goes offline: written data may be lost, and a retried fsync would not report that.
+    Two failures are retried by the next flush instead (ApiError KAFKA_STORAGE_ERROR): no space for the small files that
+    `others` write, and a log directory that was renamed in the meantime.
     """
 
     def __init__(self, log: "Log", end_offset: int, handles: list[FileHandle]) -> None:
@@ -29,18 +29,18 @@ class Flush:
         self.end_offset = end_offset
         self.truncation_count = log.truncation_count
         self.failure = ""
-        """What a sync failed of."""
+        """The error of a failed sync, for the log line."""
         self.is_done = False
         self.has_no_room = False
         self.directory = log.directory
         self.has_lost_names = False
-        """Whether a name was not there any more: the directory may have been renamed meanwhile, with its log."""
+        """Whether a file was not found: the log's directory may have been renamed in the meantime."""
         self.on_complete: list[Callable[[], None]] = []
-        """Calls for who waits to flush the log next; made by `complete`."""
+        """Callbacks that `complete` calls, for callers that wait to flush the log next."""
         self._handles = handles
         self.others: list[Callable[[], None]] = []
         for handle in handles:
-            handle.pin(self)  # before any is opened: opening one may close another
+            handle.pin(self)  # before any is opened: opening one file may close another
         try:
             self._files = [handle.file for handle in handles]
         except OSError:
@@ -49,7 +49,7 @@ class Flush:
         log.note_flush_begun(self)
 
     def run(self) -> None:
-        """Sync the files, then make the other calls. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+        """Sync the files, then run `others`. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
         doing = f"flush of {self.log.topic_partition}"
         try:
             for file in self._files:
@@ -72,15 +72,15 @@ class Flush:
         self.is_done = True
 
     def _check_names(self) -> None:
-        """Raise FileNotFoundError once the log's directory has another name: a new log may have this one by now."""
+        """Raise FileNotFoundError if the log's directory was renamed: a new log may already use the old name."""
         if self.directory != self.log.directory:
             raise FileNotFoundError(errno.ENOENT, f"renamed to {self.log.directory}", self.directory)
 
     def complete(self, now_ms: int) -> None:
-        """Take over what `run` has done: the recovery point moves, unless the log was truncated meanwhile.
+        """Apply the result of `run`: move the recovery point, unless the log was truncated in the meantime.
 
-        After a flush that failed the directory goes offline; one that found no room, or whose log was renamed, is made
-        up for by the next.
+        After a failed flush the directory goes offline. If there was no space, or the log's directory was renamed, the
+        next flush retries instead.
         """
         self._release()
         log = self.log
@@ -102,11 +102,11 @@ class Flush:
 
 
 def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
-    """Collect what makes the log durable below `end_offset` (all of it, unless given).
+    """Return the flush that makes the log durable below `end_offset` (default: the log end offset).
 
-    Run `flush.run` in the IoPool, then `flush.complete` on the loop's thread. Not while another one is under way: two
-    would write one leader-epoch-checkpoint.tmp. Raises StorageError; ApiError KAFKA_STORAGE_ERROR of a doomed log,
-    whose files go.
+    Run `flush.run` in the IoPool, then `flush.complete` on the loop's thread. Only one flush of a log at a time: two
+    would write the same leader-epoch-checkpoint.tmp. Raises StorageError; ApiError KAFKA_STORAGE_ERROR if the log is
+    doomed (out of service, its files pending deletion).
     """
     log.log_dir.check_online()
     if log.is_doomed:
@@ -121,12 +121,12 @@ def prepare_flush(log: "Log", end_offset: int | None = None) -> Flush:
 
 
 def flush_log(log: "Log", end_offset: int | None = None) -> None:
-    """Make the log durable below `end_offset` (all of it, unless given). Blocks. Raises StorageError."""
+    """Make the log durable below `end_offset` (default: the log end offset). Blocks. Raises StorageError, ApiError."""
     run_flush(prepare_flush(log, end_offset))
 
 
 def run_flush(flush: Flush) -> None:
-    """Run a flush here and now, and complete it. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
+    """Run a flush on this thread and complete it. Blocks. Raises StorageError, ApiError KAFKA_STORAGE_ERROR."""
     try:
         flush.run()
     finally:

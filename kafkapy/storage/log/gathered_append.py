@@ -1,9 +1,9 @@
-"""Small batches of clients appended together: checked one by one as they come, written at once.
+"""Append several small client batches with one write: each is checked as it arrives, all are written at once.
 
-The outcome is that of append_as_leader for each: the same bytes in the log and its indexes, the same producers. Only
-what is plain is taken: batches as record/small_batch.py wants them, no more of them than one index entry covers, with
-producers that simply go on, for a segment that stays, with nothing to flush. All else is refused before anything has
-changed, to be appended alone.
+The result is the same as that of append_as_leader for each batch: the same bytes in the log and its indexes, the same
+producer state. Only the simple case is handled: batches accepted by record/small_batch.py, no more than one index entry
+covers, from producers in sequence, without a roll or a flush. Everything else is refused before any change is made; the
+caller then appends these batches one by one.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.producers.entry import ProducerEntry
 
 MIN_FLUSH_MESSAGES: Final = 100
-"""With a smaller flush.messages, flushes come so often that what is gathered would mostly be appended alone."""
+"""With a smaller flush.messages, flushes are so frequent that most batches would have to be appended one by one."""
 
 _pack_place = PLACE.pack_into
 
@@ -33,7 +33,7 @@ class _Batch(NamedTuple):
 
 
 class GatheredAppend:
-    """Batches for the end of one log. `add` each, then `write`: nothing else may touch the log in between."""
+    """Batches to append to one log. Call `add` for each, then `write`; the log must not change in between."""
 
     __slots__ = (
         "_batches",
@@ -69,7 +69,7 @@ class GatheredAppend:
 
     @staticmethod
     def is_possible(log: Log) -> bool:
-        """Return whether plain batches may be gathered for this log now."""
+        """Return whether batches may currently be gathered for this log."""
         return (
             takes_plain(log.client_rules)
             and not log.log_dir.is_full
@@ -80,7 +80,7 @@ class GatheredAppend:
         )
 
     def add(self, data: bytes, start: int, end: int) -> bool:
-        """Take the batch data[start:end]; return False, with nothing changed, where it is to be appended alone."""
+        """Add the batch data[start:end]; return False, with nothing changed, if it must be appended on its own."""
         header = check_plain(
             data, start, end, most_bytes=self._most_bytes, earliest_ms=self._earliest_ms, latest_ms=self._latest_ms
         )
@@ -109,7 +109,7 @@ class GatheredAppend:
         return True
 
     def _producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerEntry | None:
-        """Return the producer that goes on with such a batch, after those gathered; None where it does not."""
+        """Return the producer if this batch is next in its sequence, after the batches already added, else None."""
         for sequel in reversed(self._sequels):
             producer = sequel.producer
             if producer.producer_id == producer_id:
@@ -118,9 +118,9 @@ class GatheredAppend:
         return self._log.producer_state.producer_in_sequence(producer_id, producer_epoch, base_sequence, False)
 
     def write(self) -> bool:
-        """Append what was gathered; return False, with nothing changed, where each is to be appended alone.
+        """Append the added batches; return False, with nothing changed, if each must be appended on its own.
 
-        Raises ApiError, StorageError: the disk has no room or has failed, and the log is as it was.
+        Raises ApiError (no space), StorageError (the disk failed); the log is then unchanged.
         """
         log, end_offset = self._log, self.end_offset
         segment = log.segments.active

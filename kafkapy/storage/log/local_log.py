@@ -1,6 +1,7 @@
-"""The files of one log: its segments rolled, cut, deleted and found. Knows offsets and bytes, not what they mean.
+"""The files of one log: rolling, truncating, deleting and finding segments.
 
-Above it `Log` keeps producers, epochs, the high watermark and the log start offset. Calls raise OSError as it is.
+This layer knows offsets and bytes only; `Log` above it holds producers, epochs, the high watermark and the log start
+offset. Methods let OSError through unchanged.
 """
 
 import logging
@@ -25,9 +26,9 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LocalLog:
-    """A log's segments, in order, and the changes of its files.
+    """A log's segments, in order, and the operations on their files.
 
-    `reader` finds offsets in `segments`; `snapshots` lie beside them.
+    `reader` finds offsets in `segments`; `snapshots` are the producer snapshots in the same directory.
     """
 
     def __init__(
@@ -49,26 +50,26 @@ class LocalLog:
         self._doomed = DoomedFiles(files.disk, loaded.doomed)
         self._jitter = jitter
         self._syncing: list[int] = []
-        """The offsets of the snapshots that other_syncs last returned calls for."""
+        """Offsets of the snapshots covered by the calls that other_syncs last returned."""
         self._closed: list[Segment] = []
-        """Segments that were rolled since the last flush: their indexes changed, even where all else was durable."""
+        """Segments closed by a roll since the last flush: the roll changed their indexes, so they must be synced."""
         self._give_jitter(self.segments.active)
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Make an empty segment; it is not part of the log yet."""
+        """Create an empty segment; it is not part of the log yet."""
         segment = Segment.create(self._files, self.directory, base_offset, self.config, now_ms=now_ms)
         self._give_jitter(segment)
         self.has_new_names = True
         return segment
 
     def _give_jitter(self, segment: Segment) -> None:
-        """Let logs that began together not all roll together."""
+        """Spread the rolls of logs that were created at the same time."""
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0 and self._jitter is not None:
             segment.roll_jitter_ms = self._jitter(jitter_ms)
 
     def roll(self, base_offset: int, log_end_offset: int, producers: ProducerState, now_ms: int) -> Segment:
-        """Begin a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
+        """Start a new active segment, with a producer snapshot at its start. On an error the old one stays active."""
         old = self.segments.active
         segment = self.new_segment(base_offset, now_ms)
         failpoint("log.roll.after_files")
@@ -87,15 +88,15 @@ class LocalLog:
         return segment
 
     def cut(self, offset: int, now_ms: int) -> None:
-        """Drop all batches that reach to or behind `offset`, which lies in the first segment or behind it. Syncs.
+        """Remove all batches that end at or after `offset`, which is not below the first base offset. Syncs.
 
-        The cut is durable before anything else is written: were the next segment to begin where it is, no recovery
-        would read this one again, and a power cut would bring back what was cut off.
+        The truncation is durable before anything else is written. Otherwise, if the next segment began at `offset`,
+        recovery would not read this segment again, and the removed batches could reappear after a power failure.
         """
         self.reader.known.clear()
         behind = [segment for segment in self.segments if segment.base_offset > offset]
         if behind:
-            self.doom(behind[::-1])  # the last first, and their names gone before the cut: a crash leaves no gap
+            self.doom(behind[::-1])  # the last first, all before the truncation: a crash leaves no gap
             self._disk.sync_directory(self.directory)
         active = self.segments.active
         cut_bytes = active.truncate_to(offset, max_index_bytes=self.config.segment_index_bytes, now_ms=now_ms)
@@ -104,7 +105,7 @@ class LocalLog:
             active.log.file.sync()
 
     def start_over(self, offset: int, now_ms: int) -> None:
-        """Drop all segments and snapshots; an empty segment at `offset` takes their place."""
+        """Replace all segments and snapshots by one empty segment at `offset`."""
         self.reader.known.clear()
         old = self.segments.all()
         for segment in reversed(old):
@@ -117,10 +118,10 @@ class LocalLog:
         self.snapshots.last_offset = 0
 
     def doom(self, segments: list[Segment]) -> None:
-        """Take segments out of the log; their files get the suffix .deleted and go after file.delete.delay.ms.
+        """Remove segments from the log; their files get the suffix .deleted and are deleted after file.delete.delay.ms.
 
-        One that finds no room for its names stays in the log, with all behind it, to be asked for again: were it let go
-        of and others went before it, a crash would leave a gap, and recovery end the log there.
+        If a rename fails for lack of space, that segment and those after it in the list stay in the log, and the caller
+        tries again later. Skipping one would leave a gap after a crash, and recovery would end the log there.
         """
         self.reader.known.clear()
         for segment in segments:
@@ -133,17 +134,17 @@ class LocalLog:
         self._doomed.add(segment, self.snapshots.mark_deleted(segment.base_offset))
 
     def load_cleaned(self, base_offset: int, *, has_txn_index: bool, now_ms: int) -> Segment:
-        """Return the segment that the .cleaned files at `base_offset` are; it is not part of the log yet."""
+        """Load the segment in the .cleaned files at `base_offset`; it is not part of the log yet."""
         return Segment.load(
             self._files, self.directory, base_offset, self.config, now_ms=now_ms, has_txn_index=has_txn_index,
             suffix=CLEANED_SUFFIX,
         )  # fmt: skip
 
     def swap_in_cleaned(self, cleaned: Segment, replaced: list[Segment]) -> None:
-        """Let `cleaned`, of load_cleaned, take the place of `replaced`, the first of which begins where it does.
+        """Replace the segments `replaced` by `cleaned`, from load_cleaned, which has the first one's base offset.
 
-        A crash before the log's own file is called .swap leaves the old segments, one behind it the new one; recovery
-        finishes either. The snapshot at its start stays, those of the other segments go with them.
+        After a crash recovery keeps the old segments if the .log file was not yet renamed to .swap, the new one
+        otherwise. The producer snapshot at its base offset stays; those of the other segments are deleted with them.
         """
         self.reader.known.clear()
         failpoint("log.swap.before")
@@ -162,15 +163,15 @@ class LocalLog:
         self.has_new_names = True
 
     def take_due_files(self, now_ms: int) -> list[str]:
-        """Return the files whose delay has passed; they are let go of, and unlinked by a worker."""
+        """Release the files whose delay has passed and return their paths, for a worker to unlink."""
         return self._doomed.take_due(now_ms, self.config.file_delete_delay_ms) if len(self._doomed) else []
 
     def delete_due_files(self, now_ms: int) -> int | None:
-        """Delete the files whose delay has passed; return when the next are due, None where none wait."""
+        """Delete the files whose delay has passed; return when the next are due (ms), or None if there are none."""
         return self._doomed.delete_due(now_ms, self.config.file_delete_delay_ms)
 
     def facts(self, log_end_offset: int) -> list[SegmentFacts]:
-        """Return the segments as retention sees them."""
+        """Return the facts that retention needs, a segment each."""
         return [
             SegmentFacts(
                 segment.base_offset,
@@ -182,28 +183,28 @@ class LocalLog:
         ]
 
     def largest_timestamp_ms(self, segment: Segment) -> int:
-        """Return a segment's largest timestamp, or when its file was last written where its records have none."""
+        """Return a segment's largest timestamp, or its file's modification time if no record has a timestamp."""
         largest_ms = segment.largest.timestamp_ms
         return largest_ms if largest_ms >= 0 else self.modified_ms(segment)
 
     def modified_ms(self, segment: Segment) -> int:
-        """Return when a segment's file was last written."""
+        """Return the modification time of a segment's file, in ms."""
         return self._disk.modified_ms(segment.log.path)
 
     def handles_to_sync(self, start_offset: int, end_offset: int, log_end_offset: int) -> list[FileHandle]:
-        """Return the files that hold [start_offset, end_offset); of the whole log's end the active segment's, too."""
+        """Return the files to sync for [start_offset, end_offset); up to the log end also the active segment's."""
         segments = self.segments.between(start_offset, end_offset)
         if end_offset == log_end_offset and self.segments.active not in segments:
-            segments.append(self.segments.active)  # its indexes' sizes may have changed
+            segments.append(self.segments.active)  # the sizes of its indexes may have changed
         if self._closed:
             present = self.segments.all()
             segments += [segment for segment in self._closed if segment in present and segment not in segments]
         return [handle for segment in segments for handle in segment.handles()]
 
     def other_syncs(self, epochs: LeaderEpochs) -> list[Callable[[], None]]:
-        """Return the calls that make epochs, snapshots and names durable, to be run behind the files, which are open.
+        """Return the calls that make epochs, snapshots and names durable, to be run after the segment files are synced.
 
-        What is returned is taken as done, see forget_syncs.
+        They are assumed to succeed; after a failure call forget_syncs.
         """
         disk, directory = self._disk, self.directory
         self._closed.clear()
@@ -227,7 +228,7 @@ class LocalLog:
         self._disk.sync_directory(self.directory)
 
     def read_topic_id(self) -> Uuid | None:
-        """Return what partition.metadata says, None where there is none or it cannot be read."""
+        """Return the topic id in partition.metadata, or None if the file is missing or cannot be parsed."""
         path = f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}"
         if self._disk.exists(path):
             try:
@@ -237,7 +238,7 @@ class LocalLog:
         return None
 
     def write_topic_id(self, topic_id: Uuid) -> None:
-        """Write partition.metadata. Not synced here; the first flush does that."""
+        """Write partition.metadata. The next flush syncs it."""
         data = checkpoint.encode_partition_metadata(topic_id)
         file = self._disk.open(f"{self.directory}/{checkpoint.PARTITION_METADATA_FILE}", create=True)
         try:
@@ -248,24 +249,24 @@ class LocalLog:
         self.has_new_names = True
 
     def write_epochs(self, epochs: LeaderEpochs) -> None:
-        """Write leader-epoch-checkpoint here and now, where it is older than `epochs`. Blocks. Raises OSError."""
+        """Write leader-epoch-checkpoint now, if it is older than `epochs`. Blocks. Raises OSError."""
         if epochs.is_dirty:
             path = f"{self.directory}/{checkpoint.LEADER_EPOCH_FILE}"
             self._disk.write_file_atomically(path, checkpoint.encode_epochs(epochs.entries))
             epochs.is_dirty = False
 
     def forget_syncs(self, epochs: LeaderEpochs) -> None:
-        """What other_syncs last returned was not done, or not all of it: have it returned again."""
+        """Have other_syncs return its last calls again: they were not run, or not all of them."""
         epochs.is_dirty = self.has_new_names = True
         self.snapshots.unsynced = [*self._syncing, *self.snapshots.unsynced]
 
     def close_files(self) -> None:
-        """Close the files as they are."""
+        """Close the files without syncing."""
         for segment in self.segments:
             segment.close()
 
     def rename_directory(self, directory: str) -> None:
-        """Move all files; those that are open stay open."""
+        """Rename the log's directory; open files stay open."""
         failpoint("log.directory.before_rename")
         self._disk.rename(self.directory, directory)
         failpoint("log.directory.after_rename")
@@ -276,7 +277,7 @@ class LocalLog:
         self.snapshots.directory = self.directory = directory
 
     def let_go_of_files(self) -> None:
-        """Close the files of a log that somebody deletes; what is being sent stays readable until it is released."""
+        """Close the files of a log that is being deleted; pinned regions stay readable until they are released."""
         for segment in self.segments:
             segment.let_go()
         self._doomed.let_go()
@@ -284,7 +285,7 @@ class LocalLog:
 
 def _sync_call(disk: Disk, path: str) -> Callable[[], None]:
     def sync() -> None:
-        """Sync a file; one that was deleted since is fine. Raises FileNotFoundError where its directory is missing."""
+        """Sync a file, or do nothing if it was deleted. Raises FileNotFoundError if its directory is missing."""
         try:
             file = disk.open(path)
         except FileNotFoundError:

@@ -1,17 +1,17 @@
 """A partition's log: segments on disk, offsets, producers, leader epochs.
 
 Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset (the next offset to be written);
-recovery_point <= log_end_offset, and below it all is durable. Offsets of batches rise and never repeat.
+recovery_point <= log_end_offset, and everything below the recovery point is durable. Batch offsets strictly increase.
 
-Plain calls on the event loop's thread. An append writes to the page cache and does not sync; `prepare_flush` makes a
-Flush, which a worker runs. A read that would have to wait for the disk raises NeedsWarming: run its `warm` in the
-IoPool, then ask again. Errors: ApiError (offset out of range, refused records, no space: KAFKA_STORAGE_ERROR),
-StorageError (the disk failed; the directory is offline), NeedsWarming.
+All methods are synchronous and run on the event loop's thread. An append writes to the page cache and does not sync;
+`prepare_flush` makes a Flush, which a worker runs. A read that would block on the disk raises NeedsWarming: run its
+`warm` in the IoPool, then read again. Errors: ApiError (offset out of range, refused records, no space:
+KAFKA_STORAGE_ERROR), StorageError (the disk failed; the directory is offline), NeedsWarming.
 
-The same class holds the metadata log: append_as_leader with AppendOrigin.RAFT_LEADER, reads with LOG_END.
+The metadata log uses the same class: it appends with AppendOrigin.RAFT_LEADER and reads with LOG_END.
 
-What is done to a log from time to time lies beside it, as functions over a Log: opening, truncation, flush,
-upkeep (retention, what the cleaner made), lookup (offsets by time).
+Less frequent operations are functions over a Log in neighbouring modules: opening, truncation, flush, upkeep
+(retention, swapping in cleaned segments), lookup (offsets by time).
 """
 
 import contextlib
@@ -56,7 +56,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class Log:
-    """One partition's records and all that is known of them: the only writer of its fields. Made by `open_log`."""
+    """One partition's records and state. Only this class writes its fields. Created by `open_log`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Log:
         self.log_dir = log_dir
         self.config = config
         self.topic_id: Uuid | None = None
-        """As partition.metadata says."""
+        """The id in partition.metadata; None if the file is missing or unreadable."""
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
@@ -84,22 +84,22 @@ class Log:
         self.segments = loaded.segments
         self.last_flush_ms = now_ms
         self.clean_to: int | None = None
-        """Up to here the cleaner has compacted the log; None where it has not, or that is not known."""
+        """The cleaner has compacted the log below this offset; None if it has not, or if that is unknown."""
         self.flush_under_way: Flush | None = None
         self.is_doomed = False
-        """Whether it was taken out of service for good: deleted, or left for a copy in another directory."""
+        """Whether it was permanently removed from service: deleted, or replaced by its copy in another directory."""
         self.truncation_count = 0
-        """What was read before a truncation may no longer be what the log holds: a flush, a pass of the cleaner."""
+        """Lets a flush or a cleaning pass detect that the log was truncated after it started."""
         self.local_log = LocalLog(loaded, files, directory, config, jitter)
         self._reader = self.local_log.reader
         self._rules: dict[AppendOrigin, ValidationRules] = {}
         self.now_ms = now_ms
-        """What the time was at the last append or look for old segments: what a truncation goes by."""
+        """Time of the last append or retention check; a truncation uses it as the current time."""
         self.roll_ms = 0
         self.flush_messages = 0
-        """How many records may lie behind the recovery point before somebody has to wait for a flush."""
+        """When this many records lie above the recovery point, responses to appends wait for a flush."""
         self.flush_required_to = 0
-        """Answers for records below this wait until the recovery point has passed them: flush.messages was reached."""
+        """Responses for records below this offset wait for the recovery point, because flush.messages was reached."""
         self.update_config(config)
         self._check_offsets()
 
@@ -127,7 +127,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the oldest open transaction, or the high watermark."""
+        """End of what read_committed readers see: the start of the oldest open transaction, or the high watermark."""
         first_unstable_offset = self.producer_state.first_unstable_offset
         if first_unstable_offset is None or first_unstable_offset >= self.high_watermark:
             return self.high_watermark
@@ -138,23 +138,23 @@ class Log:
         return self.log_start_offset == self.log_end_offset
 
     def update_config(self, config: LogConfig) -> None:
-        """Take a new configuration; it holds from the next append on."""
+        """Apply a new configuration, effective from the next append."""
         self.config = self.local_log.config = config
         self._rules = {origin: rules_for(config, self.topic_partition, origin) for origin in AppendOrigin}
-        self.client_rules = self._rules[AppendOrigin.CLIENT]  # without hashing an Enum, which is a call of Python code
+        self.client_rules = self._rules[AppendOrigin.CLIENT]  # cached: hashing an Enum calls Python code
         self.flush_messages = config.flush_messages
         self.roll_ms = config.segment_ms
         if config.is_compacted and config.max_compaction_lag_ms > 0:
             self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     def read_topic_id(self) -> None:
-        """Take the topic id of partition.metadata, if the file is there. Raises OSError."""
+        """Set topic_id from partition.metadata, if the file exists. Raises OSError."""
         self.topic_id = self.local_log.read_topic_id()
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Write partition.metadata, unless it is there. Raises ApiError INCONSISTENT_TOPIC_ID where it has another id.
+        """Write partition.metadata unless it exists. Raises ApiError INCONSISTENT_TOPIC_ID if it holds another id.
 
-        Not synced here; the first flush does that.
+        The next flush syncs the file.
         """
         if self.topic_id == topic_id:
             return
@@ -166,7 +166,7 @@ class Log:
 
     @contextlib.contextmanager
     def failures(self, doing: str) -> Iterator[None]:
-        """Turn OSErrors of the block into what they mean for the directory, a broken index into an error code."""
+        """Convert an OSError of the block as LogDirState.failure does, a CorruptIndexError to KAFKA_STORAGE_ERROR."""
         try:
             yield
         except OSError as error:
@@ -175,7 +175,7 @@ class Log:
             raise self._corrupt(error) from error
 
     def _corrupt(self, error: CorruptIndexError) -> ApiError:
-        """An index that was sound when the log was loaded and no longer is: the next start rebuilds it."""
+        """Return the error for an index that was damaged after the log was loaded; the next start rebuilds it."""
         logger.error("%s: %s", self.topic_partition, error)
         return ApiError(KAFKA_STORAGE_ERROR, f"an index of {self.topic_partition} is damaged")
 
@@ -191,11 +191,11 @@ class Log:
         verification: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Check records, give them offsets, write them. A writable buffer is patched in place and must not be reused.
+        """Validate records, assign offsets, write them. A writable buffer is patched in place and must not be reused.
 
-        verification: proof for the first batch of a transaction (`start_verification`). transaction_version: of the
-        markers that a COORDINATOR writes. A duplicate of one of the producer's last batches appends nothing.
-        Raises NeedsWorker for a CLIENT's batch that takes long to check; then comes append_checked.
+        verification: the guard for the first batch of a transaction (from `start_verification`). transaction_version:
+        that of the markers if the origin is COORDINATOR. A duplicate of one of the producer's last batches is not
+        appended. Raises NeedsWorker if checking a CLIENT batch takes long: run its check, then call append_checked.
         """
         self.log_dir.check_online()
         is_from_client = origin is AppendOrigin.CLIENT
@@ -222,16 +222,16 @@ class Log:
         now_ms: int,
         verification: VerificationGuard | None = None,
     ) -> AppendResult:
-        """Append what NeedsWorker.check returned, as append_as_leader does."""
+        """Append the result of NeedsWorker.check, as append_as_leader does."""
         self.log_dir.check_online()
         validated = place(checked, next_offset=self.log_end_offset, leader_epoch=leader_epoch)
         return self._append(validated, AppendOrigin.CLIENT, now_ms, verification, 0)
 
     def append_as_follower(self, records: ReadableBuffer, now_ms: int, *, leader_epoch: int = -1) -> AppendResult:
-        """Write batches as the leader wrote them, offsets and epochs kept; a batch that is cut short is left out.
+        """Write batches with the leader's offsets and epochs; an incomplete last batch is dropped.
 
-        leader_epoch: the replica's; batches of a later one are left out, with all behind them. Raises
-        CorruptRecordError, InvalidRecordsError (offsets that do not rise from the log end offset on).
+        leader_epoch: the replica's; a batch with a later epoch is dropped, with all batches after it. Raises
+        CorruptRecordError, InvalidRecordsError (offsets that do not increase from the log end offset).
         """
         self.log_dir.check_online()
         rules = self._rules[AppendOrigin.REPLICATION]
@@ -295,11 +295,11 @@ class Log:
         sequels: Sequence[Sequel] = (),
         prepared: PreparedAppend | None = None,
     ) -> None:
-        """Write batches that were checked and placed at the log's end, and take over what follows from each append.
+        """Write validated batches at the log end offset and update offsets, leader epochs and producers.
 
-        Each append, of a leader or a follower, alone or gathered, ends here. sequels: batches of producers that are in
-        sequence; prepared: what ProducerState.prepare made of the others. Raises ApiError (no room), StorageError; the
-        log is then as it was.
+        Every append ends here: a leader's, a follower's, single or gathered. sequels: batches of producers that are in
+        sequence; prepared: the result of ProducerState.prepare for the others. Raises ApiError (no room) and
+        StorageError if the records cannot be written; the log is then unchanged.
         """
         last = batches[-1]
         end_offset = last.last_offset + 1
@@ -313,7 +313,7 @@ class Log:
         self.now_ms = now_ms
         self.log_end_offset = end_offset
         self._reader.known.note(end_offset, segment, segment.size)
-        if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never fall along a log
+        if last.leader_epoch != self.leader_epochs.latest_epoch:  # epochs never decrease along a log
             self._note_leader_epochs(batches)
         for producer, last_sequence, last_offset, offset_delta, timestamp_ms in sequels:
             producer.add_batch(last_sequence, last_offset, offset_delta, timestamp_ms)
@@ -329,7 +329,7 @@ class Log:
                 self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
 
     def _commit_producers(self, prepared: PreparedAppend, segment: Segment) -> None:
-        """Take over the producers of an append that was written, and the transactions that it ended."""
+        """Update producer state after an append was written, and complete the transactions that it ended."""
         producers = self.producer_state
         producers.commit(prepared)
         for completed in prepared.completed:
@@ -342,9 +342,9 @@ class Log:
     # Rolling
 
     def roll(self, now_ms: int, *, at_offset: int = 0) -> Segment:
-        """Begin a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
+        """Start a new segment at the log end offset (or at `at_offset`, if that is higher); return it.
 
-        An empty active segment at that offset stays. The producer snapshot at its start is what recovery begins with.
+        An empty active segment at that offset is kept. A producer snapshot is taken there, for recovery to start from.
         """
         self.log_dir.check_online()
         base_offset = max(at_offset, self.log_end_offset)
@@ -370,8 +370,8 @@ class Log:
     ) -> LogRead:
         """Return a region of whole batches from the one that holds `offset`, up to max_bytes and the isolation's limit.
 
-        min_one_batch: the first batch is returned even where it is larger. The region's own pages may be cold: whoever
-        sends it asks. Raises ApiError OFFSET_OUT_OF_RANGE; NeedsWarming unless `wait`, which blocks instead.
+        min_one_batch: return the first batch even if it is larger than max_bytes. The region's pages may not be cached;
+        the sender checks that. Raises ApiError OFFSET_OUT_OF_RANGE; NeedsWarming unless `wait`, which blocks instead.
         """
         self.log_dir.check_online()
         end_offset = self.log_end_offset
@@ -407,7 +407,7 @@ class Log:
         return read
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch [start_offset, end_offset). Blocks shortly."""
+        """Return the aborted transactions that overlap [start_offset, end_offset). Blocks shortly."""
         segment = self.segments.floor(start_offset)
         if segment is None:
             return []
@@ -416,9 +416,9 @@ class Log:
     # Offsets
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, kept within [log_start_offset, log_end_offset]; return what it is now.
+        """Set the high watermark, clamped to [log_start_offset, log_end_offset]; return the new value.
 
-        It may go back: a new leader's may be lower than what this replica had seen.
+        It may decrease: a new leader's may be lower than the one this replica had.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             offset = max(self.log_start_offset, min(offset, self.log_end_offset))
@@ -429,7 +429,7 @@ class Log:
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Move the log start offset up to `offset`; return whether it moved.
 
-        Raises ApiError OFFSET_OUT_OF_RANGE above the high watermark. Segments below it go by delete_old_segments.
+        Raises ApiError OFFSET_OUT_OF_RANGE above the high watermark. delete_old_segments deletes segments below it.
         """
         self.log_dir.check_online()
         if offset > self.high_watermark:
@@ -447,17 +447,17 @@ class Log:
         return True
 
     def is_committed(self, end_offset: int) -> bool:
-        """Return whether all records below are committed, and durable if flush.messages asked for that."""
+        """Return whether all records below end_offset are committed, and durable if flush.messages requires it."""
         return self.high_watermark >= end_offset and not self.recovery_point < end_offset <= self.flush_required_to
 
     def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch | None:
-        """Return the largest epoch at or below `leader_epoch` and its end offset; None where that is not known."""
+        """Return the largest epoch at or below `leader_epoch` and its end offset, or None if unknown."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    # Changes that the functions beside this class report
+    # State changes reported by the functions of the neighbouring modules
 
     def note_time(self, now_ms: int) -> None:
-        """Remember the time, for what later happens to the log without being told one."""
+        """Record the time, for later operations that are not given one."""
         self.now_ms = now_ms
 
     def note_flush_begun(self, flush: Flush) -> None:
@@ -467,17 +467,17 @@ class Log:
         self.flush_under_way = None
 
     def note_flushed(self, end_offset: int, now_ms: int) -> None:
-        """All below end_offset is durable."""
+        """Record that everything below end_offset is durable."""
         assert end_offset <= self.log_end_offset, f"{self} was flushed up to {end_offset}"
         self.last_flush_ms = now_ms
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """The log is about to be cut at `offset`: nothing at or above it counts as durable any more."""
+        """Stop counting records at or above `offset` as durable, before the log is truncated there."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def note_truncation_begun(self, offset: int) -> None:
-        """Records at and above `offset` are about to go. What was read of them before counts no more."""
+        """Prepare for the removal of records at and above `offset`; flushes and cleaning passes see the new count."""
         self.truncation_count += 1
         self.lower_recovery_point(offset)
         self.flush_required_to = min(self.flush_required_to, offset)
@@ -485,23 +485,23 @@ class Log:
             self.clean_to = min(self.clean_to, offset)
 
     def note_truncated(self, end_offset: int, log_start_offset: int) -> None:
-        """The log ends at end_offset, and begins at log_start_offset."""
+        """Set the log end offset and log start offset after a truncation; the high watermark is clamped to them."""
         self.log_end_offset = end_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, end_offset))
         self._check_offsets()
 
     def note_cleaned(self, offset: int) -> None:
-        """The cleaner has compacted all below `offset`, or is to begin there."""
+        """Record that the cleaner has compacted everything below `offset`, or is to start there."""
         assert offset >= 0, f"{self} is clean up to {offset}"
         self.clean_to = offset
 
     def note_doomed(self) -> None:
-        """The log is out of service for good: deleted, or replaced by its copy in another directory."""
+        """Mark the log as permanently out of service: deleted, or replaced by its copy in another directory."""
         self.is_doomed = True
 
     def _check_offsets(self) -> None:
-        """Assert the invariants of the module's docstring."""
+        """Assert log_start_offset <= LSO <= high_watermark <= log_end_offset and recovery_point <= log_end_offset."""
         stable, high = self.last_stable_offset, self.high_watermark
         assert self.log_start_offset <= stable <= high <= self.log_end_offset, f"{self}: {stable=} {high=}"
         assert self.recovery_point <= self.log_end_offset, f"{self}: durable up to {self.recovery_point}"
@@ -509,9 +509,9 @@ class Log:
     # The end
 
     def prepare_close(self) -> Flush:
-        """Take the last producer snapshot, trim the indexes, collect what a clean stop makes durable. Blocks shortly.
+        """Take the last producer snapshot, trim the indexes and return the flush for a clean stop. Blocks shortly.
 
-        Raises StorageError, ApiError. Behind a flush that was run there is little left for `close` to wait for.
+        Run the flush on a worker before `close`: then `close` has little left to sync. Raises StorageError, ApiError.
         """
         with self.failures("closing"):
             self.local_log.snapshots.maybe_take(self.producer_state)
@@ -519,20 +519,20 @@ class Log:
             return prepare_flush(self)
 
     def close(self) -> None:
-        """Stop cleanly: all durable, files closed. Blocks. In an offline directory only the files are closed."""
+        """Flush everything and close the files. Blocks. If the directory is offline, only close the files."""
         if not self.is_offline:
             with self.failures("closing"):
                 run_flush(self.prepare_close())
         self.local_log.close_files()
 
     def take_over_from(self, other: "Log") -> None:
-        """Go on where another log of the partition ends, which this one is a copy of: with its offsets and epochs."""
+        """Take the offsets, epochs and verifications of `other`, of which this log is a complete copy."""
         assert self.log_end_offset == other.log_end_offset, f"{self} does not end where {other} does"
         self.update_high_watermark(other.high_watermark)
         self.maybe_increment_log_start_offset(min(other.log_start_offset, self.high_watermark))
         latest = other.leader_epochs.entries[-1] if other.latest_epoch is not None else None
         if latest is not None and latest.leader_epoch > (self.latest_epoch if self.latest_epoch is not None else -1):
-            self.leader_epochs.assign(*latest)  # an epoch in which nothing was written yet
+            self.leader_epochs.assign(*latest)  # an epoch without records yet
         self.clean_to = other.clean_to
         self.producer_state.take_over_verifications(other.producer_state)
         self._check_offsets()

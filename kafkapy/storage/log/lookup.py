@@ -1,4 +1,4 @@
-"""Finding a log's offsets by time, segment by segment: what ListOffsets asks for."""
+"""Find a log's offsets by timestamp, for ListOffsets."""
 
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def offset_for_timestamp(
     log: "Log", timestamp_ms: int, *, wait: bool = False, searched: Searched | None = None
 ) -> TimestampOffset | None:
-    """Return the first record at or after `timestamp_ms`, None where there is none.
+    """Return the first record at or after `timestamp_ms`, or None.
 
-    Raises NeedsWarming unless `wait`, HeavySearch where `searched` is given (empty at first). The caller holds it
-    against the high watermark or last stable offset.
+    The caller compares the result with the high watermark or last stable offset. Raises NeedsWarming unless `wait`;
+    HeavySearch only if `searched` is given (empty for the first call).
     """
     log.log_dir.check_online()
     with log.failures("searching"):
@@ -29,7 +29,7 @@ def offset_for_timestamp(
 def offset_of_max_timestamp(
     log: "Log", *, wait: bool = False, searched: Searched | None = None
 ) -> TimestampOffset | None:
-    """Return the first record that has the log's largest timestamp, None where no record has one.
+    """Return the first record that has the log's largest timestamp, or None if no record has a timestamp.
 
     Raises as offset_for_timestamp does.
     """
@@ -40,14 +40,14 @@ def offset_of_max_timestamp(
 
 
 def earliest_offset(log: "Log") -> TimestampOffset:
-    """Return the log start offset and its leader epoch, where that is known; the timestamp is -1."""
+    """Return the log start offset and its leader epoch (-1 if unknown); the timestamp is -1."""
     entry = log.leader_epochs.earliest
     is_known = entry is not None and entry.start_offset <= log.log_start_offset
     return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, entry.leader_epoch if entry and is_known else -1)
 
 
 def segment_times(log: "Log") -> list[tuple[int, int]]:
-    """Return (first offset, when last written in ms) of each segment. Raises StorageError."""
+    """Return (first offset, modification time in ms) of each segment. Raises StorageError."""
     with log.failures("looking at the segments of"):
         return [
             (max(segment.base_offset, log.log_start_offset), log.local_log.modified_ms(segment))

@@ -1,4 +1,4 @@
-"""Opening a log: its directory made or recovered, its topic id read."""
+"""Open a log: create or recover its directory, read its topic id."""
 
 from collections.abc import Callable
 
@@ -31,11 +31,11 @@ def open_log(
     new_producer_state: Callable[[], ProducerState] = ProducerState,
     jitter: Callable[[int], int] | None = None,
 ) -> Log:
-    """Open the log in `directory`, or make it; recover it unless the last stop was clean. Blocks.
+    """Open the log in `directory`, creating it if missing; recover it unless the last stop was clean. Blocks.
 
-    log_start_offset and recovery_point are what the checkpoints say; is_recovered: see LogLoader. files: the cache of
-    open files that all logs share, one of its own if not given; log_dir: likewise. jitter(n): a random int in [0, n)
-    for segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID where the directory holds another topic.
+    log_start_offset and recovery_point come from the checkpoints; is_recovered: see LogLoader. files: the open-file
+    cache shared by all logs, a new one if None; log_dir: likewise. jitter(n): returns a random int in [0, n) for
+    segment.jitter.ms. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if the directory holds another topic.
     """
     files = files if files is not None else OpenFiles(disk)
     log_dir = log_dir if log_dir is not None else LogDirState(directory.rpartition("/")[0] or ".")
@@ -60,6 +60,6 @@ def open_log(
             log.assign_topic_id(topic_id)
     except OSError as error:
         raise log_dir.failure(error, f"loading {topic_partition}") from error
-    except RecordsError as error:  # after a clean stop nothing is cut off: somebody has to look
+    except RecordsError as error:  # after a clean stop nothing is truncated: an operator decides
         raise StorageError(log_dir.path, f"{directory} is damaged: {error.message}") from error
     return log

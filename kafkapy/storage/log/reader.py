@@ -1,8 +1,8 @@
-"""Reading a log: from an offset to a region of whole batches, most often without touching index or file.
+"""Read a log: map an offset to a region of whole batches, usually without access to an index or file.
 
-A log remembers the positions of a few offsets: where recent appends and recent reads ended. A consumer that reads on,
-a follower at the tail, and a high watermark that follows the appends all ask for exactly those, so that a hot read is
-a dictionary lookup. Others cost an index lookup and a scan of about index.interval.bytes of headers.
+A log caches the positions of a few offsets: the ends of recent appends and recent reads. A consumer that continues, a
+follower at the tail and a high watermark that follows the appends all need exactly these, so a hot read is a dictionary
+lookup. Other reads cost an index lookup and a scan of about index.interval.bytes of headers.
 """
 
 from enum import Enum
@@ -15,13 +15,14 @@ from kafkapy.storage.segment.segments import Segments
 from kafkapy.storage.segment.txn_index import AbortedTransaction
 
 MAX_KNOWN_POSITIONS: Final = 256
-"""Enough for a high watermark that lags by a few round trips, and for dozens of consumers at different places."""
+"""Enough for a high watermark that lags by a few round trips, and for dozens of consumers at different offsets."""
 
 
 MAX_ABORTED_IN_READ: Final = 4096
-"""A read ends behind the marker of so many aborted transactions: 20 ms of work, with the answer that tells of them.
+"""A read ends after the marker of this many aborted transactions; they cost 20 ms, including their encoding.
 
-Those that began in it and are aborted later are told of, too. A deviation: Apache Kafka reads on, up to max_bytes."""
+Transactions that begin in the read and are aborted after it are also returned. A deviation: Apache Kafka reads up to
+max_bytes regardless."""
 
 
 class FetchIsolation(Enum):
@@ -34,11 +35,11 @@ class FetchIsolation(Enum):
 
 @dataclass(slots=True)
 class LogRead:
-    """What a read found. `region` is None where there is nothing to read; its holder releases it.
+    """The result of a read. `region` is None if there is nothing to read; its holder must release it.
 
-    first_offset: of the first batch, which may lie below the offset asked for. next_offset: where to read on, -1 where
-    that is not known. aborted_transactions: of the range read, None unless asked for committed records. is_cut: the
-    first batch is larger than max_bytes, and min_one_batch was not given.
+    first_offset: base offset of the first batch, possibly below the requested offset. next_offset: the offset at which
+    to continue, -1 if unknown. aborted_transactions: those of the range, None unless the isolation is TXN_COMMITTED.
+    is_cut: the first batch is larger than max_bytes, and min_one_batch was not set.
     """
 
     region: PinnedRegion | None
@@ -53,7 +54,7 @@ class LogRead:
 
 
 class KnownPositions:
-    """The segment and position of some offsets at which a batch starts or will start; the oldest is forgotten first."""
+    """Caches the segment and position of offsets where a batch starts or will start; evicts the oldest entry first."""
 
     __slots__ = ("_positions",)
 
@@ -70,12 +71,12 @@ class KnownPositions:
         return self._positions.get(offset)
 
     def clear(self) -> None:
-        """Forget all: segments were cut, deleted or replaced."""
+        """Clear the cache after segments were truncated, deleted or replaced."""
         self._positions.clear()
 
 
 class LogReader:
-    """Finds batches in the segments of one log. Raises NeedsWarming where that would block, unless `wait`."""
+    """Finds batches in the segments of one log. Methods raise NeedsWarming if they would block, unless `wait`."""
 
     __slots__ = ("known", "segments")
 
@@ -84,9 +85,9 @@ class LogReader:
         self.known = KnownPositions()
 
     def locate(self, offset: int, *, wait: bool = False) -> tuple[Segment, int, int] | None:
-        """Return segment, position and base offset of the first batch that ends at or behind `offset`; None at the end.
+        """Return segment, position and base offset of the first batch whose last offset is at or after `offset`.
 
-        An offset at which the log ends is found only where it is known.
+        None if there is none. The log end offset is found only if it is cached.
         """
         found = self.known.get(offset)
         if found is not None:
@@ -104,7 +105,7 @@ class LogReader:
     def fill(
         self, read: LogRead, *, limit: int, log_end_offset: int, max_bytes: int, min_one_batch: bool, wait: bool = False
     ) -> None:
-        """Find what `read`, which names its first offset, may have up to `limit`, and put it there."""
+        """Fill in `read` with the batches from its first_offset up to `limit`, an exclusive offset."""
         offset = read.first_offset
         found = self.locate(offset, wait=wait)
         if found is None:
@@ -138,14 +139,14 @@ class LogReader:
         read.region = PinnedRegion(segment.log, position, end_position - position)
 
     def _position_behind(self, aborted: AbortedTransaction, segment: Segment, *, wait: bool) -> int:
-        """Return where the batch behind an abort's marker begins; -1 if that is not in the segment."""
+        """Return the position of the batch after an abort marker, or -1 if it is not in this segment."""
         found = self.locate(aborted.last_offset + 1, wait=wait)
         return found[1] if found is not None and found[0] is segment else -1
 
     def _available(
         self, segment: Segment, position: int, limit: int, log_end_offset: int, *, wait: bool
     ) -> tuple[int, int]:
-        """Return how many bytes of `segment` lie before the limit, and the offset at which they end."""
+        """Return the number of bytes of `segment` from `position` to the limit, and the offset at which they end."""
         if limit == log_end_offset:
             if segment is self.segments.active:
                 return segment.size - position, limit
@@ -161,9 +162,9 @@ class LogReader:
         return batch.end_position, batch.last_offset + 1
 
     def _note_end(self, segment: Segment, end_position: int, end_offset: int) -> None:
-        """Remember where the next read begins: here, or at the start of the next segment.
+        """Cache where the next read begins: at end_position, or at the start of the next segment.
 
-        Not in one that the cleaner has emptied: what is to be read lies behind it.
+        A next segment that the cleaner has emptied is not cached: the records to read lie after it.
         """
         if end_position == segment.size:
             following = self.segments.after(segment)
@@ -176,9 +177,9 @@ class LogReader:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, segment: Segment, *, wait: bool, max_count: int | None = None
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch [start_offset, end_offset), from `segment` on, by their markers.
+        """Return the aborted transactions that overlap [start_offset, end_offset), in the order of their markers.
 
-        max_count: no more than the first of them.
+        The search begins at `segment`. max_count: return at most the first this many.
         """
         aborted: list[AbortedTransaction] = []
         following: Segment | None = segment

@@ -1,7 +1,7 @@
-"""Which segments of a log are due to go: by age, by size, or because the log start offset has passed them.
+"""Decide which segments of a log are due for deletion: by age, by size, or below the log start offset.
 
-Pure: the log says what its segments are and deletes those named. Rules are Kafka's: always a run of the oldest
-segments; none that holds offsets at or above the high watermark; never an empty last one.
+Pure functions: the log passes facts about its segments and deletes those returned. Kafka's rules: always a run of the
+oldest segments; none with offsets at or above the high watermark; never an empty last segment.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from kafkapy.config.log import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """A segment as retention sees it. end_offset: the next one's base offset, of the last one the log end offset.
+    """A segment as retention sees it. end_offset: the next segment's base offset; for the last, the log end offset.
 
-    largest_timestamp_ms: of its records; where they have none, when the file was last written.
+    largest_timestamp_ms: of its records, or the file's modification time if no record has a timestamp.
     """
 
     base_offset: int
@@ -32,10 +32,10 @@ class DueSegments(NamedTuple):
 def due_segments(
     segments: Sequence[SegmentFacts], config: LogConfig, *, high_watermark: int, log_start_offset: int, now_ms: int
 ) -> DueSegments:
-    """Return the oldest segments that are due, under the rule that takes most of them.
+    """Return how many of the oldest segments are due, by the rule that deletes the most of them.
 
-    A compacted topic keeps what retention.ms and retention.bytes would take, and loses only what lies below the log
-    start offset.
+    retention.ms and retention.bytes do not apply without `delete` in cleanup.policy: then only segments below the log
+    start offset are due.
     """
     deletable = _below_high_watermark(segments, high_watermark)
     due = DueSegments(
@@ -64,7 +64,7 @@ def _count_while(deletable: Sequence[SegmentFacts], is_due: Callable[[SegmentFac
 
 
 def _below_high_watermark(segments: Sequence[SegmentFacts], high_watermark: int) -> Sequence[SegmentFacts]:
-    """Return the run of segments that may go at all; an empty last segment never does."""
+    """Return the segments that may be deleted at all; never an empty last segment."""
     count = _count_while(segments, lambda segment: segment.end_offset <= high_watermark)
     if count == len(segments) and segments and segments[-1].size_bytes == 0:
         count -= 1
@@ -74,12 +74,12 @@ def _below_high_watermark(segments: Sequence[SegmentFacts], high_watermark: int)
 def _count_below_start(
     segments: Sequence[SegmentFacts], deletable: Sequence[SegmentFacts], log_start_offset: int
 ) -> int:
-    """The last segment stays: there is none behind it that could hold the log start offset."""
+    """Count the segments below log_start_offset. The last one stays: a log keeps at least one segment."""
     return _count_while(deletable[: len(segments) - 1], lambda segment: segment.end_offset <= log_start_offset)
 
 
 def _count_over_size(segments: Sequence[SegmentFacts], deletable: Sequence[SegmentFacts], retention_bytes: int) -> int:
-    """A segment goes as long as what remains is no less than retention.bytes."""
+    """Count the segments to delete while the remaining size is at least retention_bytes."""
     excess = sum(segment.size_bytes for segment in segments) - retention_bytes
     if retention_bytes < 0 or excess < 0:
         return 0

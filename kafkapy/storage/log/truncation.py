@@ -1,7 +1,7 @@
-"""Cutting a log off at an offset, or emptying it, as a replica does whose records are not its leader's.
+"""Truncate a log at an offset, or empty it, for a replica that has diverged from its leader.
 
-Whatever a log knows of its records goes back with them: offsets, leader epochs, producers, the recovery point. A flush
-or a pass of the cleaner that is under way sees by `truncation_count` that its records may be gone.
+The state derived from the records is rolled back with them: offsets, leader epochs, producers, the recovery point. A
+flush or cleaning pass in progress detects the truncation by `truncation_count`.
 """
 
 import logging
@@ -16,10 +16,10 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 def truncate_to(log: "Log", offset: int) -> bool:
-    """Drop all records at and above `offset`; return whether there were any. The recovery point falls with it.
+    """Remove all records at and above `offset`; return whether there were any. Lowers the recovery point to `offset`.
 
-    Blocks shortly. Where a recovery point checkpoint is kept it must be lowered first (LogManager.truncate_to):
-    recovery trusts what lies below it.
+    Blocks shortly. If the recovery point is checkpointed, lower the checkpoint first (LogManager.truncate_to):
+    recovery does not check records below it.
     """
     log.log_dir.check_online()
     assert offset >= 0, f"truncation of {log.topic_partition} to {offset}"
@@ -38,7 +38,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: "Log", offset: int, log_start_offset: int | None = None) -> None:
-    """Drop everything; the log is then empty and goes on at `offset`."""
+    """Remove everything; the log is then empty, with the log end offset `offset`."""
     log.log_dir.check_online()
     with log.failures("truncating"):
         _start_over(log, offset, log_start_offset if log_start_offset is not None else offset)

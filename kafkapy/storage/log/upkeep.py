@@ -1,4 +1,4 @@
-"""What maintenance does to a log's segments: those past retention go, compacted ones take the place of others."""
+"""Maintenance of a log's segments: delete those past retention, replace segments by their cleaned version."""
 
 import logging
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 def delete_old_segments(log: "Log", now_ms: int) -> int:
-    """Delete the segments that retention or the log start offset calls for; return their number.
+    """Delete the segments that are due by retention or the log start offset; return their number.
 
-    The last one stays where there is no room for another. Their files go later: LocalLog.take_due_files.
+    The last segment is kept if there is no space to create another. Files are deleted later: LocalLog.take_due_files.
     """
     log.log_dir.check_online()
     log.note_time(now_ms)
@@ -48,7 +48,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
 
 
 def delete_due_files(log: "Log", now_ms: int) -> int | None:
-    """Delete the files whose delay has passed; return when the next are due, None where none wait. Blocks."""
+    """Delete the files whose delay has passed; return when the next are due (ms), or None. Blocks."""
     with log.failures("deleting files"):
         return log.local_log.delete_due_files(now_ms)
 
@@ -56,11 +56,11 @@ def delete_due_files(log: "Log", now_ms: int) -> int | None:
 def swap_in_cleaned(
     log: "Log", base_offset: int, replaced: Sequence[Segment], *, has_txn_index: bool, now_ms: int
 ) -> None:
-    """Replace neighbouring segments by what the cleaner made of them: the .cleaned files at the first one's start.
+    """Replace adjacent segments by the cleaned segment in the .cleaned files at the first one's base offset.
 
-    The old files go after file.delete.delay.ms; regions of them that are out stay readable. Raises ApiError
-    where a shortage keeps it from beginning; StorageError: a swap that stops halfway takes the directory offline, and
-    the next start finishes it.
+    The old files are deleted after file.delete.delay.ms; pinned regions of them stay readable. Raises ApiError if a
+    shortage (space, descriptors, memory) prevents the start of the swap. Raises StorageError if it fails halfway: the
+    directory goes offline, and the next start finishes the swap.
     """
     log.log_dir.check_online()
     assert replaced[0].base_offset == base_offset, "a cleaned segment begins where the first one did"

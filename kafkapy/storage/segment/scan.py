@@ -1,4 +1,4 @@
-"""Reading through the batches of a segment, a chunk at a time, as recovery does. Blocks."""
+"""Read the batches of a segment sequentially, a chunk at a time, for recovery. Blocks."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ class ScannedBatch(NamedTuple):
 def scan_batches(segment: Segment, start: int, end: int | None = None) -> Iterator[ScannedBatch]:
     """Yield the whole batches from position `start` (a batch's start) to `end`, reading a chunk at a time. Blocks.
 
-    Raises CorruptRecordError where no batch can be.
+    Stops before an incomplete batch. Raises CorruptRecordError if a batch header is invalid.
     """
     end = segment.size if end is None else end
     length = CHUNK_BYTES

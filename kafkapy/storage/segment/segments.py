@@ -7,7 +7,7 @@ from kafkapy.storage.segment.segment import Segment
 
 
 class Segments:
-    """Segments by base offset. Never empty once a log is open."""
+    """A log's segments, sorted by base offset. An open log has at least one."""
 
     __slots__ = ("_base_offsets", "_segments")
 
@@ -41,7 +41,7 @@ class Segments:
         return list(self._segments)
 
     def add(self, segment: Segment) -> None:
-        """Add a segment, in the place of one with the same base offset where there is one."""
+        """Add a segment; it replaces one with the same base offset."""
         slot = bisect_right(self._base_offsets, segment.base_offset)
         if slot and self._base_offsets[slot - 1] == segment.base_offset:
             self._segments[slot - 1] = segment
@@ -59,12 +59,12 @@ class Segments:
         return self._segments[slot] if slot >= 0 else None
 
     def after(self, segment: Segment) -> Segment | None:
-        """Return the segment behind this one."""
+        """Return the segment after this one, or None. `segment` itself need not be in the log."""
         slot = bisect_right(self._base_offsets, segment.base_offset)
         return self._segments[slot] if slot < len(self._segments) else None
 
     def before(self, segment: Segment) -> Segment | None:
-        """Return the segment before this one."""
+        """Return the segment before this one, or None."""
         slot = bisect_right(self._base_offsets, segment.base_offset - 1) - 1
         return self._segments[slot] if slot >= 0 else None
 
@@ -75,6 +75,6 @@ class Segments:
         return self._segments[first:last]
 
     def end_offset_of(self, segment: Segment, log_end_offset: int) -> int:
-        """Return the base offset of the next segment, of the last one the log end offset."""
+        """Return the base offset of the next segment, or the log end offset for the last segment."""
         following = self.after(segment)
         return following.base_offset if following is not None else log_end_offset
