@@ -1,4 +1,4 @@
-"""Where a shard's requests and records meet its classic groups: validate, find or make the group, replay, describe."""
+"""Dispatch of a shard's requests and records to its classic groups: validate, find or create the group, replay."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +24,9 @@ from kafkapy.protocol.primitives import Message
 from kafkapy.seams import Random
 
 REBALANCE_TIMEOUT_SINCE = 1
-"""The first JoinGroup with a rebalance time-out of its own (KIP-62)."""
+"""The first JoinGroup with a separate rebalance time-out (KIP-62)."""
 BATCHED_LEAVE_SINCE = 3
-"""The first LeaveGroup of several members (KIP-345)."""
+"""The first LeaveGroup with a list of members (KIP-345)."""
 
 
 class ClassicGroups:
@@ -43,9 +43,9 @@ class ClassicGroups:
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map: groups of all kinds by id; `made` those that are decided but not replayed.
+        """`groups` is the shard's own map of groups of any type by id; `made` has those decided but not yet replayed.
 
-        `consumer` takes what members of this protocol ask of KIP-848 groups.
+        `consumer` decides the requests that classic members send to KIP-848 groups.
         """
         self._groups = groups
         self._made = made
@@ -56,14 +56,14 @@ class ClassicGroups:
         self._now_ms = now_ms
         self._is_loaded = False
         self._removals: dict[str, int] = {}
-        """While the log is loaded: by KIP-848 group that was removed, the offset of the record that did."""
+        """While the log is loading: by removed KIP-848 group, the offset of the tombstone that removed it."""
         self._converted: set[str] = set()
-        """While the log is loaded: groups whose latest record is the one that made them of a KIP-848 group."""
+        """While the log is loading: groups whose latest record is the one that converted them from a KIP-848 group."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: int, now_ms: int) -> GroupDecision:
-        """Decide JoinGroup. Raises ApiError; nothing has changed then."""
+        """Decide JoinGroup. Raises ApiError without having changed anything."""
         check_join(request, version, self._settings)
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
@@ -75,13 +75,13 @@ class ClassicGroups:
         if isinstance(group, ClassicGroup):
             return group.join(join)
         if request.member_id:
-            # Apache Kafka forgets an empty KIP-848 group here without writing it down; here it stays.
+            # Apache Kafka drops an empty KIP-848 group here without writing a record; here the group stays.
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         replaced = list(group.tombstone_records()) if group is not None else []
         return self._join_first(join, replaced)
 
     def _join_first(self, join: Join, replaced: list[CoordinatorRecord]) -> GroupDecision:
-        """Make the group, written down as one that has no members yet; `replaced` deletes a group of another kind."""
+        """Create the group; its record has no members yet. `replaced` are the tombstones of a group of another type."""
         group = self.make_simple(join.request.group_id)
         decision = group.join(join)
         assert not decision.records
@@ -97,7 +97,7 @@ class ClassicGroups:
         return decision
 
     def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
-        """Decide SyncGroup. Raises ApiError; nothing has changed then."""
+        """Decide SyncGroup. Raises ApiError without having changed anything."""
         check_group_id(request.group_id)
         group = self._find(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -105,7 +105,7 @@ class ClassicGroups:
         return group.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
-        """Decide Heartbeat. Raises ApiError; nothing has changed then."""
+        """Decide Heartbeat. Raises ApiError without having changed anything."""
         check_group_id(request.group_id)
         group = self._find(request.group_id)
         if isinstance(group, ConsumerGroup):
@@ -113,7 +113,7 @@ class ClassicGroups:
         return group.heartbeat(request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> GroupDecision:
-        """Decide LeaveGroup; the response has a code for each member, of any version. Raises ApiError."""
+        """Decide LeaveGroup. At any version the response has one error code per member. Raises ApiError."""
         check_group_id(request.group_id)
         identities = request.members if version >= BATCHED_LEAVE_SINCE else [MemberIdentity(request.member_id)]
         try:
@@ -126,7 +126,7 @@ class ClassicGroups:
         return group.leave(identities, now_ms)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """Return the group as DescribeGroups shows it. Raises GROUP_ID_NOT_FOUND for what is no classic group."""
+        """Return the group as DescribeGroups shows it. Raises GROUP_ID_NOT_FOUND if it is not a classic group."""
         group = self._groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -150,7 +150,7 @@ class ClassicGroups:
         return ClassicGroup(group_id, self._settings, self._wall_ms)
 
     def on_loaded(self, now_ms: int) -> None:
-        """The log has been replayed and requests begin."""
+        """Start after the log was replayed and before the first request."""
         self._is_loaded = True
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
@@ -159,12 +159,12 @@ class ClassicGroups:
         self._converted.clear()
 
     def note_removal(self, group_id: str, record_offset: int) -> None:
-        """A KIP-848 group was removed; where it became a classic one, the next record of the log is that one's."""
+        """Note the removal of a KIP-848 group. If it was converted, the classic group's record is the next one."""
         if not self._is_loaded:
             self._removals[group_id] = record_offset
 
     def replay(self, key: GroupMetadataKey, value: Message | None, record_offset: int) -> None:
-        """Apply a GroupMetadata record: one that a group here has just decided, or any while the log is loaded."""
+        """Apply a GroupMetadata record: one that was just decided here, or any record while the log is loading."""
         if value is None:
             self._converted.discard(key.group)
             self._delete(key.group)
@@ -196,7 +196,7 @@ class ClassicGroups:
 
 
 def check_join(request: JoinGroupRequest, version: int, settings: GroupSettings) -> None:
-    """Raise for a request that no group could take; give one of version 0 its rebalance time-out."""
+    """Raise ApiError for a request that is invalid for any group; set the rebalance time-out of a version 0 request."""
     check_group_id(request.group_id)
     config = settings.config
     shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -208,6 +208,6 @@ def check_join(request: JoinGroupRequest, version: int, settings: GroupSettings)
 
 
 def check_group_id(group_id: str) -> None:
-    """Raise INVALID_GROUP_ID for the empty one, which only offsets of old may have."""
+    """Raise INVALID_GROUP_ID for the empty group id, which is only valid for offsets, from old clients."""
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)

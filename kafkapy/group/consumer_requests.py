@@ -1,6 +1,6 @@
-"""Where a shard's requests and records meet its KIP-848 groups: validate, find or make the group, replay, describe.
+"""Dispatch of a shard's requests and records to its KIP-848 groups: validate, find or create the group, replay.
 
-Kafka's messages, word for word: clients show them to people who search for them.
+Error messages are Kafka's, word for word: clients show them to users, who search for them.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -34,7 +34,7 @@ from kafkapy.seams import Random
 from kafkapy.types import Uuid, uuid_to_string
 
 MEMBER_ID_REQUIRED_VERSION = 1
-"""From here on members make their ids themselves (KIP-1082)."""
+"""The first ConsumerGroupHeartbeat whose members generate their own ids (KIP-1082)."""
 
 
 class ConsumerGroups:
@@ -50,7 +50,7 @@ class ConsumerGroups:
         random: Random,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`groups` is the shard's own map: groups of all kinds by id; `made` those decided but not replayed."""
+        """`groups` is the shard's own map of groups of any type, by id; `made` those decided but not yet replayed."""
         self._groups = groups
         self._made = made
         self._settings = settings
@@ -68,7 +68,7 @@ class ConsumerGroups:
         now_ms: int,
         may_describe: Callable[[str], bool] = lambda topic: True,
     ) -> GroupDecision:
-        """Decide ConsumerGroupHeartbeat. Raises ApiError with the codes of KIP-848; nothing has changed then."""
+        """Decide ConsumerGroupHeartbeat. Raises ApiError (KIP-848's codes) without having changed anything."""
         check_heartbeat(request, version, self._settings)
         member_id = request.member_id or self._new_member_id()
         around = Surroundings(client, now_ms, self._wall_ms(), self._metadata(), may_describe)
@@ -88,7 +88,7 @@ class ConsumerGroups:
         member_id: str,
         around: Surroundings,
     ) -> GroupDecision:
-        """Make the group, of a classic one if there is one of that id; the first member joins."""
+        """Create the group with its first member, converting the classic group of that id if there is one."""
         group = self.make(request.group_id)
         records: list[CoordinatorRecord] = []
         if classic is not None:
@@ -104,7 +104,10 @@ class ConsumerGroups:
     def _keep_made(
         self, group_id: str, decision: GroupDecision, classic: ClassicGroup | None = None, now_ms: int = 0
     ) -> GroupDecision:
-        """Have replay put the group that the decision makes into the map. `classic` goes on where that fails."""
+        """Keep `decision.made`, if any, until replay puts it into the map.
+
+        If the append fails, the group is dropped and `classic`, the group it was converted from, continues.
+        """
         if decision.made is None:
             return decision
         self._made[group_id] = decision.made
@@ -126,7 +129,7 @@ class ConsumerGroups:
     def classic_join(
         self, group: ConsumerGroup, request: JoinGroupRequest, version: int, client: Client, now_ms: int
     ) -> GroupDecision:
-        """Decide a JoinGroup to a group that has members. Raises ApiError; nothing has changed then."""
+        """Decide the JoinGroup of a classic member to a non-empty group. Raises ApiError with nothing changed."""
         member_id = request.member_id or self._new_member_id()
         group.classic_members.check_join(request, member_id)
         needs_id = not request.member_id and request.group_instance_id is None
@@ -146,7 +149,7 @@ class ConsumerGroups:
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """Return the group as ConsumerGroupDescribe shows it; one that is none of these with GROUP_ID_NOT_FOUND."""
+        """Return the group as ConsumerGroupDescribe shows it, with GROUP_ID_NOT_FOUND if it is not a KIP-848 group."""
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             error = _not_found(group_id, group)
@@ -165,7 +168,7 @@ class ConsumerGroups:
         )
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is gone, and its hash needless; groups notice at their next heartbeat."""
+        """Drop the cached hash of a deleted topic. Groups notice the deletion at their next heartbeat."""
         self._hashes.forget(topic)
 
     def on_time(self, group: ConsumerGroup, now_ms: int) -> GroupDecision:
@@ -173,11 +176,11 @@ class ConsumerGroups:
         return self._keep_made(group.group_id, group.on_time(now_ms, self._metadata()))
 
     def on_loaded(self) -> None:
-        """The log has been replayed and requests begin."""
+        """Start after the log was replayed and before the first request."""
         self._history.load(group for group in self._groups.values() if isinstance(group, ConsumerGroup))
 
     def replay(self, key: Message, value: Message | None) -> None:
-        """Apply a ConsumerGroup* record; the first one makes the group, its own tombstone removes it."""
+        """Apply a ConsumerGroup* record. The first one creates the group, the group's tombstone removes it."""
         group_id: str = key.group_id  # type: ignore[attr-defined]
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -196,7 +199,7 @@ class ConsumerGroups:
 
 
 def _not_found(group_id: str, group: Any, noun: str = "Group") -> ApiError:
-    """`noun` begins the message that there is no such group: Kafka has two."""
+    """Return the error for a missing group or one of another type. `noun` begins the message: Kafka has two."""
     if group is None:
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
@@ -207,7 +210,7 @@ def is_consumer_group_record(key: Message) -> bool:
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that no group could take."""
+    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is invalid for any group."""
     epoch = request.member_epoch
     if version >= MEMBER_ID_REQUIRED_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
         _refuse_blank(request.member_id, "MemberId can't be empty.")
@@ -247,7 +250,7 @@ def _invalid(message: str) -> ApiError:
 
 
 def _described(member: ConsumerMember, target: Assignment, image: MetadataImage) -> Member:
-    """Return a member with what it has, what it has still to give up counted in, and what it is to have."""
+    """Return a member with its current assignment, including partitions it must still revoke, and its target."""
     owned: dict[Uuid, set[int]] = {}
     for partitions_by_topic in (member.assigned, member.pending_revocation):
         for topic_id, partitions in partitions_by_topic.items():
@@ -268,7 +271,7 @@ def _described(member: ConsumerMember, target: Assignment, image: MetadataImage)
 
 
 def _described_partitions(owned: Mapping[Uuid, Set[int]], image: MetadataImage) -> DescribedAssignment:
-    """Return partitions by topic; topics that no longer exist are left out."""
+    """Return the partitions by topic; deleted topics are left out."""
     return DescribedAssignment(
         [
             TopicPartitions(topic_id, topic.name, sorted(partitions))

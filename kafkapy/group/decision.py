@@ -1,6 +1,6 @@
-"""What a shard returns: records to append, the answer to the request at hand, and answers to requests that waited.
+"""What a group shard returns: records to append, the response to the current request, and replies to parked requests.
 
-Nothing of it leaves before the records (and all before them) are committed.
+Responses and replies are sent only after the decision's records, and all records before them, are committed.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from kafkapy.group.records import CoordinatorRecord
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to an earlier request that had to wait, by the token it came with. An ApiError is raised there."""
+    """The response to a parked request, identified by the token it came with. An ApiError as response is raised."""
 
     token: int
     response: Any
@@ -21,16 +21,16 @@ class Reply:
 
 @dataclass(slots=True)
 class GroupDecision:
-    """`response` None says: the answer comes later, as a Reply under the request's token (in this decision, even).
+    """`response` is None if the request is parked: its answer is a Reply with its token, perhaps in this decision.
 
-    on_failed: called where the records could not be appended, with the error code that clients get: takes soft state
-    back, returns the replies that say so. Without it, `replies` and the request itself get that code. It must not
-    rely on anything having changed: nothing was replayed.
+    on_failed: called if the records could not be appended, with the error code for the clients. It undoes changes of
+    soft state and returns the replies to send. Without it, `replies` and the request itself get that code. None of
+    the records has been replayed when it is called.
 
-    made: the group that the records make, where it is there by now: with soft state that no record has. Replay of its
-    records puts it into the shard's map.
+    made: the new group that the records create, with the soft state that records do not carry. Replaying the records
+    puts it into the shard's map.
 
-    is_atomic: all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be.
+    is_atomic: append all records or none, in one batch, which max.message.bytes bounds. Tombstones need not be atomic.
     """
 
     response: Any = None
@@ -40,12 +40,12 @@ class GroupDecision:
     made: Any = None
     is_atomic: bool = True
     effects: ClassVar[tuple[()]] = ()
-    """Groups have none."""
+    """Group decisions have no effects."""
 
 
 @dataclass(slots=True, frozen=True)
 class Client:
-    """Who asks. `client_host` is what Kafka keeps and shows: "/127.0.0.1"."""
+    """The client that sent a request. `client_host` has the form that Kafka stores and shows: "/127.0.0.1"."""
 
     client_id: str
     client_host: str

@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol carry in JoinGroup and SyncGroup: subscriptions and assignments.
+"""The consumer protocol embedded in JoinGroup and SyncGroup: subscriptions and assignments of classic consumers.
 
-Both begin with their version (int16); a later version than the last one known here is read as that one.
+Both begin with their version (int16). A version above the latest known one is read as the latest known one.
 
     0001 00000001 0003 666f6f ffffffff 00000000     subscription, version 1: topic "foo", no user data, owns nothing
 
@@ -25,7 +25,7 @@ _VERSION: Final = Struct(">h")
 
 
 def read_version(data: bytes) -> int:
-    """Return the version that a subscription or an assignment begins with. Raises ProtocolError."""
+    """Return the version of an encoded subscription or assignment. Raises ProtocolError."""
     if len(data) < _VERSION.size:
         raise ProtocolError("Buffer underflow while parsing consumer protocol's header")
     version: int = _VERSION.unpack_from(data)[0]
@@ -45,7 +45,7 @@ def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(assignment: Assignment, image: MetadataImage, version: int) -> bytes:
-    """Return the assignment as a client reads it; topics that no longer exist are left out. Raises ProtocolError."""
+    """Encode an assignment for a classic client. Deleted topics are left out. Raises ProtocolError."""
     if version < ConsumerProtocolAssignment.MIN_VERSION:
         raise ProtocolError(f"Unsupported assignment version: {version}")
     version = min(version, ConsumerProtocolAssignment.MAX_VERSION)

@@ -1,15 +1,15 @@
-"""Rebalances as plain data, for an operator: what `kafkapy groups explain` is told.
+"""The last rebalances of a group as JSON, for `kafkapy groups explain`.
 
-It travels in DescribeGroups, as a tagged field that Apache Kafka does not know (KIP-482: whoever does not know a tag
-passes over it). A request that carries EXPLAIN_TAG gets it with each group, consumer groups included, which
-DescribeGroups otherwise does not find; nobody else ever sees it. The value is JSON:
+The JSON is a tagged field of DescribeGroups that Apache Kafka does not know; clients skip unknown tags (KIP-482). If
+the request carries EXPLAIN_TAG, the response has the field for each group, including consumer groups, which
+DescribeGroups does not find otherwise. Responses to other requests never have it. The value:
 
     [{"started_at_ms": 1, "ended_at_ms": 2, "generation": 3, "reasons": ["..."],
       "members": [{"member": "...", "instance": null, "client": "...", "host": "/127.0.0.1", "has_joined": true,
                    "has_left": false, "gained": [["topic", 0]], "lost": []}]}]
 
-ended_at_ms is null, and members is empty, while the rebalance goes on. The latest comes last. KIP-848 groups count
-epochs, not generations.
+While a rebalance is in progress, ended_at_ms is null and members is empty. The latest rebalance comes last. For KIP-848
+groups, `generation` is the group epoch.
 """
 
 import json
@@ -22,11 +22,11 @@ from kafkapy.metadata.image import MetadataImage
 from kafkapy.types import TopicPartition, uuid_to_string
 
 EXPLAIN_TAG: Final = 7_000
-"""Far from the tags that Kafka counts up from 0."""
+"""Far above the tags that Kafka uses, which it numbers from 0."""
 
 
 def explain(group: Any, image: MetadataImage) -> bytes:
-    """Return the JSON of the last rebalances of a group; None stands for one that is not there, and has none."""
+    """Return the last rebalances of a group as JSON. `group` is None if it does not exist: the list is empty then."""
     rebalances: list[dict[str, Any]] = []
     if group is not None:
         decode = _decoder(image)
@@ -60,9 +60,9 @@ def _change(change: MemberChange) -> dict[str, Any]:
 
 
 def _decoder(image: MetadataImage) -> Decode:
-    """Return what reads an assignment, of a classic member or of one by KIP-848: a group may have been both.
+    """Return a function that decodes an assignment, of a classic or of a KIP-848 member: a group may change its type.
 
-    A topic that is gone goes by its id in the latter.
+    A deleted topic in a KIP-848 assignment is shown by its id.
     """
 
     def decode(assignment: Assignment | bytes) -> set[TopicPartition]:

@@ -1,4 +1,4 @@
-"""What a shard asks of any group, whatever its protocol: classic.ClassicGroup and consumer.ConsumerGroup are ones."""
+"""The interface of a group to its shard. classic.ClassicGroup and consumer.ConsumerGroup implement it."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
@@ -7,11 +7,11 @@ from kafkapy.group.records import CoordinatorRecord
 from kafkapy.types import Uuid
 
 CheckPartition: TypeAlias = Callable[[str, Uuid, int], None]
-"""Raises ApiError for a partition (topic name, topic id, partition) whose offset the member may not commit."""
+"""Called with (topic name, topic id, partition); raises ApiError if the member may not commit that offset."""
 
 
 class Group(Protocol):
-    """A group as offsets, listing and deletion see it. Codes are raised as ApiError."""
+    """What offset requests, listing and deletion need of a group. Error codes are raised as ApiError."""
 
     @property
     def group_id(self) -> str: ...
@@ -38,7 +38,7 @@ class Group(Protocol):
     def member_count(self) -> int: ...
 
     def deadline_ms(self) -> int | None:
-        """Return when on_time wants to be called (monotonic); may be early, cheap to ask after every request."""
+        """Return when to call on_time next (monotonic). May be too early. Cheap: called after every request."""
         ...
 
     def check_offset_commit(
@@ -50,40 +50,40 @@ class Group(Protocol):
         version: int,
         is_transactional: bool,
     ) -> CheckPartition | None:
-        """Return None where all partitions may be committed, else what each has to pass.
+        """Return None if all partitions may be committed, else a check to call for each partition.
 
-        `generation` is the member epoch of a KIP-848 member; -1 comes from who is not a member. `version` is that of
-        the request's API.
+        `generation` is the member epoch of a KIP-848 member, and -1 if the client is not a member. `version` is the
+        API version of the request.
         """
         ...
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
-        """A member's commit is fine: a classic group takes it for a heartbeat."""
+        """Note an accepted commit of a member: in a classic group it counts as a heartbeat."""
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
 
     def check_offset_delete(self) -> None:
-        """Raise NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND where offsets may not be deleted."""
+        """Raise NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND if offsets may not be deleted."""
         ...
 
     def check_deletion(self) -> None:
-        """Raise NON_EMPTY_GROUP where the group has members."""
+        """Raise NON_EMPTY_GROUP if the group has members."""
         ...
 
     def tombstone_records(self) -> Iterable[CoordinatorRecord]:
-        """Return what deletes the group, its offsets aside."""
+        """Return the tombstones that delete the group, without those of its offsets."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member wants the topic: its offsets then neither expire nor may be deleted."""
+        """Return whether a member subscribes to the topic: its offsets then do not expire and may not be deleted."""
         ...
 
     def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return since when (wall clock) an offset committed at that time counts as unused; None: it is in use.
+        """Return since when (wall clock ms) an offset committed at that time is unused, or None if it is in use.
 
-        KIP-211: a classic group with a protocol type: when it became empty, or the commit where that is not known;
-        Stable with known subscriptions: the commit (of topics it is not subscribed to); else None. A simple group and a
-        KIP-848 group: the commit.
+        KIP-211. For a simple group and a KIP-848 group: the time of the commit. For a classic group with a protocol
+        type: if empty, the time it became empty (the commit if not known); if Stable with known subscriptions, the
+        commit (callers keep the offsets of subscribed topics); else None.
         """
         ...

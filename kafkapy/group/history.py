@@ -1,7 +1,7 @@
-"""Why a group rebalanced, and what every member gained and lost: the last rebalances of a group, for `groups explain`.
+"""The last rebalances of a group: why it rebalanced, what each member gained and lost. For `kafkapy groups explain`.
 
-Kept in memory by the coordinator that saw them, and bounded; a new coordinator starts with what the log says the
-members have. Assignments are kept as they came and compared only when somebody asks.
+The history is bounded and kept only in the coordinator's memory. A new coordinator starts from the assignments in the
+log. Assignments are stored encoded, and decoded and compared only for a request.
 """
 
 from collections import deque
@@ -14,14 +14,14 @@ from kafkapy.types import TopicPartition
 
 REBALANCES_KEPT: Final = 16
 REASONS_KEPT: Final = 20
-"""Of one rebalance: a thousand members that join give a thousand reasons, and all the same."""
+"""Per rebalance: a thousand joining members would give a thousand similar reasons."""
 
 Decode: TypeAlias = Callable[[Any], set[TopicPartition]]
 
 
 @dataclass(slots=True, frozen=True)
 class MemberShare:
-    """A member and its assignment, in whatever form its protocol has."""
+    """A member and its assignment, in the form of its protocol (see the caller's Decode)."""
 
     member_id: str
     instance_id: str | None
@@ -31,13 +31,13 @@ class MemberShare:
 
     @property
     def key(self) -> str:
-        """What stays the same when a static member comes back under another id."""
+        """The member's identity: it stays the same when a static member rejoins with a new member id."""
         return self.member_id if self.instance_id is None else f"instance {self.instance_id}"
 
 
 @dataclass(slots=True, frozen=True)
 class MemberChange:
-    """What a rebalance meant for one member. `gained` and `lost` are sorted. A member that left has lost all it had."""
+    """What a rebalance changed for one member. `gained` and `lost` are sorted. A member that left loses everything."""
 
     member: MemberShare
     gained: list[TopicPartition]
@@ -48,7 +48,7 @@ class MemberChange:
 
 @dataclass(slots=True)
 class Rebalance:
-    """One rebalance. `ended_at_ms` (wall clock) is None while it goes on."""
+    """One rebalance. `ended_at_ms` (wall clock) is None while it is in progress."""
 
     started_at_ms: int
     reasons: list[str]
@@ -58,7 +58,7 @@ class Rebalance:
     ended_at_ms: int | None = None
 
     def changes(self, decode: Decode) -> list[MemberChange]:
-        """Return what the members gained and lost, those that stayed first; `decode` reads an assignment."""
+        """Return what each member gained and lost, members that left last; `decode` decodes an assignment."""
         changes = []
         for key in {**self.after, **self.before}:
             old, new = self.before.get(key), self.after.get(key)
@@ -74,12 +74,12 @@ class RebalanceHistory:
     """The last rebalances, the latest one last."""
 
     def __init__(self, shares: Iterable[MemberShare] = ()) -> None:
-        """`shares` is what members have when the coordinator begins."""
+        """`shares` are the members' assignments when the coordinator starts."""
         self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
         self._current = {share.key: share for share in shares}
 
     def begin(self, reason: str, at_ms: int) -> None:
-        """Say why members have to join again; while they still do, that is one more reason."""
+        """Begin a rebalance for this reason, or add the reason to the rebalance in progress."""
         if self.rebalances and self.rebalances[-1].ended_at_ms is None:
             reasons = self.rebalances[-1].reasons
             if len(reasons) < REASONS_KEPT and reason not in reasons:
@@ -88,12 +88,12 @@ class RebalanceHistory:
         self.rebalances.append(Rebalance(at_ms, [reason], self._current))
 
     def end(self, generation: int, shares: Iterable[MemberShare], at_ms: int) -> None:
-        """All have their assignments, or nobody is left."""
+        """End the rebalance: all members have their assignments, or none is left."""
         self._current = {share.key: share for share in shares}
         if self.rebalances and self.rebalances[-1].ended_at_ms is None:
             latest = self.rebalances[-1]
             latest.after, latest.generation, latest.ended_at_ms = self._current, generation, at_ms
 
     def replace(self, share: MemberShare) -> None:
-        """A static member has come back; its share is what it was."""
+        """Replace the share of a static member that rejoined with a new member id; its assignment is unchanged."""
         self._current = {**self._current, share.key: share}

@@ -1,7 +1,7 @@
-"""What is asked of a shard's offsets: commit, fetch, delete, and their expiry (KIP-211).
+"""Requests about a shard's offsets: commit, fetch and delete, and the expiry of offsets (KIP-211).
 
-The handlers have resolved topic ids, asked the authorizer and refused topics and partitions that do not exist; here
-the group is asked whether the member may, and records are made. Errors of a whole request are raised as ApiError.
+The handlers have already resolved topic ids, checked authorization and refused topics and partitions that do not exist.
+This module checks the member with its group and makes the records. Errors of a whole request are raised as ApiError.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,12 +50,12 @@ from kafkapy.types import ZERO_UUID, Uuid
 NO_OFFSET = -1
 NO_RETENTION_TIME = -1
 GROUP_ID_NOT_FOUND_SINCE = 9
-"""The first OffsetCommit whose clients know GROUP_ID_NOT_FOUND; older ones read ILLEGAL_GENERATION."""
+"""The first OffsetCommit whose clients know GROUP_ID_NOT_FOUND; older ones get ILLEGAL_GENERATION."""
 MS_PER_MINUTE = 60_000
 
 
 class OffsetRequests:
-    """The offsets of a shard's groups. `groups` is the shard's own map."""
+    """Decides requests about the offsets of a shard's groups. `groups` is the shard's own map."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class OffsetRequests:
     # -- OffsetCommit ---------------------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> GroupDecision:
-        """Decide OffsetCommit. An offset of -1 is one like any other, as in Kafka."""
+        """Decide OffsetCommit. An offset of -1 is accepted like any other, as in Kafka."""
         check = self._check_commit(request, version, now_ms)
         wall_ms = self._wall_ms()
         expire_ms = NO_TIMESTAMP
@@ -103,7 +103,7 @@ class OffsetRequests:
         generation = request.generation_id_or_member_epoch
         if group is None:
             if generation < 0:
-                return None  # replay of the first record makes a simple group
+                return None  # replaying the first record creates a simple group
             if version >= GROUP_ID_NOT_FOUND_SINCE:
                 raise group_not_found(request.group_id)
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
@@ -116,7 +116,10 @@ class OffsetRequests:
     # -- TxnOffsetCommit ------------------------------------------------------------------------------------------
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, version: int) -> GroupDecision:
-        """Decide TxnOffsetCommit: the records go into the producer's transaction, without topic ids, as in Kafka."""
+        """Decide TxnOffsetCommit. The caller appends the records in the producer's transaction.
+
+        They have no topic ids, as in Kafka.
+        """
         check = self._check_transactional_commit(request, version)
         wall_ms = self._wall_ms()
         max_metadata = self._settings.config.offset_metadata_max_bytes
@@ -140,7 +143,7 @@ class OffsetRequests:
     def _check_transactional_commit(
         self, request: TxnOffsetCommitRequest, version: int
     ) -> Callable[[str, int], None] | None:
-        """Return what each partition has to pass; who names no member passes. Stale epochs are ILLEGAL_GENERATION."""
+        """Return a check to call for each partition, or None. A stale member epoch raises ILLEGAL_GENERATION."""
         group = self._groups.get(request.group_id)
         if group is None:
             if request.generation_id < 0:
@@ -169,9 +172,9 @@ class OffsetRequests:
     # -- OffsetFetch ----------------------------------------------------------------------------------------------
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """Return one group's part of OffsetFetch: the topics asked for, or all where `topics` is None.
+        """Return one group's part of OffsetFetch: the requested topics, or all if `topics` is None. Raises ApiError.
 
-        require_stable: a partition whose offset a transaction may still change says UNSTABLE_OFFSET_COMMIT (KIP-447).
+        require_stable: a partition with a pending transactional offset gets UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         group_id = request.group_id
         group = self._groups.get(group_id)
@@ -204,7 +207,7 @@ class OffsetRequests:
     # -- OffsetDelete ---------------------------------------------------------------------------------------------
 
     def delete(self, request: OffsetDeleteRequest) -> GroupDecision:
-        """Decide OffsetDelete: offsets of topics that the group is not subscribed to (KIP-496)."""
+        """Decide OffsetDelete (KIP-496): delete offsets of topics to which the group is not subscribed."""
         group = self._groups.get(request.group_id)
         if group is None:
             raise group_not_found(request.group_id)
@@ -230,7 +233,7 @@ class OffsetRequests:
     # -- expiry ---------------------------------------------------------------------------------------------------
 
     def expired(self, group: Group) -> tuple[list[CoordinatorRecord], bool]:
-        """Return the tombstones of the group's expired offsets, and whether none are left behind them."""
+        """Return the tombstones of the group's expired offsets, and whether no other offset remains."""
         group_id = group.group_id
         wall_ms = self._wall_ms()
         unstable = self.store.open_partitions(group_id)
@@ -257,7 +260,7 @@ class OffsetRequests:
 
 @contextmanager
 def _stale_epochs_as_illegal_generation() -> Iterator[None]:
-    """Clients of TxnOffsetCommit know no STALE_MEMBER_EPOCH."""
+    """Translate STALE_MEMBER_EPOCH, which clients of TxnOffsetCommit do not know."""
     try:
         yield
     except ApiError as error:
@@ -271,7 +274,7 @@ def group_not_found(group_id: str) -> ApiError:
 
 
 def _java_length(text: str) -> int:
-    """Return the length that Java gives the text, in UTF-16 units: what offset.metadata.max.bytes bounds in Kafka."""
+    """Return the text's length in UTF-16 code units, like Java's: offset.metadata.max.bytes bounds it in Kafka."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -292,7 +295,7 @@ def _commit_value(
 
 
 def _fetched(partition: int, committed: CommittedOffset | None, topic_id: Uuid) -> OffsetFetchResponsePartitions:
-    """Return the committed offset; one that was committed for another topic of this name is none."""
+    """Return the committed offset, or no offset if it was committed for another topic id of the same name."""
     if committed is None:
         return _no_offset(partition, ErrorCode.NONE)
     value = committed.value

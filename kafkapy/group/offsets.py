@@ -1,7 +1,8 @@
-"""Committed offsets as the log has them: by group, topic and partition; changed by replay only.
+"""The committed offsets in the log, by group, topic and partition. Only replay changes them.
 
-Offsets that a transaction commits wait beside the others until its marker comes (KIP-98, KIP-447): a commit moves them
-over, unless a later record has committed the partition meanwhile; an abort drops them. A tombstone removes both.
+Offsets committed in a transaction are pending until the transaction's marker (KIP-98, KIP-447). A commit marker makes
+them committed, unless a later record has committed the same partition meanwhile; an abort marker drops them. A
+tombstone removes the committed and the pending offset of its partition.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,35 +30,35 @@ NO_OFFSETS: Final[GroupOffsets] = {}
 
 
 class OffsetStore:
-    """The committed offsets of all groups of a partition, and those that transactions have pending."""
+    """The committed and pending offsets of all groups of one `__consumer_offsets` partition."""
 
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
         self._pending: dict[int, dict[str, GroupOffsets]] = {}
-        """By producer id, then as the committed ones."""
+        """By producer id, then group, topic and partition."""
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
         """The producers with a pending offset, by group, then (topic, partition)."""
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """Return what the group has committed; not to be written to."""
+        """Return the group's committed offsets; callers must not modify them."""
         return self._committed.get(group_id, NO_OFFSETS)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._committed.get(group_id, NO_OFFSETS).get(topic, {}).get(partition)
 
     def open_partitions(self, group_id: str) -> Mapping[tuple[str, int], set[int]]:
-        """Return the (topic, partition)s with a pending offset, each with its producers."""
+        """Return the (topic, partition) pairs with pending offsets, each with the ids of its producers."""
         return self._open.get(group_id, {})
 
     @property
     def committed_count(self) -> int:
-        """Count the offsets, for metrics: walks them all."""
+        """The number of committed offsets, for metrics; linear in the number of topics."""
         return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return what removes all that the group has, pending offsets included."""
+        """Return the tombstones of all offsets of the group, pending ones included."""
         records = [
             offset_tombstone(group_id, topic, partition)
             for topic, partitions in self.of_group(group_id).items()
@@ -71,7 +72,7 @@ class OffsetStore:
         return records
 
     def tombstones_of_topic(self, topic: str, topic_id: Uuid) -> list[CoordinatorRecord]:
-        """Return what removes the offsets of a topic that is gone; those committed for another of its name stay."""
+        """Return the tombstones of a deleted topic's offsets; offsets committed with another topic id stay."""
         found: dict[tuple[str, int], None] = {}
         for offsets_by_group in (self._committed, *self._pending.values()):
             for group_id, topics in offsets_by_group.items():
@@ -85,7 +86,7 @@ class OffsetStore:
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
     ) -> None:
-        """Apply an OffsetCommit record; one with a producer id waits for its transaction's marker."""
+        """Apply an OffsetCommit record. With a producer id, the offset is pending until the transaction's marker."""
         if value is None:
             self._remove(key.group, key.topic, key.partition)
         elif producer_id == NO_PRODUCER_ID:
@@ -96,7 +97,7 @@ class OffsetStore:
             self._open.setdefault(key.group, {}).setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
-        """Apply the end of a transaction."""
+        """Apply a transaction's marker to the producer's pending offsets."""
         for group_id, topic, partition, offset in _entries(self._pending.pop(producer_id, {})):
             self._close(group_id, topic, partition, producer_id)
             if is_commit:

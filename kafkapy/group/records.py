@@ -6,9 +6,9 @@
     0001 0001 67 0001 74 00000002        OffsetCommitKey: group "g", topic "t", partition 2
     0004 000000000000002a ffffffff ...   OffsetCommitValue, version 4: offset 42, no leader epoch, ...
 
-The type names the schema of both (protocol_specs/group_coordinator). Apache Kafka 4.3.1 reads all of them; so do we.
-What a later version may have added is passed over: `decode_record` returns None for it, and the caller says so in the
-log once. Source: KIP-848 and Kafka's CoordinatorRecordType.
+The record type selects the schemas of key and value (protocol_specs/group_coordinator). All types and versions that
+Apache Kafka 4.3.1 reads are read. For those of later releases `decode_record` returns None: the caller skips the record
+and logs that once. Source: KIP-848 and Kafka's CoordinatorRecordType.
 """
 
 import struct
@@ -28,9 +28,9 @@ WRITTEN_VERSIONS: Final[Mapping[str, int]] = {
     "OffsetCommitValue": 4,
     "GroupMetadataValue": 3,
 }
-"""The version that each value is written in, where there are several; for all others it is 0."""
+"""The version in which each value is written; 0 for values not listed."""
 EXPIRING_OFFSET_VERSION: Final = 1
-"""OffsetCommitValue with an expire timestamp: the one version that can hold it, written where there is one."""
+"""The only OffsetCommitValue version with an expire timestamp: written if the commit has one."""
 
 _INT16: Final = struct.Struct(">h")
 
@@ -58,14 +58,14 @@ def encode_record(record: CoordinatorRecord, timestamp_ms: int) -> NewRecord:
 
 
 def written_version(value: Message) -> int:
-    """Return the version that a value is written in."""
+    """Return the version in which a value is written."""
     if value.NAME == "OffsetCommitValue" and value.expire_timestamp != NO_TIMESTAMP:  # type: ignore[attr-defined]
         return EXPIRING_OFFSET_VERSION
     return WRITTEN_VERSIONS.get(value.NAME, 0)
 
 
 def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> CoordinatorRecord | None:
-    """Return the record, None where its type or version is unknown here. Raises ProtocolError for what is damaged."""
+    """Return the record, or None if its type or version is unknown. Raises ProtocolError for a damaged record."""
     if key is None or len(key) < _INT16.size:
         raise ProtocolError("a coordinator record without a key")
     (record_type,) = _INT16.unpack_from(key)

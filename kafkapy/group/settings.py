@@ -1,4 +1,4 @@
-"""The configuration that counts for groups: the broker's keys as they are now, and what a group has set for itself."""
+"""The configuration of groups: the broker's current keys, and the keys set on a group itself."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -10,24 +10,24 @@ GROUP_KEY_BOUNDS: Final = {
     "consumer.heartbeat.interval.ms": "group_consumer_{}heartbeat_interval_ms",
     "consumer.assignment.interval.ms": "group_consumer_{}assignment_interval_ms",
 }
-"""A group's own keys (DescribeConfigs of type GROUP), each with the broker's default, and bounds at "min_", "max_"."""
+"""A group's own keys (config resource type GROUP), each with the broker's field: "" default, "min_", "max_" bounds."""
 
 
 class GroupSettings:
-    """Read anew at every use: the broker's keys may change at run time, the groups' come with the metadata."""
+    """Read at every use: the broker's keys may change at run time, and the groups' keys are part of the metadata."""
 
     def __init__(
         self,
         config: Callable[[], GroupCoordinatorConfig],
         group_configs: Callable[[str], Mapping[str, str]] = lambda group_id: {},
     ) -> None:
-        """`group_configs(group_id)` gives what IncrementalAlterConfigs has set on that group."""
+        """`group_configs(group_id)` returns the keys set on that group by IncrementalAlterConfigs."""
         self._config = config
         self._group_configs = group_configs
 
     @classmethod
     def fixed(cls, config: GroupCoordinatorConfig | None = None) -> "GroupSettings":
-        """Return settings that never change, Kafka's defaults where none are given."""
+        """Return settings that never change: `config`, or Kafka's defaults if it is None."""
         fixed_config = config or GroupCoordinatorConfig()
         return cls(lambda: fixed_config)
 
@@ -46,7 +46,7 @@ class GroupSettings:
         return self._of_group(group_id, "consumer.assignment.interval.ms")
 
     def _of_group(self, group_id: str, key: str) -> int:
-        """Return the group's own value within the broker's bounds (which may have changed since), or the broker's."""
+        """Return the group's own value, clamped to the broker's current bounds, or else the broker's default."""
         config, field = self._config(), GROUP_KEY_BOUNDS[key]
         own = self._group_configs(group_id).get(key)
         if own is None:

@@ -1,9 +1,9 @@
-"""The groups of one `__consumer_offsets` partition: what requests decide, and what its records say.
+"""The groups of one `__consumer_offsets` partition: a machine that decides requests and replays records.
 
-Decide, append, replay: methods that answer requests return a GroupDecision and leave what the log describes as it is;
-`replay` alone changes that. Soft state (sessions, joins that wait) is the groups' own and changes at once. Requests
-about members go to `classic` and `consumer`, the two kinds of groups; those about offsets to `offsets`; what is asked
-of any kind is here. Records of share and streams groups, which live elsewhere in this broker, are passed over.
+Decide, append, replay: methods for requests return a GroupDecision and do not change the state that is in the log;
+only `replay` changes that. Soft state (sessions, parked joins) belongs to the groups and changes at once. `classic` and
+`consumer` take the requests about members, for the two types of groups; `offsets` takes those about offsets; the
+methods here apply to groups of any type. Records of share and streams groups are skipped.
 """
 
 import heapq
@@ -35,11 +35,11 @@ from kafkapy.types import Uuid
 
 DEAD: Final = "Dead"
 GROUP_ID_NOT_FOUND_SINCE: Final = 6
-"""The first DescribeGroups that says of an unknown group that it is unknown; older ones call it dead."""
+"""The first DescribeGroups with GROUP_ID_NOT_FOUND; older versions show an unknown group as Dead."""
 
 
 class GroupShard:
-    """All groups of one partition, by id, and the offsets that they have committed."""
+    """All groups of one partition, by id, and their committed offsets."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class GroupShard:
         self.metadata = metadata
         self.wall_ms = wall_ms
         self.groups: dict[str, Any] = {}
-        """By id, of all kinds (Group)."""
+        """By group id, of any type (see group.Group)."""
         self.offsets = OffsetRequests(self.groups, settings, metadata=metadata, wall_ms=wall_ms)
         made: dict[str, Any] = {}
         self.consumer = ConsumerGroups(self.groups, made, settings, metadata=metadata, random=random, wall_ms=wall_ms)
@@ -63,14 +63,14 @@ class GroupShard:
         )
         self._deadlines: list[tuple[int, str]] = []
         self._noted: dict[str, int] = {}
-        """The earliest deadline in the heap of each group."""
+        """By group id: the group's earliest deadline in the heap `_deadlines`."""
 
     # -- all kinds of groups --------------------------------------------------------------------------------------
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> Iterator[ListedGroup | None]:
-        """Yield the groups in one of the states and of one of the types, whatever their case; empty means any.
+        """Yield the groups in one of the states and of one of the types, ignoring case; an empty list matches any.
 
-        None stands for each other group: callers give way in between.
+        Yields None for each group that does not match, so that callers can yield to the event loop in between.
         """
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
@@ -82,7 +82,7 @@ class GroupShard:
             yield listed if is_listed else None
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
-        """Return one group for DescribeGroups, which knows classic groups only; any other is dead, or not found."""
+        """Return one group for DescribeGroups, which only finds classic groups; any other is Dead or not found."""
         try:
             return self.classic.describe(group_id)
         except ApiError as error:
@@ -91,11 +91,11 @@ class GroupShard:
             return DescribedGroup(error.code, error.message, group_id=group_id, group_state=DEAD)
 
     def explain_group(self, group_id: str) -> bytes:
-        """Return the group's last rebalances as JSON (explain.py)."""
+        """Return the group's last rebalances as JSON; explain.py has the format."""
         return explain(self.groups.get(group_id), self.metadata())
 
     def delete_group(self, group_id: str) -> GroupDecision:
-        """Decide the deletion of a group that is empty, with all of its offsets. Raises ApiError."""
+        """Decide the deletion of an empty group and all its offsets. Raises ApiError."""
         group = self.groups.get(group_id)
         if group is None:
             raise group_not_found(group_id)
@@ -104,12 +104,12 @@ class GroupShard:
         return GroupDecision(True, records, is_atomic=False)
 
     def forget_topic(self, topic: str, topic_id: Uuid) -> GroupDecision:
-        """Decide what the deletion of a topic means: its offsets go."""
+        """Decide the deletion of a deleted topic's offsets, in all groups."""
         self.consumer.forget_topic(topic)
         return GroupDecision(records=self.offsets.store.tombstones_of_topic(topic, topic_id), is_atomic=False)
 
     def expire(self, group_id: str) -> GroupDecision:
-        """Decide the expiry of one group's offsets (KIP-211); where it keeps none and is empty, it goes, too."""
+        """Decide the expiry of one group's offsets (KIP-211). An empty group without offsets is deleted, too."""
         group = self.groups.get(group_id)
         if group is None:
             return GroupDecision()
@@ -124,7 +124,7 @@ class GroupShard:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def note_deadline(self, group_id: str) -> None:
-        """Look when the group wants to be woken; called after whatever may have made that earlier."""
+        """Schedule the group's deadline. Call it after anything that may have made the deadline earlier."""
         group = self.groups.get(group_id)
         deadline_ms = None if group is None else group.deadline_ms()
         if deadline_ms is None:
@@ -135,18 +135,18 @@ class GroupShard:
             heapq.heappush(self._deadlines, (deadline_ms, group_id))
 
     def on_loaded(self, now_ms: int) -> None:
-        """The log has been replayed and requests begin: members' sessions start anew."""
+        """Start after the log was replayed and before the first request: renew the members' sessions."""
         self.classic.on_loaded(now_ms)
         self.consumer.on_loaded()
         for group_id in self.groups:
             self.note_deadline(group_id)
 
     def deadline_ms(self) -> int | None:
-        """Return when on_time wants to be called next (monotonic); may be early."""
+        """Return when the next group is due (monotonic), or None. May be too early."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def due_groups(self, now_ms: int) -> list[str]:
-        """Take the groups that wanted to be woken by now. Each gets its on_time, then note_deadline."""
+        """Remove and return the groups that are due. Callers call on_time, then note_deadline, for each."""
         due: dict[str, None] = {}
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             deadline_ms, group_id = heapq.heappop(self._deadlines)
@@ -156,7 +156,7 @@ class GroupShard:
         return [group_id for group_id in due if group_id in self.groups]
 
     def on_time(self, group_id: str, now_ms: int) -> GroupDecision:
-        """Decide what the time means for one group: sessions and rebalances that are over."""
+        """Decide what has expired in one group: sessions and rebalance phases."""
         group = self.groups[group_id]
         if isinstance(group, ConsumerGroup):
             return self.consumer.on_time(group, now_ms)
@@ -165,7 +165,7 @@ class GroupShard:
     # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply one record; `record_offset` is its place in `__consumer_offsets`."""
+        """Apply one record; `record_offset` is its offset in this partition of `__consumer_offsets`."""
         key, value = record.key, record.value
         if type(key) is OffsetCommitKey:
             assert value is None or type(value) is OffsetCommitValue
@@ -188,12 +188,12 @@ class GroupShard:
         self.offsets.store.replay(key, value, record_offset, producer_id)
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
-        """Apply the end of a transaction that committed offsets here."""
+        """Apply the marker of a transaction that committed offsets in this partition."""
         self.offsets.store.replay_marker(producer_id, is_commit=is_commit)
 
 
 def _modernized(key: Message, value: Message | None) -> tuple[OffsetCommitKey, OffsetCommitValue | None]:
-    """Return a record of type 0 as one of type 1: of another name, otherwise alike."""
+    """Convert a record of type 0 (legacy offset commit) to type 1, which has the same fields."""
     old_key: Any = key
     current_key = OffsetCommitKey(old_key.group, old_key.topic, old_key.partition)
     if value is None:

@@ -1,4 +1,4 @@
-"""XXH3, the 64-bit variant with seed 0: what Kafka hashes a group's subscribed topics with (KIP-1101).
+"""XXH3, the 64-bit variant with seed 0. Kafka uses it to hash a group's subscribed topics (KIP-1101).
 
 In plain Python because the inputs are small (a topic's name, ids and racks) and the results are kept per topic. Source:
 the XXH3 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md); checked against hash4j, which Kafka uses.
@@ -31,7 +31,7 @@ _BLOCK_BYTES: Final = _STRIPE_BYTES * _STRIPES_PER_BLOCK
 
 
 def xxh3_64(data: bytes) -> int:
-    """Return the hash as a signed 64-bit integer, as Java has it."""
+    """Return the hash as a signed 64-bit integer, like Java's long."""
     length = len(data)
     if length <= 16:
         hashed = _hash_to_16(data)

@@ -1,16 +1,16 @@
-"""A classic consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and what time does to it.
+"""A classic consumer group: decides JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and expires sessions and phases.
 
-The members' clients make the assignment: everyone joins, the leader gets all subscriptions and brings, with its
-SyncGroup, what each member gets. The coordinator keeps generations apart, and knows nothing of what is assigned; so
-this also serves Kafka Connect and whoever else has a protocol. Source: Apache Kafka 4.3.1; KIP-62 (rebalance
-time-outs), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol checks), KIP-814.
+The assignment is made by the clients: all members join, the leader gets all subscriptions, and its SyncGroup carries
+each member's assignment. The coordinator numbers the generations and does not interpret assignments, so Kafka Connect
+and other protocols use the same group. Source: Apache Kafka 4.3.1; KIP-62 (rebalance time-outs), KIP-134 (initial
+delay), KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol checks), KIP-814.
 
-states.py             the states and the ways between them
-members.py            who is in it, and what they have in common
-state.py              what the records say, and replay
-rebalance.py          who waits: the phases, and time
+states.py             the states and the transitions between them
+members.py            the members, the leader, the common protocol
+state.py              the state that is in the log, and its replay
+rebalance.py          the phases of a rebalance, parked requests, deadlines
 join.py               the steps of a JoinGroup
-../classic_requests.py where a shard's requests and records meet its classic groups
+../classic_requests.py dispatch of a shard's requests and records to its classic groups
 """
 
 from collections.abc import Callable, Iterable
@@ -40,11 +40,11 @@ from kafkapy.record.batch import NO_TIMESTAMP
 __all__ = ["ClassicGroup", "Join"]
 
 NOTHING_ASSIGNED: Final = bytes.fromhex("0000 00000000 ffffffff")
-"""A consumer's assignment of version 0: no topics, no user data."""
+"""An empty consumer assignment, version 0: no topics, no user data."""
 
 
 class ClassicGroup:
-    """Has a log (what its records say) and a rebalance (who waits, until when), and decides what its members ask."""
+    """Decides the requests of its members. `log` is the state of its records, `rebalance` its parked requests."""
 
     group_type = "classic"
 
@@ -78,11 +78,11 @@ class ClassicGroup:
         return self.log.is_subscribed_to(topic)
 
     def tombstone_records(self) -> Iterable[CoordinatorRecord]:
-        """Return what deletes the group, its offsets aside."""
+        """Return the tombstones that delete the group, without those of its offsets."""
         return self.log.tombstone_records()
 
     def describe(self) -> DescribedGroup:
-        """Return the group as DescribeGroups shows it: subscriptions and protocol only where they are settled."""
+        """Return the group as DescribeGroups shows it: subscriptions and protocol only in state STABLE."""
         is_stable = self.log.state is ClassicState.STABLE
         return DescribedGroup(
             group_id=self.log.group_id,
@@ -105,7 +105,7 @@ class ClassicGroup:
     # -- JoinGroup ------------------------------------------------------------------------------------------------
 
     def join(self, join: Join) -> GroupDecision:
-        """Decide a JoinGroup. Raises ApiError; nothing has changed then."""
+        """Decide a JoinGroup. Raises ApiError without having changed anything."""
         if self.log.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return JoinDecision(self.log, self.rebalance, self._settings.config.group_max_size, join).decide()
@@ -113,7 +113,7 @@ class ClassicGroup:
     # -- SyncGroup ------------------------------------------------------------------------------------------------
 
     def sync(self, request: SyncGroupRequest, token: int, now_ms: int) -> GroupDecision:
-        """Decide a SyncGroup. Raises ApiError; nothing has changed then."""
+        """Decide a SyncGroup. Raises ApiError without having changed anything."""
         member = self._check_sync(request)
         decision = GroupDecision()
         self.rebalance.note_synced(member.member_id)
@@ -139,10 +139,10 @@ class ClassicGroup:
         return member
 
     def _assign(self, request: SyncGroupRequest, decision: GroupDecision, now_ms: int) -> None:
-        """Write the leader's assignment; who waits for it gets it once that is committed.
+        """Write the leader's assignment; parked SyncGroups are answered once it is committed.
 
-        A member that the leader left out gets nothing, in a consumer's case as an assignment that says so (a deviation:
-        Apache Kafka sends no bytes, which clients cannot read).
+        A member that the leader left out gets an empty assignment. For consumers it is an encoded one (a deviation:
+        Apache Kafka sends zero bytes, which clients cannot decode).
         """
         nothing = NOTHING_ASSIGNED if self.log.protocol_type == CONSUMER_PROTOCOL else b""
         given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
@@ -158,7 +158,7 @@ class ClassicGroup:
     # -- Heartbeat ------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
-        """Decide a Heartbeat. Raises ApiError. In a rebalance it counts all the same, and says so."""
+        """Decide a Heartbeat: renew the session. Answers REBALANCE_IN_PROGRESS in a rebalance. Raises ApiError."""
         if self.log.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         member = self.log.check_member(request.member_id, request.group_instance_id)
@@ -169,7 +169,7 @@ class ClassicGroup:
         return GroupDecision(HeartbeatResponse(error_code=code))
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
-        """See group.Group."""
+        """Renew the session of a member that committed offsets."""
         member = self.log.members.find(member_id)
         if member is not None:
             self.rebalance.renew_session(member, now_ms)
@@ -177,10 +177,10 @@ class ClassicGroup:
     # -- LeaveGroup -----------------------------------------------------------------------------------------------
 
     def leave(self, identities: list[MemberIdentity], now_ms: int) -> GroupDecision:
-        """Decide a LeaveGroup: each of these with its own code, one rebalance for all. Raises ApiError.
+        """Decide a LeaveGroup: an error code for each member, one rebalance for all. Raises ApiError.
 
-        An id that leaves before anybody has joined with it makes nobody join again (a deviation: in Apache Kafka a
-        stable group rebalances, with the members that it had).
+        If an id given out by MEMBER_ID_REQUIRED leaves before it has joined, the group does not rebalance (a deviation:
+        in Apache Kafka a stable group rebalances, with unchanged members).
         """
         if self.log.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -205,7 +205,7 @@ class ClassicGroup:
         return decision
 
     def _leave_one(self, identity: MemberIdentity, decision: GroupDecision) -> str:
-        """Remove a member, by its instance id alone if an administrator does; return what to call it."""
+        """Remove a member and return its name for the log. An administrator may name it by instance id alone."""
         member_id = identity.member_id
         if not member_id and identity.group_instance_id is not None:
             member_id = self.log.members.static_id(identity.group_instance_id) or ""
@@ -216,11 +216,12 @@ class ClassicGroup:
     # -- the coordinator's own ------------------------------------------------------------------------------------
 
     def on_loaded(self, now_ms: int, *, is_converted: bool = False) -> None:
-        """The group came from the log: sessions begin anew. Too many members rebalance, the first to come stay.
+        """Start after the log was replayed: renew all sessions.
 
-        `is_converted`: it was a KIP-848 group, and no generation has followed. Its members may still wait for what they
-        were assigned, so they rebalance, too. Apache Kafka forgets that with the coordinator that converted the group:
-        those partitions have no owner there until something else makes the group rebalance (a deviation).
+        A group above group.max.size rebalances, and the first members to join stay. `is_converted`: the group was a
+        KIP-848 group and has had no generation since. Its members may not have all their assigned partitions yet, so it
+        rebalances, too. Apache Kafka loses this fact with the coordinator that converted the group: such partitions
+        have no owner there until another event makes the group rebalance (a deviation).
         """
         self.rebalance.renew_sessions(now_ms)
         if len(self.log.members) > self._settings.config.group_max_size:
@@ -229,17 +230,17 @@ class ClassicGroup:
             self.rebalance.prepare_rebalance("the group has just become a classic one", GroupDecision(), now_ms)
 
     def die(self) -> None:
-        """The group has been deleted."""
+        """Move to DEAD: the group has been deleted."""
         self.log.transition_to(ClassicState.DEAD)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int | None:
-        """See group.Group."""
+        """Return when to call on_time next (monotonic), or None. May be too early."""
         return self.rebalance.deadline_ms()
 
     def on_time(self, now_ms: int) -> GroupDecision:
-        """Decide what the time means; where that is a record, the rest has to wait until it is replayed."""
+        """Decide what has expired. If the decision has a record, call again after its replay for the rest."""
         return self.rebalance.on_time(now_ms)
 
     # -- offsets and deletion -------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class ClassicGroup:
         version: int,
         is_transactional: bool,
     ) -> CheckPartition | None:
-        """Raise unless a member of this generation commits, or somebody who is no member while there are none."""
+        """Raise ApiError unless a member of this generation commits, or a non-member while the group is empty."""
         if self.log.is_dead:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.log.is_empty:
@@ -264,7 +265,7 @@ class ClassicGroup:
         elif not is_transactional:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.log.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
-            # It has this generation's id, so it is about to hear that its partitions are others now.
+            # The member has joined this generation, so its partitions are about to change.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
         return None
 
@@ -273,7 +274,7 @@ class ClassicGroup:
             raise self._not_found()
 
     def check_offset_delete(self) -> None:
-        """Raise NON_EMPTY_GROUP for members that are not consumers: nobody knows what they use."""
+        """Raise NON_EMPTY_GROUP if the members are not consumers: their subscriptions are unknown."""
         if self.log.is_dead:
             raise self._not_found()
         if not self.log.is_empty and self.log.protocol_type != CONSUMER_PROTOCOL:
@@ -289,7 +290,7 @@ class ClassicGroup:
         return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.log.group_id} is in dead state.")
 
     def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """See group.Group."""
+        """Return since when (wall clock ms) an offset committed at that time is unused, or None if it is in use."""
         if self.log.protocol_type is None:
             return commit_timestamp_ms
         if self.log.is_empty:

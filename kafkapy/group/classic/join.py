@@ -1,10 +1,11 @@
-"""JoinGroup: who may become or stay a member of a classic group, and whether that makes the others join again.
+"""The steps of a JoinGroup to a classic group: admit or update the member, and rebalance if needed.
 
-An unknown dynamic member gets an id first and has to come back with it (KIP-394, from version 4), so that a client
-that gives up and retries does not leave members behind. A static member (KIP-345) that comes back without its id takes
-the place of the one that had its instance id, which is fenced; in a stable group nobody else notices, if the group's
-protocol remains what it is. From version 9 the leader that comes back so is told that it leads, and to skip the
-assignment (KIP-814); older ones are told the id they had before, so that they do not think they lead.
+From version 4 a dynamic member without an id first gets one, with MEMBER_ID_REQUIRED, and joins again with it
+(KIP-394). So a client that gives up and retries leaves no unused members. A static member (KIP-345) that joins without
+a member id replaces the member with its instance id, which is fenced. In a stable group this causes no rebalance if the
+group's protocol does not change. If the leader is replaced so, the response from version 9 on says that it leads and
+must skip the assignment (KIP-814). Older versions get the previous member id as the leader's, so that the client does
+not act as leader.
 """
 
 from kafkapy.errors import ApiError
@@ -21,18 +22,18 @@ from kafkapy.types import Uuid
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's first join may wait: it cannot send heartbeats meanwhile, and its client may be gone."""
+"""How long a new member's first join may be parked: it sends no heartbeats meanwhile, so its client may be gone."""
 
 
 class Join:
-    """A JoinGroup request with what belongs to it."""
+    """A JoinGroup request with its context."""
 
     __slots__ = ("client", "new_uuid", "now_ms", "protocols", "request", "token", "version")
 
     def __init__(
         self, request: JoinGroupRequest, *, version: int, client: Client, token: int, now_ms: int, new_uuid: Uuid
     ) -> None:
-        """`new_uuid` makes the id of a member that has none."""
+        """`new_uuid` is used to generate the id of a member that has none."""
         self.request = request
         self.version = version
         self.client = client
@@ -52,7 +53,7 @@ class Join:
 
 
 class JoinDecision:
-    """The steps of a JoinGroup."""
+    """Decides one JoinGroup."""
 
     def __init__(self, log: ClassicGroupLog, rebalance: ClassicRebalance, max_size: int, join: Join) -> None:
         """max_size: group.max.size."""
@@ -63,7 +64,7 @@ class JoinDecision:
         self._decision = GroupDecision()
 
     def decide(self) -> GroupDecision:
-        """Decide. Raises ApiError; nothing has changed then."""
+        """Decide the request. Raises ApiError without having changed anything."""
         request = self._join.request
         if not self._has_room_for(request.member_id):
             self._turn_away()
@@ -76,7 +77,7 @@ class JoinDecision:
         return self._decision
 
     def _has_room_for(self, member_id: str) -> bool:
-        """Say whether group.max.size lets one more in; while members join again, the first ones to come stay."""
+        """Return whether group.max.size admits the member. In a rebalance the first members to join stay."""
         log, joining, max_size = self._log, self._rebalance.joining, self._max_size
         if log.is_empty:
             return True
@@ -155,17 +156,17 @@ class JoinDecision:
         if has_news:
             reason = f"member {member.member_id} changed its subscription or protocols{join.reason}"
         elif is_leader and self._log.state is ClassicState.STABLE:
-            # It may know of topics or partitions that make another assignment, which its subscription does not tell.
+            # The leader may know of changed topics or partitions that need a new assignment.
             reason = f"leader {member.member_id} joined again{join.reason}"
         else:
-            # It has not got the answer to its last join, or wants what it has: this generation.
+            # A retry, because the last response was lost, or no change: return the current generation.
             decision.response = self._rebalance.join_response(member.member_id)
             return
         self._update_member(member)
         self._rebalance.rebalance_or_complete(reason, decision, join.now_ms)
 
     def _update_member(self, member: ClassicMember) -> None:
-        """Take over what the member says now, and have it wait. What waits of it from before is given up."""
+        """Update the member from the request and park its join. Refuse its earlier parked requests."""
         join, decision = self._join, self._decision
         self._adopt(member)
         self._rebalance.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, decision)
@@ -180,10 +181,9 @@ class JoinDecision:
     # -- static members that come back ----------------------------------------------------------------------------
 
     def _replace_static(self, old_id: str, member_id: str) -> None:
-        """Give the member's place to its new id.
+        """Replace the static member's id by a new one.
 
-        A deviation: Apache Kafka goes on to show the client id and host that the member had before; here they are the
-        new ones.
+        A deviation: Apache Kafka keeps showing the client id and host of the previous member; here they are updated.
         """
         join, decision = self._join, self._decision
         old, leader_id = self._log.members[old_id], self._log.members.leader_id
@@ -201,7 +201,7 @@ class JoinDecision:
         self._rebalance.rebalance_or_complete(reason, decision, join.now_ms)
 
     def _write_replaced(self, old: ClassicMember, member: ClassicMember, leader_id: str | None) -> None:
-        """Only write the new id down: nobody has to join again."""
+        """Write the new member id, without a rebalance."""
         join, decision = self._join, self._decision
         is_leader = member.member_id == self._log.members.leader_id
         if join.version >= SKIP_ASSIGNMENT_SINCE:
@@ -219,7 +219,7 @@ class JoinDecision:
         decision.on_failed = on_failed
 
     def _put_back(self, old: ClassicMember, member: ClassicMember) -> None:
-        """The replacement could not be written: the old id has its place again."""
+        """Undo the replacement, because its record could not be appended."""
         self._log.members.set_protocols(member, old.protocols)
         restored = self._log.members.rename(member.member_id, old.member_id)
         restored.rebalance_timeout_ms, restored.session_timeout_ms = old.rebalance_timeout_ms, old.session_timeout_ms

@@ -1,8 +1,8 @@
-"""The members of a classic group: who they are, which protocols they have in common, who leads.
+"""The members of a classic group, their common protocols and their leader.
 
-A protocol is a name (an assignor's, for consumers) with the member's metadata for it (its subscription); a member lists
-those it speaks, the one it likes best first. All members must have one in common, and the group uses the one that most
-of them would pick among the common ones.
+A protocol is a name (for consumers, an assignor's) with the member's metadata (its subscription). A member lists the
+protocols it supports, in order of preference. All members must have at least one in common. Each member votes for the
+first common protocol in its list, and the group uses the one with the most votes.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from typing import TypeAlias
 from kafkapy.dataclass import dataclass
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""Name and metadata of each, best liked first."""
+"""(name, metadata) of each supported protocol, in order of preference."""
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member. `is_new` until its first join is answered: until then it does not know its id."""
+    """One member. `is_new` is true until its first join is answered."""
 
     member_id: str
     instance_id: str | None
@@ -30,33 +30,33 @@ class ClassicMember:
     assignment: bytes = b""
     is_new: bool = False
     session_deadline_ms: int | None = None
-    """None while a request of the member waits here beyond its session: then it cannot be late."""
+    """Monotonic. None after the session ran out with a request of the member parked: the answer renews it."""
 
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what the member says of itself in that protocol, which it speaks."""
+        """Return the member's metadata for a protocol that it supports."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not speak {protocol_name}")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the first of the member's protocols that is a candidate."""
+        """Return the member's preferred protocol among the candidates, of which it supports at least one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 class Roster:
-    """The members in the order in which they joined. The leader is one of them, None only when there are none."""
+    """The members in the order in which they joined. The leader is one of them, and None only if there are none."""
 
     def __init__(self) -> None:
         self.leader_id: str | None = None
         self._members: dict[str, ClassicMember] = {}
         self._static_ids: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()
-        """How many members speak a protocol."""
+        """The number of members that support a protocol, by its name."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -74,12 +74,12 @@ class Roster:
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str) -> str | None:
-        """Return the member id that a group.instance.id has now."""
+        """Return the current member id of a group.instance.id, or None."""
         return self._static_ids.get(instance_id)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance time-out among the members, in ms."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def add(self, member: ClassicMember) -> None:
@@ -93,7 +93,7 @@ class Roster:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member; the oldest one left leads then, if it was the leader."""
+        """Remove a member. If it was the leader, the oldest remaining member becomes the leader."""
         member = self._members.pop(member_id)
         self._count(member.protocols, -1)
         if member.instance_id is not None:
@@ -102,7 +102,7 @@ class Roster:
             self.leader_id = next(iter(self._members), None)
 
     def rename(self, member_id: str, new_member_id: str) -> ClassicMember:
-        """Put a copy under another id into the place of a static member, which keeps its lead; return the copy."""
+        """Replace a static member by a copy with another id, which also takes over leadership; return the copy."""
         renamed = replace(self._members.pop(member_id), member_id=new_member_id)
         self._members[new_member_id] = renamed
         assert renamed.instance_id is not None, "only static members are replaced"
@@ -117,7 +117,7 @@ class Roster:
         self._count(protocols, 1)
 
     def elect_among(self, member_ids: Iterable[str]) -> None:
-        """Make one of them the leader, unless the leader is one of them; the oldest. There is at least one."""
+        """Make the oldest of these members (at least one) the leader, unless the leader is among them already."""
         candidates = set(member_ids)
         if self.leader_id not in candidates:
             self.leader_id = next(member_id for member_id in self._members if member_id in candidates)
@@ -126,11 +126,11 @@ class Roster:
         return self._speakers[name] == len(self._members)
 
     def has_common_protocol(self, names: Iterable[str]) -> bool:
-        """Return whether all members speak one of these; the one who asks may be among them."""
+        """Return whether all current members support one of these protocols."""
         return any(self.is_spoken_by_all(name) for name in names)
 
     def select_protocol(self) -> str:
-        """Return the common protocol with the most votes; the first one voted for, when two have as many."""
+        """Return the common protocol with the most votes; of equal ones, the one that was voted for first."""
         candidates = {name for name, count in self._speakers.items() if count == len(self._members)}
         assert candidates, "members without a common protocol were let in"
         return Counter(member.vote(candidates) for member in self).most_common(1)[0][0]

@@ -1,12 +1,13 @@
-"""The phases of a rebalance: ask for joins, wait for them, begin a generation; and what time ends.
+"""The phases of a classic rebalance: request joins, park them, begin a generation, park syncs; and all time-outs.
 
-Joins wait until every member has joined again and no id is out that its owner has not come back with, at most for the
-longest rebalance time-out among the members. The first rebalance of an empty group waits
-group.initial.rebalance.delay.ms instead, anew while members keep coming, at most that time-out. Who of the dynamic
-members has not joined then is out; static ones stay, for their restart. A generation's members have the same time-out
-to ask for their assignment: who does not is out, and the others rebalance, also when it was the leader.
+Joins are parked until every member has joined again and every id given out by MEMBER_ID_REQUIRED has been used, at most
+for the longest rebalance time-out among the members. The first rebalance of an empty group waits
+group.initial.rebalance.delay.ms instead, again while new members keep joining, at most that time-out. Dynamic members
+that have not joined by then are removed; static members stay, because they may be restarting. After a generation begins
+its members have the same time-out to send SyncGroup: those that do not are removed, the leader too, and the others
+rebalance.
 
-Every method adds to the decision what it brings about. None but `_decide_empty` adds a record.
+Methods add their replies and records to the decision that they are given. Only `_decide_empty` adds a record.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ NO_MEMBER_ID = ""
 
 @dataclass(slots=True)
 class InitialDelay:
-    """The wait before the first rebalance: how long this round takes, how much there may be after it."""
+    """The delay of a group's first rebalance: the length of this round, and the time left for further rounds."""
 
     round_ms: int
     remaining_ms: int
@@ -35,31 +36,31 @@ class InitialDelay:
 
 
 class ClassicRebalance:
-    """Who waits in a classic group, and until when: all of it soft state. It changes the group's log as phases end."""
+    """The parked requests and deadlines of a classic group: soft state. Updates the group's log when a phase ends."""
 
     def __init__(self, log: ClassicGroupLog, settings: GroupSettings) -> None:
         self._log = log
         self._settings = settings
         self.pending: dict[str, int] = {}
-        """Ids given out by MEMBER_ID_REQUIRED, and until when (monotonic) their owners may come back with them."""
+        """Ids given out by MEMBER_ID_REQUIRED, each with the deadline (monotonic) for joining with it."""
         self.joining: dict[str, int] = {}
-        """Members whose JoinGroup waits, with its token."""
+        """By member id: the token of its parked JoinGroup."""
         self.syncing: dict[str, int] = {}
-        """Members whose SyncGroup waits, with its token."""
+        """By member id: the token of its parked SyncGroup."""
         self._unsynced: set[str] = set()
-        """Members that have not asked for the assignment of this generation yet."""
+        """Members that have not sent SyncGroup in this generation yet."""
         self._join_deadline_ms: int | None = None
         self._sync_deadline_ms: int | None = None
         self._is_first = False
         """Whether this PREPARING_REBALANCE came from EMPTY."""
         self._initial_delay: InitialDelay | None = None
         self._earliest_deadline_ms: int | None = None
-        """No deadline is earlier; heartbeats move theirs on without looking for the next one."""
+        """A lower bound of all deadlines: heartbeats move their own deadline without recomputing this minimum."""
 
     # -- asking for joins -----------------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
-        """Begin a rebalance; while one waits for joins, see whether that was the last one."""
+        """Begin a rebalance, or, if one is collecting joins already, complete it when all members have joined."""
         if ClassicState.PREPARING_REBALANCE in NEXT_STATES[self._log.state]:
             self.prepare_rebalance(reason, decision, now_ms)
         else:
@@ -67,7 +68,10 @@ class ClassicRebalance:
             self.maybe_complete_join(decision, now_ms)
 
     def prepare_rebalance(self, reason: str, decision: GroupDecision, now_ms: int) -> None:
-        """Have all members join again. A generation that gets no assignment leaves nobody the one before."""
+        """Begin a rebalance: all members must join again.
+
+        If the current generation has not got its assignment, the members' previous assignments are cleared.
+        """
         if self._log.state is ClassicState.COMPLETING_REBALANCE:
             for member in self._log.members:
                 member.assignment = b""
@@ -91,7 +95,7 @@ class ClassicRebalance:
         return len(self.joining) == len(self._log.members) and not self.pending
 
     def maybe_complete_join(self, decision: GroupDecision, now_ms: int) -> bool:
-        """Begin the generation if nobody is missing; the first rebalance takes its time all the same."""
+        """Begin the generation if all members have joined. A first rebalance always waits for its initial delay."""
         is_waiting = self._log.state is ClassicState.PREPARING_REBALANCE and not self._is_first
         if is_waiting and self._has_all_joined():
             self._complete_join(decision, now_ms)
@@ -103,7 +107,7 @@ class ClassicRebalance:
         self._note_deadline(self._join_deadline_ms)
 
     def _extend_initial_delay(self, now_ms: int) -> bool:
-        """Wait another round if members came in this one and there is time left."""
+        """Wait another round if a member joined in this one and there is time left."""
         delay = self._initial_delay
         if delay is None or not delay.has_new_member or not delay.remaining_ms:
             return False
@@ -113,24 +117,24 @@ class ClassicRebalance:
         return True
 
     def wait_for_id(self, member_id: str, deadline_ms: int) -> None:
-        """An id was given out: its owner may come back with it until then."""
+        """Note a member id given out by MEMBER_ID_REQUIRED and the deadline for joining with it."""
         self.pending[member_id] = deadline_ms
         self._note_deadline(deadline_ms)
 
     def forget_id(self, member_id: str) -> bool:
-        """Nobody is to come back with an id any more; return whether somebody was."""
+        """Forget a member id given out by MEMBER_ID_REQUIRED; return whether it was pending."""
         return self.pending.pop(member_id, None) is not None
 
     def wait_to_join(self, member_id: str, token: int) -> None:
-        """A member's JoinGroup waits for the next generation."""
+        """Park a member's JoinGroup until the next generation."""
         self.joining[member_id] = token
 
     def wait_to_sync(self, member_id: str, token: int) -> None:
-        """A member's SyncGroup waits for the assignment."""
+        """Park a member's SyncGroup until the assignment."""
         self.syncing[member_id] = token
 
     def add_member(self, member: ClassicMember, token: int, deadline_ms: int) -> None:
-        """Take a member in, whose JoinGroup waits. Worth waiting for more, while the first rebalance does."""
+        """Add a new member and park its JoinGroup until `deadline_ms`. During the initial delay, extend that."""
         if self._initial_delay is not None:
             self._initial_delay.has_new_member = True
         self.forget_id(member.member_id)
@@ -139,7 +143,7 @@ class ClassicRebalance:
         self.schedule_session(member, deadline_ms)
 
     def rename_unsynced(self, member_id: str, new_member_id: str) -> None:
-        """A static member has another id."""
+        """Replace the id of a static member that has not sent SyncGroup yet."""
         if member_id in self._unsynced:
             self._unsynced.remove(member_id)
             self._unsynced.add(new_member_id)
@@ -147,7 +151,7 @@ class ClassicRebalance:
     # -- beginning a generation -----------------------------------------------------------------------------------
 
     def _complete_join(self, decision: GroupDecision, now_ms: int) -> None:
-        """Go on with those who have joined."""
+        """End the join phase with the members that have joined."""
         self._join_deadline_ms = self._initial_delay = None
         self._is_first = False
         for member in [member for member in self._log.members if member.member_id not in self.joining]:
@@ -156,7 +160,7 @@ class ClassicRebalance:
         if not len(self._log.members):
             self._decide_empty(decision)
         elif not self.joining:
-            # Static members only, and all are away: their sessions decide who is left.
+            # Only static members are left, and none has joined. Wait for them until their sessions expire.
             self._wait_for_joins(self._log.members.rebalance_timeout_ms, now_ms)
         else:
             self._log.members.elect_among(self.joining)
@@ -174,7 +178,7 @@ class ClassicRebalance:
         decision.records.append(record)
 
         def on_failed(code: int) -> list[Reply]:
-            """Nobody is left to be told. Whoever loads the log finds the members before, and misses them soon."""
+            """Become empty all the same. A coordinator that loads the log finds the old members and expires them."""
             self._log.replay_metadata(value)
             return decision.replies
 
@@ -190,7 +194,7 @@ class ClassicRebalance:
         assert not self.joining, "who waits is a member"
 
     def join_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """Return this generation as the member is told of it: the leader gets everyone's subscription."""
+        """Return the response for a member of this generation; only the leader's has the members' subscriptions."""
         is_leader = member_id == self._log.members.leader_id
         return JoinGroupResponse(
             generation_id=self._log.generation,
@@ -211,14 +215,14 @@ class ClassicRebalance:
     # -- members that go ------------------------------------------------------------------------------------------
 
     def refuse_all_waiting(self, code: ErrorCode, decision: GroupDecision) -> None:
-        """Answer every JoinGroup and SyncGroup that waits with an error: the group is about to be something else."""
+        """Answer all parked requests with an error, because the group is about to be converted."""
         for member in self._log.members:
             self.refuse_waiting(member, code, member.member_id, decision)
 
     def remove_member(self, member: ClassicMember, decision: GroupDecision) -> None:
-        """Take a member out, and tell what waits of it; the caller sees to the rebalance.
+        """Remove a member and answer its parked requests. The caller starts the rebalance.
 
-        A deviation: Apache Kafka leaves a SyncGroup that waits unanswered here.
+        A deviation: Apache Kafka leaves a parked SyncGroup unanswered here.
         """
         self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID, decision)
         self._unsynced.discard(member.member_id)
@@ -226,7 +230,7 @@ class ClassicRebalance:
         self._forget_synced()
 
     def refuse_waiting(self, member: ClassicMember, code: ErrorCode, named: str, decision: GroupDecision) -> None:
-        """Answer a member's JoinGroup or SyncGroup that waits with an error; `named` is the member id it shows."""
+        """Answer a member's parked requests with an error; `named` is the member id in the JoinGroup response."""
         join_token = self.joining.pop(member.member_id, None)
         if join_token is not None:
             decision.replies.append(Reply(join_token, JoinGroupResponse(error_code=code, member_id=named)))
@@ -235,7 +239,7 @@ class ClassicRebalance:
             decision.replies.append(Reply(sync_token, SyncGroupResponse(error_code=code)))
 
     def _refuse_syncs(self, code: int, decision: GroupDecision, now_ms: int) -> None:
-        """Have those whose SyncGroup waits join again."""
+        """Answer all parked SyncGroups with an error code, and renew the sessions of their members."""
         for member_id, token in self.syncing.items():
             decision.replies.append(Reply(token, SyncGroupResponse(error_code=code)))
             self.renew_session(self._log.members[member_id], now_ms)
@@ -244,9 +248,9 @@ class ClassicRebalance:
     def answer_syncs(
         self, response_of: Callable[[str], SyncGroupResponse], decision: GroupDecision, now_ms: int
     ) -> None:
-        """Answer who waits for the assignment, once what the decision has to write is committed.
+        """Answer all parked SyncGroups once the decision's record, the assignment, is committed.
 
-        Where that cannot be written everyone is to try again.
+        If the record cannot be appended, they are refused with that error and the group rebalances.
         """
         waiting, self.syncing = self.syncing, {}
         for member_id, token in waiting.items():
@@ -263,7 +267,7 @@ class ClassicRebalance:
         decision.on_failed = on_failed
 
     def note_synced(self, member_id: str) -> None:
-        """The member has asked for its assignment."""
+        """Note that the member has sent SyncGroup in this generation."""
         self._unsynced.discard(member_id)
         self._forget_synced()
 
@@ -290,11 +294,11 @@ class ClassicRebalance:
             self._earliest_deadline_ms = deadline_ms
 
     def deadline_ms(self) -> int | None:
-        """See group.Group."""
+        """Return when to call on_time next (monotonic), or None. May be too early."""
         return self._earliest_deadline_ms
 
     def on_time(self, now_ms: int) -> GroupDecision:
-        """Decide what the time means; where that is a record, the rest has to wait until it is replayed."""
+        """Decide what has expired. If the decision has a record, call again after its replay for the rest."""
         decision = GroupDecision()
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return decision
@@ -318,7 +322,7 @@ class ClassicRebalance:
             self.maybe_complete_join(decision, now_ms)
 
     def _expire_sessions(self, decision: GroupDecision, now_ms: int) -> None:
-        """Remove who has not been heard of; whose request waits here is heard of when it is answered."""
+        """Remove members whose session expired. A member with a parked request stays, unless that is its first join."""
         for member in list(self._log.members):
             deadline_ms = member.session_deadline_ms
             if deadline_ms is None or deadline_ms > now_ms or member.member_id not in self._log.members:

@@ -1,10 +1,10 @@
-"""What the records of a classic group say: its state, generation, protocol and members.
+"""The state of a classic group: its generation, protocol and members, as replayed from its records.
 
-A GroupMetadata record is written when a generation has its assignment (STABLE), when the last member is gone (EMPTY),
-when a static member gets another id, and when the group begins to exist. Replay of a record takes the group to STABLE
-or EMPTY; what happens on the way there (the members while they join, the state in between) is soft, changed by the
-decisions as in Apache Kafka, and gone with the coordinator: members then find the last generation that was written, and
-rebalance from there. Who waits, and until when, is rebalance.py's.
+A GroupMetadata record is written when a generation has its assignment (STABLE), when the last member has left (EMPTY),
+when a static member gets a new id, and when the group is created. Replaying a record moves the group to STABLE or
+EMPTY. The changes in between (members that join, PREPARING_REBALANCE, COMPLETING_REBALANCE) are soft state: decisions
+change it directly, as in Apache Kafka, and it is lost with the coordinator. A new coordinator starts from the last
+generation written, and the members rebalance from there. rebalance.py has the parked requests and deadlines.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,18 +25,18 @@ from kafkapy.types import TopicPartition
 CONSUMER_PROTOCOL: Final = "consumer"
 NO_REBALANCE_TIMEOUT: Final = -1
 VERSION_BYTES: Final = 2
-"""A subscription or assignment of consumers begins with its version; what follows reads as version 0 in all of them."""
+"""The version before a consumer's subscription or assignment; the bytes after it can be read as version 0 always."""
 
 
 class ClassicGroupLog:
-    """A group as its log has it, and as it becomes until the next record."""
+    """The state of a group: that of its last record, plus the soft changes since."""
 
     def __init__(self, group_id: str, wall_ms: Callable[[], int]) -> None:
         self.group_id = group_id
         self.wall_ms = wall_ms
         self.state = ClassicState.EMPTY
         self.state_since_ms = wall_ms()
-        """Wall clock; NO_TIMESTAMP where an old record did not say."""
+        """Wall clock; NO_TIMESTAMP if loaded from an old record that does not have it."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -58,12 +58,12 @@ class ClassicGroupLog:
         self.state_since_ms = self.wall_ms()
 
     def take_protocol_type(self, protocol_type: str) -> None:
-        """The first member says what kind of group this is."""
+        """Take the protocol type of the group's first member; that of later members is ignored."""
         if not len(self.members):
             self.protocol_type = protocol_type
 
     def begin_generation(self) -> None:
-        """All who are to be in the next generation have joined: choose their protocol."""
+        """Begin the next generation with the current members and choose their protocol."""
         assert len(self.members)
         self.generation += 1
         self.protocol_name = self.members.select_protocol()
@@ -73,7 +73,7 @@ class ClassicGroupLog:
     # -- records --------------------------------------------------------------------------------------------------
 
     def metadata_record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
-        """Return the record of this generation; `assignments` are the members' own where none are given."""
+        """Return the record of this generation; `assignments` (by member id) default to the members' current ones."""
         members = [
             MemberMetadata(
                 member.member_id,
@@ -90,16 +90,16 @@ class ClassicGroupLog:
         return self._record(self.generation, self.protocol_name, members, since_ms=self.state_since_ms)
 
     def empty_record(self) -> CoordinatorRecord:
-        """Return the record of the next generation, which has no members."""
+        """Return the record of the next generation, without members."""
         return self._record(self.generation + 1, None, [], since_ms=self.wall_ms())
 
     def creation_record(self) -> CoordinatorRecord:
-        """Return the record of a group that nobody has been a member of."""
+        """Return the record of a new group, which has had no members."""
         value = GroupMetadataValue("", 0, None, None, self.state_since_ms, [])
         return CoordinatorRecord(GroupMetadataKey(self.group_id), value)
 
     def tombstone_records(self) -> Iterable[CoordinatorRecord]:
-        """Return what deletes the group, its offsets aside."""
+        """Return the tombstones that delete the group, without those of its offsets."""
         return [CoordinatorRecord(GroupMetadataKey(self.group_id), None)]
 
     def _record(
@@ -111,7 +111,7 @@ class ClassicGroupLog:
         return CoordinatorRecord(GroupMetadataKey(self.group_id), value)
 
     def load_metadata(self, value: GroupMetadataValue) -> None:
-        """Make this new group what a record says; its members have no sessions yet."""
+        """Load a record into this new group; its members have no sessions yet."""
         assert self.is_empty
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -127,7 +127,7 @@ class ClassicGroupLog:
         self.history = RebalanceHistory(self._shares())
 
     def found(self, members: Iterable[ClassicMember], generation: int) -> None:
-        """Begin as a stable group of consumers, which have been assigned already (downgrade.py)."""
+        """Start as a stable group of consumers with assignments, converted from a KIP-848 group (downgrade.py)."""
         assert self.is_empty
         for member in members:
             self.members.add(member)
@@ -138,7 +138,7 @@ class ClassicGroupLog:
         self._subscribed_topics = self._read_subscriptions()
 
     def replay_metadata(self, value: GroupMetadataValue) -> None:
-        """Apply the record that this group has just decided."""
+        """Apply a record that this group has just decided."""
         if not value.members:
             self._become_empty(value)
             return
@@ -165,7 +165,7 @@ class ClassicGroupLog:
     # -- questions ------------------------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member. Raises UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID where another has its instance id now."""
+        """Return the member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has its instance id now."""
         if instance_id is not None:
             owner_id = self.members.static_id(instance_id)
             if owner_id is None:
@@ -186,7 +186,7 @@ class ClassicGroupLog:
         return self._subscribed_topics is not None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member wants the topic; of consumers whose subscriptions cannot be read, whether any may."""
+        """Return whether a member subscribes to the topic; True for consumers whose subscriptions are unreadable."""
         if self._subscribed_topics is not None:
             return topic in self._subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL
@@ -212,7 +212,7 @@ def share_of(member: ClassicMember) -> MemberShare:
 
 
 def assigned_partitions(assignment: bytes) -> set[TopicPartition]:
-    """Return what a consumer's assignment holds; nothing where it cannot be read (another protocol's)."""
+    """Return the partitions of a consumer's assignment; the empty set if it cannot be read (another protocol's)."""
     if len(assignment) < VERSION_BYTES:
         return set()
     try:

@@ -1,12 +1,12 @@
-"""The states of a classic group, and the only ways from one to another.
+"""The states of a classic group, and the allowed transitions.
 
-EMPTY                  no members; offsets may live on
-PREPARING_REBALANCE    members are asked to join again; their JoinGroups wait until all have, or the time is over
-COMPLETING_REBALANCE   a generation has begun; SyncGroups wait for the leader's, which brings the assignment
-STABLE                 every member has its assignment, and heartbeats
+EMPTY                  no members; there may be offsets
+PREPARING_REBALANCE    members must join again; JoinGroups are parked until all have joined, or until the time-out
+COMPLETING_REBALANCE   a generation has begun; SyncGroups are parked until the leader's, which has the assignment
+STABLE                 every member has its assignment and sends heartbeats
 DEAD                   deleted, or moved to another coordinator
 
-A generation begins with COMPLETING_REBALANCE, or with EMPTY when nobody is left. Names are Kafka's, as ListGroups and
+A generation begins with COMPLETING_REBALANCE, or with EMPTY if no member is left. Names are Kafka's, as ListGroups and
 DescribeGroups show them.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class ClassicState(Enum):
-    """The values are what clients are shown."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
