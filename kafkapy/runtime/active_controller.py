@@ -1,9 +1,9 @@
-"""Asking the active controller, whichever node it is: in this process where it is this one, else over the network.
+"""Sends requests to the active controller: in this process if this node is it, else over the network.
 
-The leader of the metadata quorum is the active controller. It may change between a question and its answer: then, as
-when it cannot be reached, ApiError NOT_CONTROLLER is raised, and whoever asks decides whether to ask again. What must
-not wait behind something else (a heartbeat behind a forwarded request) asks through an ActiveController of its own,
-which has a connection of its own. Source: KIP-631, and Apache Kafka's NodeToControllerChannelManager.
+The leader of the metadata quorum is the active controller. If it changes before the response, or cannot be reached,
+ApiError NOT_CONTROLLER is raised; the caller decides whether to retry. Requests that must not wait behind others (a
+heartbeat behind a forwarded request) use an ActiveController of their own, with its own connection. Source: KIP-631,
+and Apache Kafka's NodeToControllerChannelManager.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ActiveController:
-    """What a broker asks its cluster's controller."""
+    """A broker's access to the active controller."""
 
     def __init__(
         self, controller: "ControllerRuntime", new_channel: "Callable[[], ControllerChannel] | None" = None
     ) -> None:
-        """`new_channel` makes the connection to another node, when one is first needed; None in a cluster of one."""
+        """`new_channel` makes the connection to another node when it is first needed; None in a cluster of one node."""
         self._controller = controller
         self._new_channel = new_channel
         self._channel: ControllerChannel | None = None
@@ -42,7 +42,7 @@ class ActiveController:
 
     @property
     def is_local(self) -> bool:
-        """Whether this node is the active controller, or the only one that could be."""
+        """Whether this node is the active controller, or the only node that could be."""
         return self._new_channel is None or self._controller.is_active
 
     async def ask(
@@ -52,9 +52,9 @@ class ActiveController:
         *,
         may_interrupt: bool = False,
     ) -> ResponseT:
-        """Return the response to `request`, which `decide` makes where this node is the active controller.
+        """Return the response to `request`; if this node is the active controller, `decide` makes it.
 
-        may_interrupt: see ControllerRuntime.write. Raises ApiError for an error of the whole response.
+        may_interrupt: see ControllerRuntime.write. Raises ApiError if the response as a whole is an error.
         """
         if self.is_local:
             return await self._controller.write(decide, may_interrupt=may_interrupt)
@@ -70,7 +70,7 @@ class ActiveController:
         decide: "Callable[[Controller, int], Decided[Any, ResponseT]]",
         on_done: "Callable[[ResponseT | BaseException], None]",
     ) -> None:
-        """Do as `ask` without waiting; `on_done` gets the response or the error."""
+        """As `ask` without waiting; `on_done` gets the response or the error."""
         if self.is_local:
             self._controller.write_soon(decide, on_done)
             return
@@ -78,7 +78,7 @@ class ActiveController:
         async def run() -> None:
             try:
                 result: ResponseT | BaseException = await self.ask(request, decide)
-            except Exception as error:  # whatever it is: somebody waits
+            except Exception as error:  # whatever it is, on_done must be called
                 result = error
             on_done(result)
 
@@ -87,7 +87,7 @@ class ActiveController:
         task.add_done_callback(self._asking.discard)
 
     async def call(self, request: Message) -> Message:
-        """Return the response of another node, as it is. Raises ApiError: NOT_CONTROLLER, UNSUPPORTED_VERSION."""
+        """Return another node's response unchanged. Raises ApiError: NOT_CONTROLLER, UNSUPPORTED_VERSION."""
         assert self._new_channel is not None
         if self._channel is None:
             self._channel = self._new_channel()

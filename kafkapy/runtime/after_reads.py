@@ -1,8 +1,8 @@
-"""Whoever judges by the clock that somebody fell silent lets the loop read first what waits in its sockets.
+"""A timer that declares a peer dead only after the event loop has read what its sockets already hold.
 
-A loop that stood still, whatever for (a stopped process, a slow disk), finds its timers due together with frames that
-came in time: libuv runs timers before it polls. So what such a timer is for is done READ_PASSES passes of the loop
-after it. That is no time at all where nothing waits, and as long as reading takes where much does.
+After a stall (a stopped process, a slow disk) the loop finds timers due together with frames that arrived in time, and
+libuv runs timers before it polls. So the callback runs READ_PASSES passes of the loop after the timer. An idle loop
+makes these passes at once; a loop with much to read takes as long as reading takes.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import Final, TypeVarTuple, Unpack
 Ts = TypeVarTuple("Ts")
 
 READ_PASSES: Final = 3
-"""One polls and reads what a socket holds, up to a turn's budget; one is for who waits for a turn behind that, or for a
-connection that was accepted just now; and the first is the one in which the timer runs itself."""
+"""One pass polls and reads each socket up to its budget. One is for sockets that wait for their turn after that, and
+for connections accepted just now. The first is the pass in which the timer itself runs."""
 
 
 class AfterReads:
-    """A timer of the loop for what is not to be done before a read: `callback(*arguments)`, unless it is cancelled."""
+    """Calls `callback(*arguments)` after `delay_s` and READ_PASSES passes of the loop, unless cancelled."""
 
     __slots__ = ("_handle", "_loop")
 

@@ -1,7 +1,7 @@
-"""Connections to other brokers, by broker id: one for each broker and purpose, which follows the broker's address.
+"""Connections to other brokers, by broker id. Each follows the broker's address in the metadata.
 
-Each user has BrokerChannels of its own, so that its requests wait behind nothing else. A broker that stands still is
-waited for until the controller has fenced it, not until the request's time-out.
+Each purpose has a BrokerChannels of its own, so that its requests do not wait behind others. A request to a broker that
+hangs fails when the controller fences that broker, not only after the request's time-out.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from kafkapy.metadata.image import MetadataImage
 
 ADDRESS_CHECK_S: Final = 0.1
-"""How often it is looked whether a broker that was asked is still there."""
+"""How often the address of a broker is checked while a request to it is pending."""
 
 
 class BrokerChannels:
-    """What asks other brokers; requests to one broker may be pipelined."""
+    """Sends requests to other brokers; requests to one broker may be pipelined."""
 
     def __init__(
         self, *, image: "Callable[[], MetadataImage]", listener_name: str, new_peer: Callable[[str, int], Peer]
     ) -> None:
-        """`image`: the newest metadata. `listener_name`: inter.broker.listener.name."""
+        """`image`: returns the newest metadata. `listener_name`: inter.broker.listener.name."""
         self._image = image
         self._listener_name = listener_name
         self._new_peer = new_peer
@@ -40,9 +40,9 @@ class BrokerChannels:
         versions: tuple[int, int],
         timeout_ms: int,
     ) -> Message:
-        """Return a broker's response to what `build(version)` makes. Raises NoResponseError, also for a fenced broker.
+        """Send the request `build(version)`; return the response. Raises NoResponseError, also if the broker is fenced.
 
-        versions: the lowest and the highest of ours.
+        versions: our lowest and highest supported version.
         """
         address = self._address_of(broker_id)
         if address is None or self._is_closed:
@@ -56,14 +56,14 @@ class BrokerChannels:
         return answered.result()
 
     def close(self) -> None:
-        """Close all connections; what was not answered fails."""
+        """Close all connections; pending requests fail."""
         self._is_closed = True
         peers, self._peers = self._peers, {}
         for peer in peers.values():
             peer.close()
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Return where a broker listens for other brokers; None if it is fenced or not registered."""
+        """Return the broker's address on the inter-broker listener; None if it is fenced or not registered."""
         broker = self._image().cluster.brokers.get(broker_id)
         endpoint = broker.endpoints.get(self._listener_name) if broker is not None and not broker.fenced else None
         return (endpoint.host, endpoint.port) if endpoint is not None else None

@@ -1,9 +1,9 @@
-"""A broker's life with its controller: registered, caught up, unfenced, heard of, and let go.
+"""The broker's registration with the controller: register, catch up, be unfenced, send heartbeats, shut down.
 
     NOT_RUNNING -> register() -> REGISTERED (fenced) -> unfence() -> RUNNING -> shut_down() -> NOT_RUNNING
 
-The active controller is asked wherever it is (runtime/active_controller.py), and again while there is none. The broker
-epoch is the offset of its registration: what the controller tells incarnations apart by. Source: KIP-631, KIP-841.
+Requests go to the active controller (runtime/active_controller.py) and are retried while there is none. The broker
+epoch is the offset of the registration record; it distinguishes incarnations of a broker. Source: KIP-631, KIP-841.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 RETRY_MS: Final = 100
-"""How long to wait before asking again a controller that could not answer."""
+"""Back-off before a request is sent again that the controller could not answer."""
 SHUTDOWN_POLL_MS: Final = 20
 """How often to ask whether the leaderships have moved away."""
 SHUTDOWN_TIMEOUT_MS: Final = 5000
-"""How long a controlled shutdown may take before the broker goes without leave."""
+"""Time limit of a controlled shutdown; after it the broker stops without the controller's consent."""
 MAX_TIMEOUT_S: Final = 24 * 3600.0
-"""The longest that a loop's timer is asked for."""
+"""The longest delay that a loop timer is set to."""
 RETRIED_ERRORS: Final = frozenset(
     (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 )
@@ -55,7 +55,7 @@ class LifecycleState(Enum):
 
 
 class BrokerLifecycle:
-    """The local broker as the controller knows it."""
+    """The local broker's registration and its state."""
 
     def __init__(
         self,
@@ -71,10 +71,12 @@ class BrokerLifecycle:
         cordoned_directories: Callable[[], Sequence[Uuid]] = tuple,
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`endpoints`: what is advertised, by listener name. `previous_broker_epoch`: of the last clean stop, else -1.
+        """`endpoints`: the advertised ones, by listener name. `previous_broker_epoch`: of the last clean shutdown, else
+        -1.
 
-        `applied_offset` says up to which metadata offset the broker has acted; as a rule that of the last image.
-        `on_fatal` is told when a failed directory could not be reported within log.dir.failure.timeout.ms.
+        `applied_offset`: returns the metadata offset that the broker has applied; by default that of the last image.
+
+        `on_fatal`: called if a failed directory could not be reported within log.dir.failure.timeout.ms.
         """
         self._controller = controller
         self._config = config
@@ -101,17 +103,17 @@ class BrokerLifecycle:
         self._reported_directories: set[Uuid] = set()
         self._deadlines: list[asyncio.TimerHandle] = []
         self._is_due = asyncio.Event()
-        """Set where there is something to tell before the next heartbeat is due."""
+        """Set to send a heartbeat before the interval is over."""
         self._heartbeats: asyncio.Task[None] | None = None
         self.state = LifecycleState.NOT_RUNNING
         self.broker_epoch = -1
         """-1 until registered."""
 
     async def register(self) -> int:
-        """Register with the controller and begin to send heartbeats; return the broker epoch.
+        """Register with the controller and start to send heartbeats; return the broker epoch.
 
-        Waits as long as there is no active controller. Raises ApiError for what waiting does not cure (another
-        cluster's id, a feature level that we do not know).
+        Waits while there is no active controller. Raises ApiError for errors that a retry does not solve (wrong cluster
+        id, unsupported feature level).
         """
         response = await self._ask_until_answered(self._ask_to_register)
         self.broker_epoch = response.broker_epoch
@@ -127,14 +129,15 @@ class BrokerLifecycle:
         )
 
     def _is_registration_outdated(self) -> bool:
-        """Whether metadata.version has risen to where registrations name log directories, and ours names none."""
+        """Whether metadata.version has risen to a level that registers log directories, and our registration has
+        none."""
         image = self._controller.image
         broker = image.cluster.brokers.get(self._config.node_id)
         level = image.features.levels.get(METADATA_VERSION, 0)
         return level >= MV_3_7_IV2 and broker is not None and not broker.directories
 
     async def unfence(self) -> None:
-        """Ask to serve clients; returns once the image says so. To be called when the logs are loaded."""
+        """Ask to be unfenced; return once the controller has agreed. To be called when the logs are loaded."""
         assert self.state is LifecycleState.REGISTERED, f"cannot unfence a broker that is {self.state.name}"
         self.state = LifecycleState.RUNNING
         while (await self._ask_until_answered(self._heartbeat)).is_fenced:
@@ -142,7 +145,7 @@ class BrokerLifecycle:
 
     @property
     def missing(self) -> str | None:
-        """Why this broker is not given work, None where it is."""
+        """Why this broker does not serve clients yet, or None."""
         broker = self._controller.image.cluster.brokers.get(self._config.node_id)
         if broker is None or self.state is LifecycleState.NOT_RUNNING:
             return "the broker is not registered"
@@ -151,9 +154,9 @@ class BrokerLifecycle:
         return "the broker is fenced" if broker.fenced else None
 
     async def shut_down(self) -> None:
-        """Leave in good order: hand over leaderships, become fenced, stop the heartbeats.
+        """Shut down in an orderly way: hand over leaderships, become fenced, stop the heartbeats.
 
-        Gives up after SHUTDOWN_TIMEOUT_MS, or where the controller cannot answer: then the session runs out by itself.
+        Gives up after SHUTDOWN_TIMEOUT_MS, or if the controller cannot answer; then the session expires by itself.
         """
         was_known = self.state in (LifecycleState.REGISTERED, LifecycleState.RUNNING)
         self.state = LifecycleState.SHUTTING_DOWN
@@ -168,12 +171,12 @@ class BrokerLifecycle:
         self.state = LifecycleState.NOT_RUNNING
 
     async def close(self) -> None:
-        """Stop the heartbeats, without a word to the controller."""
+        """Stop the heartbeats without informing the controller."""
         await self._stop_heartbeats()
         self.state = LifecycleState.NOT_RUNNING
 
     async def allocate_producer_ids(self) -> range:
-        """Return a block of producer ids that is this broker's alone. Raises ApiError."""
+        """Return a block of producer ids reserved for this broker. Raises ApiError."""
         request = AllocateProducerIdsRequest(broker_id=self._config.node_id, broker_epoch=self.broker_epoch)
         response = await self._controller.ask(
             request, lambda controller, _: controller.decide_allocate_producer_ids(request)
@@ -181,10 +184,10 @@ class BrokerLifecycle:
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     def directory_failed(self, directory: Uuid) -> None:
-        """Tell the controller at once that a log directory went offline. To be called on the event loop.
+        """Report at once that a log directory went offline. To be called on the event loop.
 
-        A broker that cannot say so within log.dir.failure.timeout.ms must stop: it may still be taken for the leader of
-        what it lost.
+        If the report fails for log.dir.failure.timeout.ms, the broker must stop: the controller may still treat it as
+        leader of the lost partitions.
         """
         if directory in self._offline_directories:
             return
@@ -201,11 +204,11 @@ class BrokerLifecycle:
             self._on_fatal(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message))
 
     def cordoned_changed(self) -> None:
-        """Tell the controller at once which directories are cordoned now."""
+        """Report the cordoned directories at once."""
         self._is_due.set()
 
     async def _leave(self) -> None:
-        """Ask to go until the controller agrees. Another node may become the active one meanwhile."""
+        """Send shutdown heartbeats until the controller agrees, also to a new active controller."""
         while True:
             try:
                 if (await self._heartbeat()).should_shut_down:
@@ -260,16 +263,17 @@ class BrokerLifecycle:
         return response
 
     def _cordoned(self) -> list[Uuid] | None:
-        """Return what to say of cordoned directories: None until the configuration is known, or where nobody asks."""
+        """Return the cordoned directories for a heartbeat; None before the configuration is known or at older
+        levels."""
         level = self._controller.image.features.levels.get(METADATA_VERSION, 0)
         is_known = self.state is not LifecycleState.REGISTERED
         return list(self._cordoned_directories()) if is_known and level >= MV_4_3_IV0 else None
 
     async def _ask_until_answered(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask again every RETRY_MS, which is logged once for each reason.
+        """Retry every RETRY_MS; log each reason once.
 
-        A broker that was killed waits here for the session of its earlier life to end, as with Apache Kafka: until then
-        another process may have its id (DUPLICATE_BROKER_REGISTRATION).
+        A broker that was killed waits here until its previous session expires, as in Apache Kafka: until then another
+        process may have its id (DUPLICATE_BROKER_REGISTRATION).
         """
         logged = ""
         while True:

@@ -1,9 +1,9 @@
-"""The log cleaner: compacted logs, the dirtiest first, log.cleaner.threads passes at a time.
+"""The log cleaner: compacts the dirtiest logs first, log.cleaner.threads passes at a time.
 
-Each worker has a helper process, which reads and writes; here is decided, throttled and swapped in. The workers share
-log.cleaner.dedupe.buffer.size, log.cleaner.io.buffer.size and log.cleaner.io.max.bytes.per.second. A log is cleaned by
-one of them, the first that is free: so there are no more processes than there is work for, and none after a minute
-without any. Where those keys change, passes under way end and all start over, as Apache Kafka's threads do.
+Each worker has a helper process that reads and writes segments; decisions, throttling and swapping are done here. The
+workers share log.cleaner.dedupe.buffer.size, log.cleaner.io.buffer.size and log.cleaner.io.max.bytes.per.second. The
+first free worker cleans a log, so there are no more processes than needed, and none after an idle minute. When those
+keys change, running passes end and all workers are replaced, as Apache Kafka replaces its threads.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ STARTING_OVER: Final = (
     "log_cleaner_io_max_bytes_per_second",
     "log_cleaner_threads",
 )
-"""What the workers are made with. Kafka's list has message.max.bytes, too, which nothing here is made with."""
+"""Keys whose change replaces the workers. Kafka's list also has message.max.bytes, which no worker here uses."""
 
 MIN_BACKOFF_MS: Final = 10
-"""With none, as log.cleaner.backoff.ms may say, the loop would look for dirty logs and do nothing else."""
+"""Lower bound of log.cleaner.backoff.ms: at 0 the loop would do nothing but look for dirty logs."""
 
 logger = logging.getLogger("kafkapy.storage.cleaner.cleaning_pass")
 
@@ -56,7 +56,7 @@ class LogCleaner:
         clock: "Clock",
         io_pool: "IoPool",
     ) -> None:
-        """new_helper is called once a worker has something to clean."""
+        """new_helper is called when a worker first has something to clean."""
         self.manager = manager
         self._log_manager = log_manager
         self._new_helper = new_helper
@@ -70,7 +70,7 @@ class LogCleaner:
         self._news = asyncio.Event()
 
     def start(self, settings: "LogDefaults") -> None:
-        """Go to work by the log.cleaner.* keys, unless log.cleaner.enable is false."""
+        """Start cleaning with the log.cleaner.* keys, unless log.cleaner.enable is false."""
         self._settings = settings
         if not settings.log_cleaner_enable:
             return
@@ -80,14 +80,14 @@ class LogCleaner:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reconfigure(self, settings: "LogDefaults") -> None:
-        """Go on with other settings: passes under way end, and begin anew."""
+        """Apply other settings; if the workers depend on them, running passes end and start again."""
         before, self._settings = self._settings, settings
         if any(getattr(before, name) != getattr(settings, name) for name in STARTING_OVER):
             self._stop.set()
             self._news.set()
 
     async def stop(self) -> None:
-        """Stop at once; passes that were under way leave the log as it is."""
+        """Stop at once; unfinished passes leave the log unchanged."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -121,7 +121,7 @@ class LogCleaner:
         self._workers.clear()
 
     async def _start_over(self) -> None:
-        """Let the passes under way come to their end, which is soon, and make workers for the settings of now."""
+        """Wait for the running passes to end, which is soon, and create workers with the current settings."""
         logger.info("Shutting down the log cleaner.")
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)
         self._close_workers()
@@ -142,7 +142,7 @@ class LogCleaner:
                 await self._wait_for_news()
 
     async def _wait_for_news(self) -> None:
-        """Return when a pass has ended, there are other settings, or it is time to look again."""
+        """Return when a pass has ended, settings have changed, or the back-off is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._backoff_ms / 1000):
                 await self._news.wait()
@@ -152,7 +152,7 @@ class LogCleaner:
         return min(max(self._settings.log_cleaner_backoff_ms, MIN_BACKOFF_MS), MAX_PERIOD_MS)
 
     async def begin_dirtiest(self) -> bool:
-        """Begin to clean the dirtiest log, if one is dirty enough and a worker is free; return whether it was begun."""
+        """Start to clean the dirtiest log if one is dirty enough and a worker is free; return whether a pass began."""
         now_ms = self._clock.monotonic_ms()
         free = [each for each in self._workers if not each.is_at_work and each.rests_until_ms <= now_ms]
         if not free:
@@ -178,11 +178,11 @@ class LogCleaner:
             logger.error("The end of a pass over %s went wrong", partition, exc_info=task.exception())
 
     async def _assess_all(self) -> "list[tuple[Log, LogToClean]]":
-        """Look at all logs that are not being cleaned, after retention took of them what is not to be kept."""
+        """Apply retention to each compacted log that is not being cleaned, then assess how dirty it is."""
         self.manager.looked_at_ms = self._clock.wall_ms()
         assessed = []
         for count, log in enumerate(self.manager.compacted_logs(self._at_work), 1):
-            is_there = self._log_manager.get_log(log.topic_partition) is log  # others had their turns since
+            is_there = self._log_manager.get_log(log.topic_partition) is log  # may be gone, as other tasks have run
             to_clean = self._assess(log) if is_there else None
             if to_clean is not None:
                 assessed.append((log, to_clean))
@@ -193,17 +193,17 @@ class LogCleaner:
     def _assess(self, log: "Log") -> "LogToClean | None":
         now_ms = self._clock.wall_ms()
         try:
-            delete_old_segments(log, now_ms)  # between two passes, as Kafka's cleaner does; not in the midst of one
+            delete_old_segments(log, now_ms)  # as Kafka's cleaner: between passes, not during one
             return self.manager.assess(log, now_ms)
         except (ApiError, StorageError, MemoryError):
-            return None  # offline by now, or short of something
+            return None  # offline by now, or out of some resource
         except Exception as error:
             logger.exception("Looking at %s for the cleaner failed", log)
             self.manager.set_aside(log, repr(error))
             return None
 
     async def _clean(self, worker: CleanerWorker, log: "Log") -> None:
-        """Clean a log, unless it has changed since it was chosen; a worker that fails takes a rest."""
+        """Clean a log, unless it has changed since it was chosen; a worker whose pass fails pauses."""
         report = None
         try:
             cleaning = self._begin(log, worker.worker_id)
@@ -237,7 +237,7 @@ class LogCleaner:
         for write in self._log_manager.checkpoints.cleaner_offsets():
             try:
                 await run_in_pool(self._io_pool, write.run)
-            except ApiError as error:  # no room: after a start, what was cleaned since is cleaned again
+            except ApiError as error:  # disk full: after a restart, logs are cleaned again
                 logger.warning("%s", error.message)
             except StorageError as error:
                 write.directory.state.go_offline(error.message)

@@ -1,14 +1,14 @@
-"""The controller on its quorum: decide -> append -> replay -> answer once committed; committed images for the broker.
+"""Runs the controller on the metadata quorum: decide -> append -> replay -> respond once committed; publishes images.
 
-A decision that takes long goes in steps (machine.Steps), in turns of the loop: what else is to be decided waits in
-decision_queue.py, but for heartbeats that change nothing. So do its records: they are encoded, replayed and delivered
-in turns, an atomic decision's in one batch.
+A long decision is made in steps (machine.Steps), spread over turns of the event loop. Other decisions wait in
+decision_queue.py, except heartbeats that change nothing. Its records are encoded, replayed and delivered in turns as
+well; those of an atomic decision are in one batch.
 
-Every node keeps the image (`image`, told to listeners with each committed change). The node that leads the quorum also
-keeps the controller's tables, which run ahead of the image by what is appended but not yet committed; they are made
-anew from the image whenever a term begins, and dropped when it ends.
+Every node maintains the image (`image`, passed to listeners with each committed change). The active controller also has
+the controller's tables, which are ahead of the image by the records appended but not yet committed. They are built from
+the image when a term begins and dropped when it ends.
 
-A broken invariant while replaying is our mistake or a broken log: `on_fatal` stops the process.
+An invariant that fails during replay means a bug or a corrupt log: `on_fatal` stops the process.
 """
 
 import asyncio
@@ -44,28 +44,28 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 ImageListener = Callable[[MetadataDelta, MetadataImage], None]
-"""Called with each committed image and what it changed, in order, on the loop's thread."""
+"""Called with each change and the committed image after it, in order, on the loop's thread."""
 
 MAX_BATCH_BYTES: Final = 4 << 20
-"""Below the quorum's 8 MiB: a decision that need not be atomic is split into batches of at most this."""
+"""Below the quorum's 8 MiB: a decision that is not atomic is split into batches of at most this size."""
 RECORDS_PER_STEP: Final = 100
-"""How many records are encoded, appended or replayed in a step; of a decision that need not be atomic, a batch."""
+"""Records that are encoded, appended or replayed per step; also the batch size of a decision that is not atomic."""
 STEPS_PER_TURN: Final = 200
-"""A turn ends after so many records, or places to give way, whatever the clock says (in the simulator it stands)."""
+"""A turn ends after this many steps, whatever the clock says (it stands still in the simulator)."""
 RECORDS_PER_IMAGE: Final = 1_000
-"""Where more is committed at once, there is an image after each so many records (whole batches)."""
+"""If more records are committed at once, an image is published after each this many records (in whole batches)."""
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""How long a request without a time-out of its own waits."""
+"""Default time-out of requests that have none of their own."""
 MIN_COMMIT_WAIT_MS: Final = 1000
-"""How long a request with a time-out waits at least for what was decided and appended: it will most likely come."""
+"""Minimum time that a request with a time-out waits for the commit of appended records: it will most likely succeed."""
 FENCE_CHECKS_PER_SESSION: Final = 8
-"""How often within a session time-out is looked for brokers whose session has run out (as Apache Kafka)."""
+"""Checks for expired broker sessions per session time-out (as Apache Kafka)."""
 
 log = logging.getLogger(__name__)
 
 
 class ControllerRuntime:
-    """One node's part in the controller quorum. A listener of its Quorum (QuorumListener)."""
+    """One node's part in the controller quorum. Implements QuorumListener."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class ControllerRuntime:
         self._controller: Controller | None = None
         self._leader_epoch = -1
         self._appended: deque[tuple[int, list[Any]]] = deque()
-        """(base offset, records) of our own batches not yet committed, which spares decoding them."""
+        """(base offset, records) of own batches not yet committed, so that they need not be decoded again."""
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """(last offset, future) in order of offset."""
+        """(last offset, future) of requests that wait for their commit, in offset order."""
         self._has_appended = False
         self._decisions = DecisionQueue()
         self._token_rules = _token_rules(config)
@@ -116,20 +116,20 @@ class ControllerRuntime:
 
     @property
     def committed_offset(self) -> int:
-        """The offset of the last record that the image has; -1 before the first."""
+        """The offset of the last record in the image; -1 before the first."""
         return self._committed_offset
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads the quorum and may decide."""
+        """Whether this node is the active controller: it leads the quorum and has built its tables."""
         return self._controller is not None
 
     def add_image_listener(self, listener: ImageListener) -> None:
-        """Call `listener` with each image from now on. One that comes late looks at `image` first."""
+        """Call `listener` with each image from now on. A listener added later must read `image` first."""
         self._listeners.append(listener)
 
     def set_load_listener(self, listener: Callable[[int], None]) -> None:
-        """Call `listener` while a snapshot is loaded, with the number of records that came since the last call."""
+        """Call `listener` while a snapshot is loaded, with the number of records loaded since the last call."""
         self._note_loaded = listener
 
     async def write(
@@ -139,18 +139,19 @@ class ControllerRuntime:
         timeout_ms: int | None = None,
         may_interrupt: bool = False,
     ) -> R:
-        """Decide on the controller's tables (given them and the monotonic time in ms), answer once committed.
+        """Call `decide(controller, now_ms)`, append and replay its records; return the response once they are
+        committed.
 
-        The image has the change when this returns. A decision without records is answered once all that it could have
-        seen is committed. Raises what `decide` raises, and ApiError NOT_CONTROLLER where this node is not, or is no
-        longer, the active controller: then it is unknown whether the change will come.
+        The image contains the change when this returns. A decision without records is answered once everything that it
+        could have read is committed. Raises what `decide` raises, and ApiError NOT_CONTROLLER if this node is not, or
+        is no longer, the active controller; in the latter case the change may still be committed.
 
-        timeout_ms: how long a client wants to wait. With 0 or less, nothing is decided. Raises ApiError
-        REQUEST_TIMED_OUT; if that was waiting for the commit (MIN_COMMIT_WAIT_MS at least; a deviation: Apache Kafka
-        waits for as long as it may forward the request), the change may still come.
+        timeout_ms: how long the client waits. With 0 or less, nothing is decided. Raises ApiError REQUEST_TIMED_OUT. If
+        that happens while waiting for the commit, the change may still be committed. That wait lasts at least
+        MIN_COMMIT_WAIT_MS; a deviation: Apache Kafka waits for as long as it may forward the request.
 
-        may_interrupt: `decide` is asked between the steps of another decision, too, and counts if it answers without
-        records at once. If not, it must have left the tables as they are, and is asked again when it is its turn.
+        may_interrupt: `decide` may also run between the steps of another decision; its response counts if it needs no
+        records. Otherwise it must leave the tables unchanged, and runs again when its turn comes.
         """
         response, _ = await self.write_noting(decide, timeout_ms=timeout_ms, may_interrupt=may_interrupt)
         return response
@@ -162,7 +163,7 @@ class ControllerRuntime:
         timeout_ms: int | None = None,
         may_interrupt: bool = False,
     ) -> tuple[R, bool]:
-        """Do as `write`; return also whether there were records."""
+        """As `write`; also return whether there were records."""
         if timeout_ms is not None and timeout_ms <= 0:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller = self._active()
@@ -183,12 +184,12 @@ class ControllerRuntime:
         *,
         may_interrupt: bool = False,
     ) -> None:
-        """Do as `write` without waiting; `on_done` gets the response or the error. close() ends what still runs."""
+        """As `write` without waiting; `on_done` gets the response or the error. close() cancels what still runs."""
 
         async def run() -> None:
             try:
                 result: R | BaseException = await self.write(decide, may_interrupt=may_interrupt)
-            except Exception as error:  # whatever it is: somebody waits
+            except Exception as error:  # whatever it is, on_done must be called
                 result = error
             on_done(result)
 
@@ -197,7 +198,8 @@ class ControllerRuntime:
         task.add_done_callback(self._background.discard)
 
     def start(self) -> None:
-        """Begin with what happens by itself: no-op records, fencing of brokers that fell silent, own registration."""
+        """Start the periodic tasks: no-op records, fencing of expired brokers, elections, expiry of delegation
+        tokens."""
         loop = asyncio.get_running_loop()
         quorum, replication = self._config.quorum, self._config.replication
         sweep_ms = 0 if self._token_rules is None else self._config.security.delegation_token_expiry_check_interval_ms
@@ -214,7 +216,7 @@ class ControllerRuntime:
         ]
 
     async def close(self) -> None:
-        """Stop what start() began; writes that wait fail. The quorum is closed by its owner, after this."""
+        """Cancel the tasks; pending writes fail. The owner closes the quorum after this."""
         tasks = [*self._tasks, *self._background]
         for task in tasks:
             task.cancel()
@@ -229,11 +231,11 @@ class ControllerRuntime:
         return self._guarded(self._load_snapshot(reader))
 
     def on_commit(self, batches: "list[CommittedBatch]") -> Iterator[None]:
-        """Bring the image up to the last of the batches, tell listeners, answer who waited for it; in steps."""
+        """Replay the batches into the image, notify listeners, complete the writes that waited for it; in steps."""
         return self._guarded(self._replay_committed(batches))
 
     def on_leader_change(self, leader_id: int, leader_epoch: int) -> Iterator[None] | None:
-        """Begin a term with tables made from the image, in steps, or end one."""
+        """Begin a term with tables built from the image, in steps, or end one."""
         self._end_term()
         self._leader_epoch = leader_epoch
         if leader_id != self._config.node_id:
@@ -290,7 +292,7 @@ class ControllerRuntime:
                 listener(*published)
 
     def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
-        """Take steps whose failure leaves no state to go on from."""
+        """Run the steps; fail the process on an error, as the state is not valid after it."""
         try:
             yield from steps
         except Exception as error:
@@ -305,7 +307,7 @@ class ControllerRuntime:
 
     def _begin_term(self, leader_epoch: int) -> Iterator[None]:
         config = self._config
-        self._fences_checked_ms = self._clock.monotonic_ms()  # nobody was to be fenced by this node before
+        self._fences_checked_ms = self._clock.monotonic_ms()  # no broker was to be fenced by this node before
         controller = Controller(
             node_id=config.node_id,
             cluster_id=self._cluster_id,
@@ -355,9 +357,11 @@ class ControllerRuntime:
         return ApiError(ErrorCode.NOT_CONTROLLER, f"The active controller appears to be node {leader_id}.")
 
     async def _decide(self, decide: Callable[[Controller, int], Decided[Any, R]]) -> tuple[R, int, int]:
-        """Decide, append and replay; return the response and the log's end before and after. It is our turn.
+        """Decide, append and replay; return the response and the log end offset before and after. Needs the decision
+        lock.
 
-        What needs more than a turn goes on in a task: whoever asked may give up, but nothing is left half done.
+        If this takes more than a turn, the rest runs in a task: the caller may be cancelled, but the decision is
+        completed.
         """
         is_released = False
         try:
@@ -381,7 +385,7 @@ class ControllerRuntime:
         return response, first_offset, end_offset
 
     async def _go_on(self, controller: Controller, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:
-        """Take the other turns of a decision, then let the next one be made."""
+        """Run the remaining turns of a decision, then release the decision lock."""
         try:
             while True:
                 await asyncio.sleep(PAUSE_MS / 1000)
@@ -397,10 +401,10 @@ class ControllerRuntime:
     def _note_ended(self, task: "asyncio.Task[Any]") -> None:
         self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # of whoever asked, who may be gone
+            task.exception()  # marks it as retrieved: the caller, who gets it, may be gone
 
     def _carry_out(self, controller: Controller, decided: Decided[Any, R]) -> Generator[int, None, R]:
-        """Take the steps of a decision, append and replay; yield what each step counts for."""
+        """Take the steps of a decision, append and replay; yield the number of steps that each one counts for."""
         while not isinstance(decided, Decision):
             try:
                 records = next(decided)
@@ -413,9 +417,9 @@ class ControllerRuntime:
         return decided.response
 
     def _append(self, controller: Controller, records: list[Any], *, is_atomic: bool = False) -> Iterator[int]:
-        """Append and replay records, in steps; as one batch if they are atomic, else as many as it takes.
+        """Append and replay records in steps: as one batch if they are atomic, else in as many as needed.
 
-        Nothing is decided in between: at each decision the tables equal the log.
+        No other decision is made in between: at each decision the tables equal the log.
         """
         values: list[bytes] = []
         first, size_bytes = 0, 0
@@ -455,7 +459,7 @@ class ControllerRuntime:
             yield len(part)
 
     def _check_term(self, controller: Controller) -> None:
-        """Raise ApiError NOT_CONTROLLER where a decision's term has ended: its tables are gone."""
+        """Raise ApiError NOT_CONTROLLER if the decision's term has ended: its tables are no longer in use."""
         if self._controller is not controller:
             raise self._not_controller()
 
@@ -484,7 +488,7 @@ class ControllerRuntime:
     # -- by itself ------------------------------------------------------------------------------------------------
 
     async def _every(self, interval_ms: int, step: Callable[[], Any]) -> None:
-        """Take a step each interval while this node is the active controller; an interval of 0 means never."""
+        """Run `step` every interval_ms while this node is the active controller; never if interval_ms is 0."""
         while interval_ms > 0:
             await asyncio.sleep(interval_ms / 1000)
             if self._controller is None:
@@ -497,19 +501,21 @@ class ControllerRuntime:
                 log.exception("Periodic work of the controller goes on after an unexpected error")
 
     async def _write_no_op(self) -> None:
-        """Write a NoOpRecord, unless the log has grown since the last time: then all have seen a sign of life.
+        """Write a NoOpRecord, unless the log has grown since the last interval: the records show that the leader is
+        alive.
 
-        Apache Kafka writes one in every interval, busy or not.
+        Apache Kafka writes one in every interval.
         """
         if not self._has_appended:
             await self.write(lambda controller, _: controller.decide_no_op())
         self._has_appended = False
 
     async def _fence_expired(self) -> None:
-        """Fence who fell silent. Not where it was this loop that stood still: their heartbeats are yet to be read.
+        """Fence brokers whose session expired. Skip this if the event loop itself stalled: heartbeats may be unread
+        then.
 
-        A few passes of the loop (after_reads) are too few here: a heartbeat may wait for its commit, and the next one,
-        of our own broker too, comes an interval after its answer.
+        A few passes of the loop (AfterReads) are not enough here: a heartbeat may wait for its commit, and the next
+        heartbeat, of our own broker too, is sent one interval after the response.
         """
         before_ms, self._fences_checked_ms = self._fences_checked_ms, self._clock.monotonic_ms()
         late_ms = self._fences_checked_ms - before_ms - self._fence_interval_ms
@@ -525,7 +531,7 @@ class ControllerRuntime:
             log.warning("Elected %d leaders uncleanly: their partitions may have lost records", elected)
 
     async def _balance_leaders(self) -> None:
-        """Have preferred replicas lead again (auto.leader.rebalance.enable), some partitions at a time."""
+        """Move leadership back to preferred replicas (auto.leader.rebalance.enable), some partitions at a time."""
         candidates = await self.write(lambda controller, _: controller.elections.decide_candidates())
         elected = 0
         for start in range(0, len(candidates), ELECTIONS_PER_SLICE):
@@ -536,7 +542,7 @@ class ControllerRuntime:
             log.info("%d partitions are led by their preferred replica again", elected)
 
     async def _sweep_tokens(self) -> None:
-        """Remove the delegation tokens whose time is over (delegation.token.expiry.check.interval.ms)."""
+        """Remove expired delegation tokens (delegation.token.expiry.check.interval.ms)."""
         now_ms = self._clock.wall_ms()
         while await self.write(lambda controller, _: controller.tokens.decide_sweep(now_ms)):
             pass
@@ -549,7 +555,7 @@ class ControllerRuntime:
 
 
 class ControllerChanges:
-    """What a controller's own listener answers with: a change is done once it is committed (no broker need follow)."""
+    """Changes made on a controller listener: done once committed, without waiting for a broker to follow."""
 
     def __init__(self, controller: ControllerRuntime) -> None:
         self._controller = controller
@@ -561,7 +567,7 @@ class ControllerChanges:
 
 
 def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
-    """Return delegation.token.*, None where there is no secret key: most brokers have none."""
+    """Return the rules of delegation.token.*, or None if no secret key is configured."""
     security = config.security
     key = security.delegation_token_secret_key
     if key is None or not key.value:
@@ -574,11 +580,11 @@ def _token_rules(config: "BrokerConfig") -> "TokenRules | None":
 
 
 def _ignore(_: int) -> None:
-    """Let records be loaded without a listener."""
+    """The default load listener."""
 
 
 def _slices(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the records, RECORDS_PER_STEP at a time."""
+    """Yield the records in lists of RECORDS_PER_STEP."""
     remaining = iter(records)
     while found := list(islice(remaining, RECORDS_PER_STEP)):
         yield found

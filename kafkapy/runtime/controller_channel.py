@@ -1,4 +1,4 @@
-"""A connection to the active controller, which moves with it: the network's side of runtime/active_controller.py."""
+"""A connection to the active controller over the network, used by runtime/active_controller.py."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from kafkapy.raft.voters import Endpoint
 from kafkapy.runtime.peer import NoResponseError, Peer
 
 LEADER_CHECK_S: Final = 0.1
-"""How often it is looked whether the node that was asked still leads."""
+"""How often the leader is checked while a request to it is pending."""
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""How long the controller may take for an answer."""
+"""How long the controller may take to answer."""
 
 
 class ControllerChannel:
-    """A connection to the active controller, which moves with it."""
+    """A connection that follows the active controller to another node."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class ControllerChannel:
         listener_name: str,
         new_peer: Callable[[str, int], Peer],
     ) -> None:
-        """`leader`: the node id of the quorum's leader, -1 if unknown, and where it listens."""
+        """`leader`: returns the node id of the quorum's leader, -1 if unknown, and its endpoints."""
         self._leader = leader
         self._listener_name = listener_name
         self._new_peer = new_peer
         self._peer: Peer | None = None
 
     async def call(self, request: Message, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Return the response. Raises ApiError: NOT_CONTROLLER if there is none, UNSUPPORTED_VERSION."""
+        """Return the response. Raises ApiError: NOT_CONTROLLER if there is no controller, UNSUPPORTED_VERSION."""
         leader_id, endpoints = self._leader()
         address = next(((each.host, each.port) for each in endpoints if each.name == self._listener_name), None)
         if leader_id < 0 or address is None:
@@ -47,14 +47,14 @@ class ControllerChannel:
         while not answered.done():
             await asyncio.wait({answered}, timeout=LEADER_CHECK_S)
             if not answered.done() and self._leader()[0] != leader_id:
-                peer.close()  # a former leader that stands still would be waited for until the time-out
+                peer.close()  # do not wait for the time-out of a former leader that hangs
         try:
             return answered.result()
         except NoResponseError as error:
             raise _failure(leader_id, error.is_unsupported) from error
 
     def close(self) -> None:
-        """Close the connection; who waits for an answer gets NOT_CONTROLLER."""
+        """Close the connection; pending requests fail with NOT_CONTROLLER."""
         self._drop_peer()
 
     def _drop_peer(self) -> None:

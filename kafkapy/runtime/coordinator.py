@@ -1,11 +1,11 @@
-"""The runtime of coordinators: which shard a key belongs to, which shards live here, loading and unloading them.
+"""The runtime of coordinators: finds the shard of a key, loads shards that become local and unloads the others.
 
-A key (a group's id, a transactional id) belongs to partition abs(hash of the key) % (partitions of the coordinator's
-topic); the leader of that partition coordinates it. A partition that comes to be led here is replayed into a new
-shard, in slices, one partition after another; requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. A partition
-that is lost takes its shard along.
+A key (group id, transactional id) belongs to partition abs(hash of the key) % (partitions of the coordinator's topic).
+The leader of that partition is its coordinator. When this node becomes leader, the partition is replayed into a new
+shard, in slices, one partition after another. Until then requests fail with COORDINATOR_LOAD_IN_PROGRESS. When
+leadership is lost, the shard is dropped.
 
-Subclasses are the kinds: group_coordinator.py, transaction_coordinator.py. They do not know each other.
+The subclasses are the kinds of coordinator: group_coordinator.py, transaction_coordinator.py. They are independent.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # hosts and shards, sixty modules, are imported with the firs
     from kafkapy.runtime.turns import Walk
 
 STEPS_PER_SLICE: Final = 200
-"""Records and batches replayed before others get their turn, if that is not sooner: one to four milliseconds."""
+"""Records and batches replayed before other tasks run, unless TURN_MS is over first: one to four milliseconds."""
 LOAD_TIME_WINDOW_MS: Final = 30_000
 LOAD_TIMES_KEPT: Final = 1000
 
@@ -49,7 +49,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     """The shards of one kind of coordinator on this node."""
 
     topic: str
-    """The topic that holds the records of the kind."""
+    """The topic that holds the records of this kind."""
     logger: logging.Logger
 
     def __init__(self, *, replica_manager: ReplicaManager, clock: Clock, wheel: TimingWheel, io_pool: IoPool) -> None:
@@ -64,21 +64,21 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         self._is_closed = False
         self._turn = Turn(clock, STEPS_PER_SLICE)
         self._load_times: deque[tuple[int, int]] = deque(maxlen=LOAD_TIMES_KEPT)
-        """When a load ended (monotonic ms), and how many ms it took."""
+        """(end time of a load in monotonic ms, duration in ms)."""
 
     # -- what a kind adds -----------------------------------------------------------------------------------------
 
     @abstractmethod
     def _new_host(self, partition: "HostedPartition") -> HostT:
-        """Return a host that is still to be loaded."""
+        """Return a host that has not been loaded yet."""
 
     @property
     @abstractmethod
     def default_partition_count(self) -> int:
-        """How many partitions the topic will have that does not exist yet."""
+        """The number of partitions of the topic if it is yet to be created."""
 
     def _forget_topic(self, topic: "TopicImage") -> None:
-        """A topic was deleted."""
+        """Called when a topic was deleted."""
 
     # -- placement ------------------------------------------------------------------------------------------------
 
@@ -88,12 +88,12 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         return java_hash(key) % (count or self.default_partition_count)
 
     def is_hosted(self, key: str) -> bool:
-        """Whether the key's shard lives here, or is being loaded."""
+        """Whether the key's shard is on this node, loaded or loading."""
         host = self._hosts.get(self.partition_of(key))
         return host is not None and host.is_led_here
 
     def broker_of(self, key: str) -> int:
-        """Return the id of the broker that leads the key's partition, as the newest metadata says; -1 if none does."""
+        """Return the id of the broker that leads the key's partition in the newest metadata; -1 if there is none."""
         topic = self._replica_manager.partitions.newest_image.topics.by_name.get(self.topic)
         if topic is None:
             return NO_LEADER
@@ -118,7 +118,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     # -- reading --------------------------------------------------------------------------------------------------
 
     async def read(self, key: str, query: Callable[[ShardT], T]) -> T:
-        """Return what the query finds in the key's shard, once that is committed.
+        """Return the query's result for the key's shard once the state it read is committed.
 
         Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
@@ -129,14 +129,14 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         return result
 
     async def read_all(self, query: Callable[[ShardT], Iterable[T | None]], way: "Walk") -> list[T]:
-        """Return what the query yields of all shards that live here, but None; `way` gives way in between.
+        """Return the query's results for all local shards, without None; `way` yields to other tasks in between.
 
         Raises COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._check_open()
         found: list[T] = []
         for host in [host for host in self._hosts.values() if host.is_led_here and not host.has_failed]:
-            if host.is_led_here:  # still: it may have been lost while others had their turn
+            if host.is_led_here:  # may have been lost in the meantime
                 host.check_active()
                 found += [each async for each in way.over(query(host.shard)) if each is not None]
                 await host.committed()
@@ -145,7 +145,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     # -- following the metadata -----------------------------------------------------------------------------------
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Load and unload shards as the partitions are led now; in steps, after the replica manager's own."""
+        """Load and unload shards when leaders change; in steps. Runs after ReplicaManager.apply_delta."""
         if self._is_closed:
             return
         topic = image.topics.by_name.get(self.topic)
@@ -158,7 +158,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 yield
 
     def _host_led(self, partition_ids: Iterable[int]) -> None:
-        """Load a shard for each partition that is led here by now, and unload those of all others."""
+        """Load a shard for each partition that this node now leads, and unload all others."""
         lost = dict(self._hosts)
         for partition_id in partition_ids:
             partition = self._replica_manager.partitions.find(self.topic, partition_id)
@@ -188,7 +188,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     # -- loading --------------------------------------------------------------------------------------------------
 
     async def _load_all(self) -> None:
-        """Load what is to be loaded. Whatever one partition fails with, it alone has no coordinator then."""
+        """Load the queued shards. If one fails, only its partition has no coordinator."""
         try:
             while self._to_load:
                 host = self._to_load.popleft()
@@ -217,16 +217,16 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
 
     @property
     def loading_count(self) -> int:
-        """How many shards that belong here are still to be loaded."""
+        """The number of shards led here that are not loaded yet."""
         return sum(host.is_loading() for host in self._hosts.values())
 
     def max_load_time_ms(self) -> int:
-        """Return how long the slowest load of the last 30 s took, 0 if there was none (Kafka: NaN)."""
+        """Return the duration of the slowest load in the last 30 s, 0 if there was none (Kafka: NaN)."""
         since_ms = self._clock.monotonic_ms() - LOAD_TIME_WINDOW_MS
         return max((took_ms for ended_ms, took_ms in self._load_times if ended_ms >= since_ms), default=0)
 
     async def _replay_log(self, host: HostT) -> None:
-        """Replay the log into the shard, up to its end: nobody but the shard appends to it."""
+        """Replay the log into the shard up to its end: only the shard appends to it."""
         unknown_count = 0
         while host.is_loading() and host.replayed_offset < host.log.log_end_offset:
             data = await self._read(host)
@@ -260,7 +260,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
                 read.region.release()
 
     async def _replay_batch(self, host: HostT, batch: RecordBatch) -> int:
-        """Replay a batch; return how many of its records are of unknown types."""
+        """Replay a batch; return the number of its records with unknown types."""
         from kafkapy.record.control import end_txn_marker_of
 
         if batch.is_control:
@@ -289,7 +289,7 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Answer what waits with COORDINATOR_NOT_AVAILABLE; end what runs."""
+        """Fail pending requests with COORDINATOR_NOT_AVAILABLE; cancel all tasks."""
         self._is_closed = True
         for host in self._hosts.values():
             host.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -299,13 +299,13 @@ class Coordinator(ABC, Generic[HostT, ShardT]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _own_tasks(self) -> Iterable["asyncio.Task[None] | None"]:
-        """Return the tasks of the kind, which end with it."""
+        """Return further tasks of the kind, to be cancelled by `close`."""
         return ()
 
 
 @lru_cache(maxsize=16384)
 def java_hash(text: str) -> int:
-    """Return abs(String.hashCode()) of Java: what places a key. The one int that has no abs becomes 0."""
+    """Return Java's abs(String.hashCode()), which assigns keys to partitions. Integer.MIN_VALUE becomes 0."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):

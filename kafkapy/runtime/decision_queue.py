@@ -1,7 +1,7 @@
-"""One decision of the controller at a time: others wait for their turn while one is made, appended and replayed.
+"""A lock with a FIFO queue: the controller makes, appends and replays one decision at a time.
 
-What is decided at once never waits here for itself: it is done when the next one comes. It may wait for one that goes
-in steps, as events of Apache Kafka's controller wait in its queue.
+A decision made in one call is complete before the next caller arrives, so it only ever waits for one that is made in
+steps, as events of Apache Kafka's controller wait in its queue.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from kafkapy.protocol.error_code import ErrorCode
 
 
 class DecisionQueue:
-    """`take`, then `release`, whatever happens in between."""
+    """Call `take`, then `release` in every case."""
 
     def __init__(self) -> None:
         self._is_taken = False
@@ -23,7 +23,7 @@ class DecisionQueue:
         return self._is_taken
 
     async def take(self, timeout_ms: int | None = None) -> None:
-        """Return once it is the caller's turn, at once where nobody decides. Raises ApiError REQUEST_TIMED_OUT."""
+        """Return when it is the caller's turn, at once if the lock is free. Raises ApiError REQUEST_TIMED_OUT."""
         if not self._is_taken:
             self._is_taken = True
             return
@@ -35,16 +35,16 @@ class DecisionQueue:
             await turn
         except BaseException:
             if not turn.done():
-                turn.cancel()  # a handler that is driven without a task is closed, its future is not
+                turn.cancel()  # a handler run without a task is closed, its future is not
             elif not turn.cancelled() and turn.exception() is None:
-                self.release()  # it was given to a caller that is gone
+                self.release()  # the turn was given to a caller that is gone
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
     def release(self) -> None:
-        """Let the next one decide."""
+        """Let the next caller decide."""
         assert self._is_taken, "nobody decides"
         while self._waiting:
             turn = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""The group coordinator: the shards of groups whose partitions of `__consumer_offsets` are led here."""
+"""The group coordinator: the shards of the groups whose `__consumer_offsets` partitions are led here."""
 
 import asyncio
 import logging
@@ -58,21 +58,21 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
         decide: "Callable[[GroupShard, int, int], GroupDecision]",
         write: "TransactionalWrite | None" = None,
     ) -> Any:
-        """Have the group's shard decide; return the response once all it rests on is committed.
+        """Have the group's shard decide; return the response once the state that it depends on is committed.
 
-        `decide(shard, token, now_ms)`: the response may be None, and come later as a Reply under the token. With
-        `write`, the records are part of that producer's transaction. Raises what `decide` raises, and ApiError
-        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        `decide(shard, token, now_ms)`: with response None, the response is a later Reply with this token. With `write`,
+        the records are part of that producer's transaction. Raises what `decide` raises, and ApiError NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
         return await self.host_of(group_id).call(group_id, decide, write)
 
     def append_markers(self, partition_id: int, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
-        """End transactions that commit offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if it cannot be now."""
+        """End transactions that committed offsets in a partition. Raises NOT_LEADER_OR_FOLLOWER if not possible now."""
         host = self._hosts.get(partition_id)
         try:
             if host is not None and not self._is_closed:
                 return host.append_markers(markers)
-        except ApiError as error:  # a transaction coordinator does not know the codes of a group coordinator
+        except ApiError as error:  # transaction coordinators do not know the codes of group coordinators
             logger.info("A marker for %s-%d has to wait: %s", OFFSETS_TOPIC, partition_id, error)
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -125,7 +125,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
     # -- by itself ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for expired offsets, every offsets.retention.check.interval.ms."""
+        """Start to remove expired offsets every offsets.retention.check.interval.ms."""
         self._expirer = asyncio.get_running_loop().create_task(self._expire_regularly())
 
     def _own_tasks(self) -> "Iterable[asyncio.Task[None] | None]":
@@ -140,7 +140,7 @@ class GroupCoordinator(Coordinator["GroupHost", "GroupShard"]):
                 logger.exception("Expired offsets stay until they are looked for again")
 
     async def expire_offsets(self) -> None:
-        """Remove the offsets and groups that have expired in all shards that live here."""
+        """Remove expired offsets and groups of all local shards."""
         for host in list(self._hosts.values()):
             try:
                 await host.expire_offsets()

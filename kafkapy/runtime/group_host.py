@@ -1,6 +1,6 @@
-"""A shard of groups on its partition: what ShardHost does for any, and the groups' deadlines and expiry.
+"""Runs a group shard on its partition: adds group deadlines and offset expiry to ShardHost.
 
-One timer in the wheel wakes the groups that are due. Expiry, which is longer work, is done in slices.
+One timer in the timing wheel wakes the groups that are due. Offset expiry takes longer and runs in slices.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from kafkapy.runtime.shard_host import ShardHost
 logger = logging.getLogger("kafkapy.group")
 
 GROUPS_PER_SLICE: Final = 100
-"""Groups whose offsets are looked at for expiry before others get their turn: about a millisecond."""
+"""Groups checked for expired offsets before other tasks run: about a millisecond."""
 
 
 class GroupHost(ShardHost[GroupShard]):
@@ -23,7 +23,7 @@ class GroupHost(ShardHost[GroupShard]):
 
     def on_active(self) -> None:
         self._unwritten: dict[str, int] = {}
-        """By group: how many times in a row what the time demands could not be written."""
+        """By group: consecutive failures to write the records of a timed event."""
         self.shard.on_loaded(self._clock.monotonic_ms())
         self._arm()
 
@@ -42,7 +42,7 @@ class GroupHost(ShardHost[GroupShard]):
             self._arm()
 
     def on_timeout(self, now_ms: int) -> None:
-        """Wake the groups whose time has come."""
+        """Run the timed events of the groups that are due."""
         if not self.is_active:
             return
         for group_id in self.shard.due_groups(now_ms):
@@ -56,7 +56,7 @@ class GroupHost(ShardHost[GroupShard]):
         self._arm()
 
     def _note_unwritten(self, group_id: str, error: ApiError) -> None:
-        """Log a failure that comes again and again (twice a second, while replicas are missing) ever less often."""
+        """Log a repeated failure (twice a second, while replicas are missing) at exponentially growing intervals."""
         count = self._unwritten[group_id] = self._unwritten.get(group_id, 0) + 1
         if count & (count - 1) == 0:
             logger.warning(
@@ -67,7 +67,7 @@ class GroupHost(ShardHost[GroupShard]):
             )
 
     async def expire_offsets(self) -> None:
-        """Remove what has expired, in slices."""
+        """Remove expired offsets, in slices."""
         for index, group_id in enumerate(list(self.shard.groups)):
             if not self.is_active:
                 return

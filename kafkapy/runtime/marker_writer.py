@@ -1,9 +1,9 @@
-"""Brings the markers of decided transactions to their partitions, until each has its own.
+"""Writes the markers of decided transactions to their partitions, with retries until each has its marker.
 
-Markers that are asked for in one turn of the event loop go out together in the next: those for one partition are one
-write. Where all partitions are led here and take theirs, the transaction is complete when `tried` returns. A
-partition that cannot take its marker now (its directory is offline, its disk is full, it has no leader) holds up no
-answer: it is tried again, with back-off and when leaders have changed, until it has it or its topic is deleted.
+Markers requested in one turn of the event loop are written together in the next; those for one partition are one write.
+If all partitions are led here and accept theirs, the transaction is complete when `tried` returns. A partition that
+cannot take its marker now (offline directory, full disk, no leader) delays no response: it is retried, with back-off
+and when leaders change, until it has the marker or its topic is deleted.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ logger = logging.getLogger("kafkapy.transaction")
 FIRST_BACKOFF_MS: Final = 50
 MAX_BACKOFF_MS: Final = 5000
 MARKERS_PER_FLUSH: Final = 200
-"""Markers written before others get their turn: some milliseconds, if each goes to a partition of its own."""
+"""Markers written before other tasks run: some milliseconds, if each is for another partition."""
 
 WRITTEN: Final = frozenset(
     (
@@ -40,13 +40,13 @@ WRITTEN: Final = frozenset(
 )
 """Codes after which a partition needs no marker any more.
 
-Deviation: after INVALID_PRODUCER_EPOCH Kafka leaves the transaction prepared for good. A partition says so only when a
-later epoch of the producer has written to it, so nothing of this transaction is open there.
+Deviation: after INVALID_PRODUCER_EPOCH Kafka leaves the transaction prepared forever. A partition returns that code
+only if a later epoch of the producer has written to it, so nothing of this transaction is open there.
 """
 
 
 class PendingMarkers(TimerEntry):
-    """The markers of one transaction that are still to be written. In the wheel while it waits for the next try."""
+    """The markers of one transaction that are not written yet. In the timing wheel while waiting for a retry."""
 
     def __init__(
         self, host: "TransactionHost", effect: "WriteMarkers", retry: "Callable[[PendingMarkers], None]"
@@ -62,35 +62,35 @@ class PendingMarkers(TimerEntry):
             effect.transaction_version,
         )
         self.to_write = effect.partitions
-        """Those that this try has not come to yet."""
+        """Partitions that the current try has not reached yet."""
         self.refused: dict[TopicPartition, ErrorCode] = {}
-        """Those that could not take their marker, to be tried again."""
+        """Partitions that could not take their marker, to be retried."""
         self.is_queued = False
         self.was_tried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retry = retry
         self._backoff_ms = FIRST_BACKOFF_MS
 
     def take(self, most: int) -> tuple[TopicPartition, ...]:
-        """Return partitions to be written to now."""
+        """Take up to `most` partitions to write to now."""
         taken, self.to_write = self.to_write[:most], self.to_write[most:]
         return taken
 
     def note_tried(self) -> None:
-        """Nobody needs to wait for this any longer: it is done, or takes its time."""
+        """Complete `was_tried`: the markers are written, or wait for a retry."""
         if not self.was_tried.done():
             self.was_tried.set_result(None)
 
     def take_backoff(self) -> int:
-        """Return how many ms to wait before the next try."""
+        """Return the back-off before the next try in ms, and double it."""
         backoff_ms, self._backoff_ms = self._backoff_ms, min(2 * self._backoff_ms, MAX_BACKOFF_MS)
         return backoff_ms
 
     def forget_backoff(self) -> None:
-        """Things have changed: what failed before may succeed."""
+        """Reset the back-off, as conditions have changed."""
         self._backoff_ms = FIRST_BACKOFF_MS
 
     def begin_again(self) -> None:
-        """Let the next try be about what was refused."""
+        """Put the refused partitions into the next try."""
         self.to_write, self.refused = (*self.to_write, *self.refused), {}
 
     def on_timeout(self, now_ms: int) -> None:
@@ -98,11 +98,11 @@ class PendingMarkers(TimerEntry):
 
 
 Parts: TypeAlias = "Sequence[tuple[PendingMarkers, tuple[TopicPartition, ...]]]"
-"""What one write is about: of each transaction, all of its partitions or some."""
+"""The content of one write: for each transaction, some or all of its partitions."""
 
 
 class MarkerWriter:
-    """All markers that the transactions coordinated here wait for."""
+    """All pending markers of transactions that are coordinated here."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class MarkerWriter:
         timeout_ms: Callable[[], int],
         is_gone: Callable[[TopicPartition], bool],
     ) -> None:
-        """timeout_ms: how long replicas may take. is_gone: whether the metadata has a partition no more."""
+        """timeout_ms: time limit of replication. is_gone: whether a partition was deleted from the metadata."""
         self._sink = sink
         self._clock = clock
         self._wheel = wheel
@@ -122,18 +122,18 @@ class MarkerWriter:
         self._queued: deque[PendingMarkers] = deque()
         self._is_scheduled = False
         self._untried: dict[str, PendingMarkers] = {}
-        """By transactional id: those whose first try is not over."""
+        """Transactions whose first try is not over, by transactional id."""
         self._waiting: set[PendingMarkers] = set()
-        """Those that wait for the next try."""
+        """Transactions that wait for the next try."""
         self._is_closed = False
 
     @property
     def waiting_count(self) -> int:
-        """How many transactions wait for another try of some partition."""
+        """The number of transactions that wait for a retry."""
         return len(self._waiting)
 
     def enqueue(self, host: "TransactionHost", effect: "WriteMarkers") -> None:
-        """Write the markers of a decided transaction, soon."""
+        """Write the markers of a decided transaction in the next turn of the loop."""
         if self._is_closed:
             return
         pending = PendingMarkers(host, effect, self._try_again)
@@ -141,7 +141,7 @@ class MarkerWriter:
         self._enqueue(pending)
 
     def leaders_changed(self) -> None:
-        """Try again at once what waits: it may have a leader now."""
+        """Retry waiting transactions at once: their partitions may have a leader now."""
         for pending in list(self._waiting):
             pending.cancel()
             pending.forget_backoff()
@@ -154,7 +154,7 @@ class MarkerWriter:
             await asyncio.shield(pending.was_tried)
 
     def close(self) -> None:
-        """Write no more; a later start goes on."""
+        """Stop writing; a later start continues."""
         self._is_closed = True
         for pending in self._waiting:
             pending.cancel()
@@ -197,7 +197,7 @@ class MarkerWriter:
                     self._end_try(pending)
 
     def _take_parts(self) -> Parts:
-        """Return what one flush writes; the rest goes with the next."""
+        """Return what one flush writes; the rest is left for the next."""
         parts: list[tuple[PendingMarkers, tuple[TopicPartition, ...]]] = []
         room = MARKERS_PER_FLUSH
         while self._queued and room > 0:
@@ -215,7 +215,7 @@ class MarkerWriter:
         return parts
 
     def _write(self, parts: Parts) -> None:
-        """Write markers; those of partitions that the metadata has no more count as written."""
+        """Write markers; those of deleted partitions count as written."""
         by_partition: dict[TopicPartition, list[PendingMarkers]] = {}
         for pending, partitions in parts:
             gone = []
@@ -248,7 +248,7 @@ class MarkerWriter:
             self._settle(pending, partitions)
 
     def _settle(self, pending: PendingMarkers, written: Sequence[TopicPartition]) -> None:
-        """Note what has its marker, which may complete the transaction; see to what was refused."""
+        """Record the written markers, which may complete the transaction; schedule a retry of the refused ones."""
         transactional_id = pending.effect.transactional_id
         is_noted = True
         try:

@@ -1,8 +1,8 @@
-"""The markers that end transactions: what one says, how those for a partition are appended, where they are written.
+"""Transaction markers: their data, how they are appended to a partition, and where they are written.
 
-`MarkerSink` is the seam between a coordinator and the leaders of partitions; `LocalMarkers` writes to the partitions
-that are led here, remote_markers.py to those that other brokers lead. `LocalMarkers` serves WriteTxnMarkers as well, so
-markers take one way however they come. KIP-98, KIP-1228.
+`MarkerSink` is the seam between a coordinator and partition leaders. `LocalMarkers` writes to partitions led here,
+remote_markers.py sends to those that other brokers lead. `LocalMarkers` also serves WriteTxnMarkers, so that all
+markers take the same path. KIP-98, KIP-1228.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from kafkapy.runtime.group_coordinator import GroupCoordinator
 
 MARKERS_PER_WRITE: Final = 1000
-"""80 KB; a segment holds it, however small it is configured."""
+"""80 KB; fits into a segment of the smallest configurable size."""
 _OF_ONE_MARKER: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
-"""Refusals that one marker of a write may be the cause of."""
+"""Errors that a single marker of a write may cause."""
 
 
 @dataclass(slots=True, frozen=True)
 class Marker:
     """The end of one producer's transaction, for any of its partitions.
 
-    transaction_version: 0 or 2, which epochs the partition accepts (KIP-1228).
+    transaction_version: 0 or 2; decides which epochs the partition accepts (KIP-1228).
     """
 
     producer_id: int
@@ -49,22 +49,22 @@ class Marker:
 
 MarkersByPartition: TypeAlias = Mapping[TopicPartition, Sequence[Marker]]
 MarkerResults: TypeAlias = Mapping[TopicPartition, Sequence[int]]
-"""An error code for each marker, in their order."""
+"""One error code for each marker, in the same order."""
 
 
 class MarkerSink(Protocol):
-    """Brings markers to the leaders of their partitions."""
+    """Writes markers to the leaders of their partitions."""
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Call on_done(results) once all replicas have the markers; before this returns, if that is at once.
+        """Write markers; call on_done(results) once all replicas have them, possibly before this returns.
 
-        It may be called several times, each time with the results of other partitions.
+        on_done may be called several times, each time with the results of other partitions.
         """
         ...
 
 
 class LocalMarkers:
-    """Writes markers to the partitions that are led here: those of one partition by one write."""
+    """Writes markers to partitions led here: one write per partition."""
 
     def __init__(self, replica_manager: ReplicaManager, groups: "GroupCoordinator", clock: Clock) -> None:
         self._replica_manager = replica_manager
@@ -72,10 +72,10 @@ class LocalMarkers:
         self._clock = clock
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Write markers, as MarkerSink says.
+        """Write markers as specified by MarkerSink.
 
-        Codes: UNKNOWN_TOPIC_OR_PARTITION (not here, or offline), NOT_LEADER_OR_FOLLOWER (also for groups that load),
-        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what else an append fails with.
+        Codes: UNKNOWN_TOPIC_OR_PARTITION (not here, or offline), NOT_LEADER_OR_FOLLOWER (also while groups load),
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and any other error of an append.
         """
         appends: dict[TopicPartition, Sequence[PartitionAppend]] = {}
         refused: dict[TopicPartition, Sequence[int]] = {}
@@ -118,9 +118,9 @@ def append_markers(
     timestamp_ms: int,
     on_appended: Callable[[Marker, int], None] = lambda marker, offset: None,
 ) -> list[PartitionAppend]:
-    """Append markers to one partition, by one write where nothing is wrong with any; return the append of each.
+    """Append markers to one partition, in one write unless one of them is invalid; return the append of each.
 
-    on_appended(marker, offset): called for each that is in the log.
+    on_appended(marker, offset): called for each appended marker.
     """
     appends: list[PartitionAppend] = []
     for _, run in groupby(markers, key=attrgetter("transaction_version")):

@@ -1,13 +1,13 @@
-"""Has the broker follow the metadata: what a committed change means to it, carried out in order, giving way to others.
+"""Applies committed metadata changes to the broker, in order and in turns of the event loop.
 
-A change may mean thousands of logs to make. It is carried out in steps, a partition each, with a pause after TURN_MS of
-them; one change is done before the next begins, small ones by the time that the controller's write returns. Meanwhile
-the metadata is ahead of the broker: clients are told of a partition that is answered NOT_LEADER_OR_FOLLOWER or
-UNKNOWN_TOPIC_OR_PARTITION for the moment, and ask again, as with Apache Kafka, whose BrokerMetadataPublisher publishes
-the image before the replicas follow it. What the metadata deletes is not served from then on (replication/hosted.py).
+A change may create thousands of logs. It is applied in steps, one partition each, with a pause after each TURN_MS of
+work. A change is complete before the next one begins; small ones are complete when the controller's write returns. In
+the meantime the metadata is ahead of the broker: clients may see a partition that still answers NOT_LEADER_OR_FOLLOWER
+or UNKNOWN_TOPIC_OR_PARTITION, and retry, as with Apache Kafka, whose BrokerMetadataPublisher publishes the image before
+the replicas follow. A deleted partition is not served from the image on (replication/hosted.py).
 
-A stop or a crash in between loses nothing: the next start follows the whole image. How much may wait is bounded by
-those who cause it: `change` answers once all is done, or most of the time that a client gives it has passed.
+A stop or crash in between loses nothing: the next start applies the whole image. The queue is bounded by those who fill
+it: `change` returns once its change is applied, or after half of the client's time-out.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 STEPS_PER_TURN: Final = 100
-"""A log is made in 0.2 ms, on a slow file system in 2; deleting so many takes 2 ms."""
+"""A log is created in 0.2 ms, on a slow file system in 2 ms; deleting this many takes 2 ms."""
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""How long clients wait for an answer, as a rule."""
+"""Default time-out of clients' requests."""
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataFollower:
-    """Queues the changes of the metadata and carries them out in order.
+    """Queues metadata changes and applies them in order.
 
-    `follow(delta, image)` carries one out, a step whenever it is asked for the next.
+    `follow(delta, image)` applies one change; each next() of its iterator is a step.
     """
 
     def __init__(
@@ -55,27 +55,27 @@ class MetadataFollower:
         self._clock = clock
         self._on_fatal = on_fatal
         self._changes: deque[tuple[MetadataDelta, MetadataImage]] = deque()
-        """What is to be done behind the change at work."""
+        """Changes that have not been begun."""
         self._steps: Iterator[None] | None = None
         self._begun_count = 0
         self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
-        """(how many changes have to be done, future), in that order."""
+        """(number of changes that must be complete, future), in order of that number."""
         self._turn: asyncio.TimerHandle | None = None
         self._is_at_work = False
         self._is_closed = False
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is metadata that the broker does not follow yet."""
+        """Whether there is metadata that the broker has not applied yet."""
         return self._steps is not None or bool(self._changes)
 
     @property
     def waiting_count(self) -> int:
-        """How many changes of the metadata the broker has not done yet."""
+        """The number of changes that are not completely applied."""
         return len(self._changes) + (self._steps is not None)
 
     def on_image(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
-        """Follow a committed image (an ImageListener): now, as far as a turn goes."""
+        """Apply a committed image (an ImageListener): immediately, as far as one turn goes."""
         if self._is_closed:
             return
         self._changes.append((delta, image))
@@ -85,11 +85,11 @@ class MetadataFollower:
     async def change(
         self, decide: "Callable[[Controller, int], Decided[Any, R]]", *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> R:
-        """Have the controller decide, as its `write` does; return once this broker has followed what it decided.
+        """Have the controller decide, as its `write` does; return once this broker has applied the change.
 
-        timeout_ms: how long the client waits, for the controller as said there. Half of that after the change was
-        committed the client is answered what was decided, as it is by Apache Kafka at once: were the answer late, the
-        client would ask again, and be told that its topic exists already.
+        timeout_ms: the client's time-out, for the controller as described there. If the change is not applied within
+        half of it after the commit, the response is sent anyway; Apache Kafka always sends it right after the commit. A
+        late response would make the client retry and receive an error that its topic already exists.
         """
         response, has_records = await self._controller.write_noting(decide, timeout_ms=timeout_ms)
         if has_records:
@@ -97,9 +97,9 @@ class MetadataFollower:
         return response
 
     async def caught_up(self, timeout_ms: int | None = None) -> bool:
-        """Return once the broker follows all metadata that is committed by now; at once, where it does already.
+        """Return True once the broker has applied all metadata committed so far; at once if it already has.
 
-        Returns False where it does not after timeout_ms.
+        Returns False if that takes longer than timeout_ms.
         """
         if not self.is_behind:
             return True
@@ -114,7 +114,8 @@ class MetadataFollower:
                 timer.cancel()
 
     def close(self, failure: Exception | None = None) -> None:
-        """Leave what is not done to the next start; who waits for it is told of the failure, if it is one."""
+        """Drop the remaining changes (the next start applies them); waiting callers get the failure, or are
+        cancelled."""
         self._is_closed = True
         self._changes.clear()
         self._steps = None
@@ -129,7 +130,7 @@ class MetadataFollower:
                 future.set_exception(failure)
 
     def _work(self) -> None:
-        """Take as many steps as fit into a turn; come again where more are left."""
+        """Take the steps of one turn; schedule another turn if steps are left."""
         self._turn = None
         self._is_at_work = True
         try:
@@ -146,7 +147,7 @@ class MetadataFollower:
             self._turn = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._work)
 
     def _take_steps(self) -> bool:
-        """Return whether all is done."""
+        """Return whether everything is applied."""
         turn = Turn(self._clock, STEPS_PER_TURN)
         while True:
             if self._steps is None:

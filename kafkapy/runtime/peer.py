@@ -1,10 +1,10 @@
-"""A connection to another node: made when it is first needed, made anew after a failure, with Apache Kafka's back-off.
+"""A connection to another node: made on first use, and again after a failure, with Apache Kafka's back-off.
 
-A peer is one address and one purpose: what must not wait behind other requests (a heartbeat behind a large fetch) has a
-Peer of its own. Requests are sent in the order in which they are submitted and may be pipelined.
+A Peer is one address and one purpose: requests that must not wait behind others (a heartbeat behind a large fetch) have
+a Peer of their own. Requests are sent in the order of submission and may be pipelined.
 
-The back-off doubles from reconnect_backoff_ms to reconnect_backoff_max_ms, with a fifth of jitter, and starts over once
-the peer's versions are known. While it runs, requests wait; when an attempt to connect fails, those that wait fail.
+The back-off doubles from reconnect_backoff_ms to reconnect_backoff_max_ms, with 20 % jitter, and is reset once the
+peer's API versions are known. Requests wait while it runs; when a connection attempt fails, waiting requests fail.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from kafkapy.seams import Channel, Clock, Connector, Random
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
-"""What is taken from the socket in one turn of the loop."""
+"""Maximum number of bytes read from the socket in one pass of the loop."""
 
 
 class NoResponseError(KafkapyError):
-    """A request to a peer will not be answered. is_unsupported: it speaks none of our versions."""
+    """A request will not be answered. is_unsupported: the peer supports none of our versions."""
 
     def __init__(self, peer: str, *, is_unsupported: bool) -> None:
         super().__init__(f"{peer} {'speaks no version of ours' if is_unsupported else 'did not answer'}")
@@ -36,18 +36,18 @@ class NoResponseError(KafkapyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLimits:
-    """Time-outs and bounds of a connection to another node; the defaults are those of Apache Kafka's own channels."""
+    """Time-outs and limits of a connection to another node; the defaults are those of Apache Kafka's channels."""
 
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
     connection_setup_timeout_ms: int = 10_000
     """socket.connection.setup.timeout.ms."""
     max_response_bytes: int = 104_857_600
-    """socket.request.max.bytes of the other side bounds what it may be asked to answer."""
+    """Requests ask for at most what the other side's socket.request.max.bytes allows."""
 
 
 class Peer:
-    """An address and, at most, one connection to it. Not thread-safe; everything happens on the loop."""
+    """An address and at most one connection to it. Not thread-safe: everything runs on the event loop."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Peer:
         limits: PeerLimits | None = None,
         new_login: NewLogin | None = None,
     ) -> None:
-        """`new_login`: makes the machine of each login, None where the peer asks for none."""
+        """`new_login`: makes the login state machine of each connection; None if the peer requires no login."""
         self._new_login = new_login
         self.host = host
         self.port = port
@@ -74,7 +74,7 @@ class Peer:
         self._limits = limits or PeerLimits()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[ClientRequest] = deque()
-        """Submitted while there is no connection."""
+        """Requests submitted while there is no connection."""
         self._cancel_attempt: Callable[[], None] | None = None
         self._setup_deadline_ms = 0
         self._channel: Channel | None = None
@@ -90,7 +90,7 @@ class Peer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection stands and the peer's versions are known."""
+        """Whether the connection is established and the peer's API versions are known."""
         return self._connection is not None and self._connection.is_ready
 
     @property
@@ -98,7 +98,7 @@ class Peer:
         return self._is_closed
 
     def send(self, request: ClientRequest) -> None:
-        """Submit a request: one of its callbacks is called, never before this returns."""
+        """Submit a request; exactly one of its callbacks is called, never before this returns."""
         if self._is_closed:
             self._loop.call_soon(request.on_failure, False)
             return
@@ -113,9 +113,9 @@ class Peer:
     def ask(
         self, api_key: int, build: Callable[[int], Message], *, versions: tuple[int, int], timeout_ms: int
     ) -> "asyncio.Future[Message]":
-        """Return a future of the response to what `build(version)` makes; it fails with NoResponseError.
+        """Send `build(version)`; return a future of the response, which may fail with NoResponseError.
 
-        versions: the lowest and the highest of ours. Whoever waits may go: a response that comes later is dropped.
+        versions: our lowest and highest version. The future may be cancelled; a late response is dropped.
         """
         answered: asyncio.Future[Message] = self._loop.create_future()
 
@@ -126,13 +126,13 @@ class Peer:
         def on_failure(is_unsupported: bool) -> None:
             if not answered.done():
                 answered.set_exception(NoResponseError(str(self), is_unsupported=is_unsupported))
-                answered.exception()  # nobody may be left to hear of it
+                answered.exception()  # avoids a warning if the caller is gone
 
         self.send(ClientRequest(api_key, build, on_response, on_failure, timeout_ms, *versions))
         return answered
 
     def close(self) -> None:
-        """Close the connection; what was not answered fails."""
+        """Close the connection; pending requests fail."""
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -174,7 +174,7 @@ class Peer:
         self._arm_timer()
 
     def _begin_backoff(self) -> None:
-        """Let no attempt start for a while; then start one if requests wait."""
+        """Delay the next attempt to connect; then start it if requests wait."""
         limits = self._limits
         base_ms = min(limits.reconnect_backoff_ms << min(self._failures, 16), limits.reconnect_backoff_max_ms)
         self._failures += 1
@@ -255,7 +255,7 @@ class Peer:
         self._arm_timer()
 
     def _drop_connection(self) -> None:
-        """Close the channel and fail all that was submitted; later, as a callback may submit again."""
+        """Close the channel and fail all submitted requests; by call_soon, as a callback may submit again."""
         channel, connection = self._channel, self._connection
         self._channel = self._connection = None
         self._unsent = b""

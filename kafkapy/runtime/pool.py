@@ -1,4 +1,4 @@
-"""Waiting for a worker of the IO pool, and one account of the memory that conversions and inflations take there."""
+"""Awaiting calls in the IO pool, and a memory budget for conversions and decompressions that run there."""
 
 import asyncio
 from collections import deque
@@ -11,39 +11,39 @@ from kafkapy.seams import IoPool
 T = TypeVar("T")
 
 WORK_BYTES: Final = 128 << 20
-"""What all heavy work may hold at a time beside its requests: two of the largest batches that a topic with Kafka's
-max.message.bytes takes, and a small one. What needs more (a topic that takes more) runs alone."""
+"""Memory that all heavy work may hold at a time, beside its requests: two batches of Kafka's default max.message.bytes
+at their largest, and a small one. Work that needs more (a topic with larger batches) runs alone."""
 
 SMALL_WORK_BYTES: Final = 8 << 20
-"""Up to here work is small. One such has a turn and so much of the account of its own: it is done in some milliseconds,
-and is not kept waiting by larger work, whose records may take a second to walk."""
+"""Work up to this size is small. Small work has its own slot and its own part of the budget: it takes some milliseconds
+and need not wait for larger work, which may take a second."""
 
 ANSWER_BYTES: Final = 64 << 20
-"""What results that wait for peers to take them may hold beside that: a part of its own, as a peer that takes nothing
-must not keep others' work waiting."""
+"""Separate budget for results that wait until peers read them, so that a peer that reads nothing does not delay the
+work of others."""
 
 SMALL_ANSWER_BYTES: Final = 64 << 10
-"""A result of this size has room always: any other API may have more waiting for a peer."""
+"""A result up to this size always gets room: responses of any other API may be as large."""
 
 LARGE_AT_ONCE: Final = 2
-"""Large work takes a processor each, and the interpreter from the event loop at times."""
+"""Each large work item occupies a processor, and at times takes the GIL from the event loop."""
 
 
 class QueuedWork:
-    """Work of the pool that needs little memory: so much at a time, the others wait in their order."""
+    """Pool work that needs little memory: at most `at_once` calls at a time, the others wait in FIFO order."""
 
     def __init__(self, io_pool: IoPool, at_once: int) -> None:
         self._io_pool = io_pool
         self._turns = asyncio.Semaphore(at_once)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call on a worker when its turn comes; return what it returns, or raise what it raises."""
+        """Run a call on a worker when its turn comes; return its result or raise its error."""
         async with self._turns:
             return await run_in_pool(self._io_pool, call)
 
 
 class HeavyWork:
-    """Work of the pool that needs much memory or time: within WORK_BYTES together, each kind in the order it came."""
+    """Pool work that needs much memory or time: WORK_BYTES in total; small and large work each in FIFO order."""
 
     def __init__(self, io_pool: IoPool) -> None:
         self._io_pool = io_pool
@@ -56,9 +56,9 @@ class HeavyWork:
         return self._small.bytes_in_use + self._large.bytes_in_use
 
     async def run(self, call: Callable[[], T], needed_bytes: int) -> T:
-        """Run a call on a worker once there is room for what it needs; return what it returns, or raise what it raises.
+        """Run a call on a worker once there is room for `needed_bytes`; return its result or raise its error.
 
-        needed_bytes: a bound of the memory that it takes beside the request.
+        needed_bytes: an upper bound of the memory it needs beside the request.
         """
         lane = self._small if needed_bytes <= SMALL_WORK_BYTES else self._large
         held_bytes = min(needed_bytes, lane.most_bytes)
@@ -69,7 +69,7 @@ class HeavyWork:
             lane.leave(held_bytes)
 
     def take_answer_room(self, wanted_bytes: int) -> "AnswerRoom | None":
-        """Return room for a result, less than is wanted where little is left; None where a small one alone has any."""
+        """Reserve room for a result, less than wanted if little is left; None if only small results have room."""
         room_bytes = ANSWER_BYTES - self.answer_bytes
         if wanted_bytes <= SMALL_ANSWER_BYTES:
             return AnswerRoom(self, wanted_bytes)
@@ -77,7 +77,7 @@ class HeavyWork:
 
 
 class AnswerRoom:
-    """What a result holds of HeavyWork.answer_bytes, until it is released: its peer has taken it, or is gone."""
+    """A result's reservation in HeavyWork.answer_bytes, until it is released: the peer has read it or is gone."""
 
     __slots__ = ("_work", "byte_count")
 
@@ -87,7 +87,7 @@ class AnswerRoom:
         self.resize(byte_count)
 
     def resize(self, byte_count: int) -> None:
-        """The result has become so large."""
+        """Change the reservation to the result's new size."""
         self._work.answer_bytes += byte_count - self.byte_count
         self.byte_count = byte_count
         assert self._work.answer_bytes >= 0
@@ -97,7 +97,7 @@ class AnswerRoom:
 
 
 class _Lane:
-    """Work of one kind: its share of the account, and what waits for room in it."""
+    """The budget and the queue of small or of large work."""
 
     def __init__(self, *, most_at_once: int, most_bytes: int) -> None:
         self._most_at_once = most_at_once
@@ -107,7 +107,7 @@ class _Lane:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, held_bytes: int) -> None:
-        """Wait for a turn. Cancelled while it waits, it has none."""
+        """Wait for room. If cancelled while waiting, nothing is held."""
         if not self._waiting and self._has_room(held_bytes):
             self._take(held_bytes)
             return
@@ -122,7 +122,7 @@ class _Lane:
             raise
 
     def leave(self, held_bytes: int) -> None:
-        """End a turn, and begin those there is room for now."""
+        """Release what `enter` took, and admit waiting work that now has room."""
         self._count -= 1
         self.bytes_in_use -= held_bytes
         while self._waiting and (self._waiting[0][1].done() or self._has_room(self._waiting[0][0])):
@@ -141,7 +141,7 @@ class _Lane:
 
 
 async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:
-    """Run a blocking call on a worker and return what it returns, or raise what it raises."""
+    """Run a blocking call on a worker; return its result or raise its error."""
     future: asyncio.Future[tuple[T | None, BaseException | None]] = asyncio.get_running_loop().create_future()
     io_pool.submit(call, partial(_complete, future))
     result, error = await future
@@ -150,7 +150,7 @@ async def run_in_pool(io_pool: IoPool, call: Callable[[], T]) -> T:
     try:
         raise error
     finally:
-        del future, error  # else they, the traceback and this frame hold each other, and all that the call had in hand
+        del future, error  # breaks the reference cycle with the traceback, which keeps the call's data alive
 
 
 def _complete(

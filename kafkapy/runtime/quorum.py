@@ -1,13 +1,11 @@
 """The driver of the Raft core: owns `__cluster_metadata-0`, its fsyncs, quorum-state, snapshots and listeners.
 
-Everything happens on the loop's thread; only syncs run in the IO pool. A record counts as committed once a majority has
-it *durable*; with one voter that is our own fsync. Many appends share one fsync: at most one is in flight.
+Everything runs on the loop's thread; only fsyncs run in the IO pool. A record is committed once a majority has it
+*durable*; with one voter that is our own fsync. Appends are group-committed: at most one fsync is in flight.
+quorum_listeners.py defines what listeners are notified of. A listener may append from within its callbacks.
 
-What listeners see is told in quorum_listeners.py. A listener may append from within its callbacks.
-
-Longer than most modules, as it is one thing: the order in which effects, syncs, listeners and the timer take turns.
-
-A failing metadata directory, or a broken invariant of the core, stops the process: `on_fatal`.
+The module is long because the order of effects, fsyncs, listener notifications and the timer belongs in one place. If
+the metadata directory fails, or an invariant of the core does, `on_fatal` stops the process.
 """
 
 import asyncio
@@ -81,22 +79,23 @@ NOT_CONTROLLER: Final = ErrorCode.NOT_CONTROLLER.value
 RECORD_LIST_TOO_LARGE: Final = ErrorCode.RECORD_LIST_TOO_LARGE.value
 BATCH_OVERHEAD_BYTES: Final = 61
 RECORD_OVERHEAD_BYTES: Final = 21
-"""The most that a record of the metadata log (no key, no headers) takes beyond its value."""
+"""Maximum size of a metadata record (no key, no headers) beyond its value."""
 CHUNKS_PER_TURN: Final = 4
-"""What listeners are told, or steps that they take, in one turn of the loop at most."""
+"""Maximum number of notifications, or of steps that listeners take, per turn of the loop."""
 CLEAN_INTERVAL_MS: Final = 60_000
-"""How often old snapshots and deleted files are looked for (Apache Kafka's RaftMetadataLogCleaner)."""
+"""How often old snapshots and deleted files are cleaned up (as Apache Kafka's RaftMetadataLogCleaner)."""
 
 
 class NotLeaderError(ApiError):
-    """append() on a node that is not the leader of the epoch it names (NOT_CONTROLLER)."""
+    """append() was called on a node that does not lead in the given epoch (NOT_CONTROLLER)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(NOT_CONTROLLER, message)
 
 
 class Quorum:
-    """Steps the Raft core and carries out its effects, one at a time. Made, given listeners, then started."""
+    """Steps the Raft core and carries out its effects, one at a time. Add listeners between construction and
+    start()."""
 
     def __init__(
         self,
@@ -121,9 +120,11 @@ class Quorum:
     ) -> None:
         """directory: the path of __cluster_metadata-0. static_voters: of controller.quorum.voters, empty if unset.
 
-        bootstrap_ids: of whom a node without voters asks for the leader; the transport knows where they are.
+        bootstrap_ids: the nodes that a node without voters asks for the leader; the transport knows their addresses.
+
         make_room: see MetadataLog.
-        was_clean_shutdown: the log directory says so (.kafka_cleanshutdown): then the log need not be recovered.
+
+        was_clean_shutdown: the log directory had .kafka_cleanshutdown, so the log need not be recovered.
         """
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -147,7 +148,7 @@ class Quorum:
         self._is_stepping = False
         self._is_notifying = False
         self._next_turn: asyncio.TimerHandle | None = None
-        """When listeners are told on: there is more than a turn's worth."""
+        """Set while notifications remain after a full turn; then they continue."""
         self._wanted_flush: FlushLog | None = None
         self._is_flushing = False
         self._flush_ended = asyncio.Event()
@@ -173,12 +174,12 @@ class Quorum:
 
     @property
     def leader_id(self) -> int:
-        """Return the leader's id, -1 while none is known."""
+        """The leader's id, -1 while none is known."""
         return self._core.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Return where the leader listens; empty while it is unknown."""
+        """Where the leader listens; empty while it is unknown."""
         return self._core.role.leader_endpoints
 
     @property
@@ -191,7 +192,7 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """Return the end of what is known to be committed (exclusive)."""
+        """The end of the records known to be committed (exclusive)."""
         return max(self._core.high_watermark, 0)
 
     @property
@@ -212,22 +213,22 @@ class Quorum:
 
     @property
     def voters(self) -> VoterSet:
-        """Return the voters in force: the latest set appended."""
+        """The voters in force: the latest set appended."""
         return self._core.voters.current
 
     def has_cluster_id(self, cluster_id: str | None) -> bool:
-        """Return whether a peer's request may be meant for this cluster (INCONSISTENT_CLUSTER_ID if not)."""
+        """Return whether a peer's cluster id is absent or equals ours (if not: INCONSISTENT_CLUSTER_ID)."""
         return cluster_id is None or cluster_id == self.cluster_id
 
     def kraft_upgrade_refusal(self) -> ApiError | None:
-        """Return why kraft.version cannot rise from 0 to 1 now, None where it can. To be asked on the leader."""
+        """Return why kraft.version cannot be upgraded from 0 to 1 now, or None. To be called on the leader."""
         if not self.is_leader:
             return NotLeaderError("kraft.version is raised by the leader of the metadata quorum")
         refusal = self._core.kraft_upgrade_refusal()
         return None if refusal is None else ApiError(*refusal)
 
     async def upgrade_kraft_version(self) -> None:
-        """Raise kraft.version from 0 to 1; return once that is committed. Raises ApiError."""
+        """Upgrade kraft.version from 0 to 1; return once that is committed. Raises ApiError."""
         refusal = self.kraft_upgrade_refusal()
         if refusal is not None:
             raise refusal
@@ -240,28 +241,30 @@ class Quorum:
             raise NotLeaderError("another node leads: it is unknown whether kraft.version has risen")
 
     def describe(self) -> QuorumDescription | None:
-        """Return what DescribeQuorum tells; None on a node that is not the leader."""
+        """Return the content of a DescribeQuorum response; None on a node that is not the leader."""
         return describe_quorum(self._core, wall_ms=self._clock.wall_ms(), monotonic_ms=self._clock.monotonic_ms())
 
     def add_listener(self, listener: QuorumListener) -> None:
-        """Add before start()."""
+        """Add a listener; only before start()."""
         self._delivery.listeners.append(listener)
 
     def set_snapshot_source(self, source: Callable[[], tuple[OffsetAndEpoch, int, Iterable[list[bytes]]]]) -> None:
-        """Say where snapshots come from; the quorum decides when (metadata.log.max.*) and writes them in slices.
+        """Set the source of snapshots; the quorum decides when to take one (metadata.log.max.*) and writes it in
+        slices.
 
         source() returns (snapshot id: end offset and epoch of the committed image, timestamp of its last record in ms,
-        an iterable of lists of framed records: each list becomes a batch, one is pulled per turn of the loop). The
-        offset is the end of a committed batch.
+        an iterable of lists of framed records: each list becomes a batch, one per turn of the loop). The offset is the
+        end of a committed batch.
         """
         self._source = source
 
     # ---- life
 
     async def start(self) -> None:
-        """Recover and join. A quorum of one has, on return, elected itself, committed LeaderChange and told listeners.
+        """Recover and join. A quorum of one has, on return, elected itself, committed LeaderChange and notified
+        listeners.
 
-        Raises StorageError where the directory cannot be used; blocks the loop while it recovers (nothing else runs).
+        Raises StorageError if the directory cannot be used. Blocks the loop during recovery (nothing else runs yet).
         """
         self._recover()
         self._schedule_clean()
@@ -271,18 +274,18 @@ class Quorum:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether the metadata log could be read; until then nothing is written to it."""
+        """Whether the metadata log was read; nothing is written to it before."""
         return self._is_recovered
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return once `condition` holds; it is asked after every step.
+        """Return once `condition` holds; it is checked after every step.
 
-        Raises what stopped the quorum; NotLeaderError once it is closed.
+        Raises the error that stopped the quorum; NotLeaderError once it is closed.
         """
         await self._waiters.wait(condition)
 
     async def close(self) -> None:
-        """Resign if leader, end what runs, sync and close the log. Raises StorageError."""
+        """Resign if leader, cancel running work, fsync and close the log. Raises StorageError."""
         if self._is_closed or not self._is_recovered:
             return
         if self._next_turn is not None:
@@ -348,7 +351,7 @@ class Quorum:
         )
 
     def _voters_of_file(self, voter_ids: tuple[int, ...]) -> VoterSet:
-        """Return the static voters that quorum-state remembers, for a configuration that names none."""
+        """Return the voters recorded in quorum-state, for a configuration without static voters."""
         return VoterSet(
             static_voter(voter_id, *(self._local.endpoints if voter_id == self.node_id else ()))
             for voter_id in voter_ids
@@ -357,12 +360,12 @@ class Quorum:
     # ---- what the state machine asks
 
     def append(self, records: list[bytes], leader_epoch: int) -> int:
-        """Append as ONE batch (atomic; framed records of metadata.record_serde), return the last offset. A plain call.
+        """Append the records as ONE atomic batch (framed as in metadata.record_serde); return the last offset.
 
-        Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES,
-        KAFKA_STORAGE_ERROR where the disk is full, which leaves all as it was. Committed once
-        on_commit has shown that offset. If leadership is lost before, on_leader_change comes, and the records' fate is
-        unknown until a later on_commit.
+        A plain call. Raises NotLeaderError, StorageError, and ApiError: RECORD_LIST_TOO_LARGE above MAX_BATCH_BYTES,
+        KAFKA_STORAGE_ERROR if the disk is full, with nothing changed. The records are committed once on_commit has
+        delivered that offset. If leadership is lost before, on_leader_change is called, and it is unknown whether they
+        will be committed until a later on_commit.
         """
         if self._is_closed or not self.is_leader or leader_epoch != self.leader_epoch:
             raise NotLeaderError(f"node {self.node_id} does not lead the metadata quorum in epoch {leader_epoch}")
@@ -380,11 +383,11 @@ class Quorum:
         return self.log_end_offset - 1
 
     def resign(self, leader_epoch: int) -> None:
-        """Step down (a controller that met its own failure); another election follows."""
+        """Step down (used by a controller that failed); another election follows."""
         self._step(ResignRequested(leader_epoch))
 
     def receive(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """Take a peer's request; `reply` is called once, now or later, on the loop's thread."""
+        """Handle a peer's request; `reply` is called once, now or later, on the loop's thread."""
         if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
             self._candidates.receive(request, reply)
         else:
@@ -393,9 +396,9 @@ class Quorum:
     # ---- stepping
 
     def _step(self, event: Event) -> None:
-        """Step the core and carry out the effects in order, then tell listeners and arm the timer.
+        """Step the core and carry out the effects in order, then notify listeners and arm the timer.
 
-        A listener's append comes in here again while it is being told: its effects are carried out before it returns.
+        A listener's append re-enters this while listeners are notified: its effects are carried out before it returns.
         """
         if self._is_closed or self._fatal is not None:
             return
@@ -475,7 +478,7 @@ class Quorum:
     # ---- durability
 
     def _maybe_flush(self) -> None:
-        """Start an fsync for all that is appended by now, unless one runs: then the next one takes it."""
+        """Start an fsync of everything appended so far, unless one is in flight: then the next one covers it."""
         wanted = self._wanted_flush
         if wanted is None or self._is_flushing:
             return
@@ -496,7 +499,7 @@ class Quorum:
         self._step(LogFlushed(wanted.end_offset, wanted.generation))
 
     def _fail(self, error: BaseException) -> None:
-        """Stop: what is on the disk is what was promised; anything after this could contradict it."""
+        """Stop: the disk holds what was promised, and further steps could contradict it."""
         if self._fatal is not None:
             return
         self._fatal = error
@@ -508,7 +511,8 @@ class Quorum:
     # ---- listeners
 
     def _notify(self) -> None:
-        """Tell listeners what is new, in order, in turns. One at a time: what they cause themselves is told after."""
+        """Notify listeners in order, in turns. Not re-entrant: notifications that listeners cause are delivered
+        afterwards."""
         if self._is_notifying or self._next_turn is not None:
             return
         turn = Turn(self._clock, CHUNKS_PER_TURN)
@@ -592,7 +596,7 @@ class Quorum:
         self._clean()
 
     def _clean(self) -> None:
-        """Delete what Kafka's retention keys let go of."""
+        """Delete the segments and snapshots that Kafka's retention keys no longer keep."""
         try:
             wall_ms = self._clock.wall_ms()
             start_offset = self._log.maybe_trim(self._core.log.snapshots, now_ms=wall_ms)

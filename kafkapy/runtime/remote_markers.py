@@ -1,8 +1,8 @@
-"""Markers for partitions that other brokers lead, by WriteTxnMarkers 1-2.
+"""Sends markers to other brokers that lead partitions, by WriteTxnMarkers 1-2.
 
-`RoutedMarkers` looks up who leads each partition. What goes to one broker while requests to it are under way waits and
-goes together, as one request. A partition without a leader, and one whose broker does not answer, cannot take its
-marker now: MarkerWriter tries again, and the leader is looked up anew. Source: TransactionMarkerChannelManager.
+`RoutedMarkers` looks up the leader of each partition. Markers for a broker with too many requests in flight are queued
+and sent together in one request. Without a leader or a response, the marker fails; MarkerWriter retries it and looks up
+the leader again. Source: TransactionMarkerChannelManager.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 WRITE_TXN_MARKERS: Final = 27
 VERSIONS: Final = (1, 2)
 MARKERS_PER_REQUEST: Final = 1000
-"""Of partitions; below what a broker of ours takes in one request (handlers/table.py)."""
+"""Markers times partitions; below the limit of our own brokers per request (handlers/table.py)."""
 REQUESTS_IN_FLIGHT: Final = 5
-"""To one broker, so that a partition whose replicas are slow holds up few others. Apache Kafka sends one at a time."""
+"""Per broker, so that a partition with slow replicas delays few others. Apache Kafka sends one at a time."""
 
 logger = logging.getLogger("kafkapy.transaction")
 
 
 class RoutedMarkers:
-    """MarkerSink that brings markers to the leader of each partition."""
+    """A MarkerSink that routes markers to the leader of each partition."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RoutedMarkers:
         node_id: int,
         image: "Callable[[], MetadataImage]",
     ) -> None:
-        """`image`: the newest metadata."""
+        """`image`: returns the newest metadata."""
         self._local = local
         self._channels = channels
         self._node_id = node_id
@@ -56,7 +56,8 @@ class RoutedMarkers:
         self._brokers: dict[int, BrokerMarkers] = {}
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Write markers, as MarkerSink says. NOT_LEADER_OR_FOLLOWER: nobody leads; NETWORK_EXCEPTION: no answer."""
+        """Write markers as specified by MarkerSink. NOT_LEADER_OR_FOLLOWER: no leader; NETWORK_EXCEPTION: no
+        response."""
         by_leader: dict[int, dict[TopicPartition, Sequence[Marker]]] = {}
         for partition, of_partition in markers.items():
             by_leader.setdefault(self._leader_of(partition), {})[partition] = of_partition
@@ -80,7 +81,7 @@ class RoutedMarkers:
 
 
 class Write:
-    """One call of MarkerSink.write that is under way: the codes that have come, and who is told of all of them."""
+    """A call of MarkerSink.write in progress: collects the codes and calls on_done when all are known."""
 
     def __init__(self, markers: MarkersByPartition, on_done: Callable[[MarkerResults], None]) -> None:
         self._on_done = on_done
@@ -88,7 +89,7 @@ class Write:
         self._missing_count = sum(map(len, markers.values()))
 
     def settle(self, partition: TopicPartition, index: int, code: int) -> None:
-        """Note what became of the marker with this index of a partition's."""
+        """Record the code of a partition's marker with this index."""
         self._codes[partition][index] = code
         self._missing_count -= 1
         if self._missing_count == 0:
@@ -104,17 +105,17 @@ class QueuedMarker(NamedTuple):
 
 
 class BrokerMarkers:
-    """MarkerSink of the partitions that one other broker leads."""
+    """The MarkerSink of partitions that one other broker leads."""
 
     def __init__(self, broker_id: int, channels: "BrokerChannels") -> None:
         self._broker_id = broker_id
         self._channels = channels
         self._queue: deque[QueuedMarker] = deque()
         self._requests: set[asyncio.Task[None]] = set()
-        """Under way."""
+        """Requests in flight."""
 
     def write(self, markers: MarkersByPartition, *, timeout_ms: int, on_done: Callable[[MarkerResults], None]) -> None:
-        """Write markers, as MarkerSink says; all of them are answered together."""
+        """Write markers as specified by MarkerSink; on_done is called once for all of them."""
         write = Write(markers, on_done)
         for partition, of_partition in markers.items():
             self._queue.extend(
@@ -141,7 +142,7 @@ class BrokerMarkers:
                 code = codes.get((each.marker.producer_id, each.partition), int(ErrorCode.NETWORK_EXCEPTION))
                 try:
                     each.write.settle(each.partition, each.place, code)
-                except Exception:  # of one transaction: the others have to hear of theirs
+                except Exception:  # one callback's failure must not affect the others
                     logger.exception("The marker for %s was answered with %d, and that failed", each.partition, code)
             self._send(timeout_ms)
 
@@ -160,7 +161,7 @@ class BrokerMarkers:
 
 
 def _one_request(queue: deque[QueuedMarker]) -> list[QueuedMarker]:
-    """Take the next request's markers. They are answered by producer id, so that a producer has one marker in it."""
+    """Take the markers of the next request. Responses are by producer id, so a producer has only one marker in it."""
     taken: list[QueuedMarker] = []
     by_producer: dict[int, Marker] = {}
     while queue and len(taken) < MARKERS_PER_REQUEST:

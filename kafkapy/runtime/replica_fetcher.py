@@ -1,14 +1,14 @@
-"""A follower's fetcher: it fetches from one leader what is followed from there, and keeps the logs the leader's.
+"""A follower's fetcher: fetches the followed partitions of one leader and keeps their logs equal to the leader's.
 
-One Fetch at a time on a connection of its own, in an incremental session (KIP-227): a request names the partitions that
-changed, the answer those that have news, and nothing here looks at the others. Where a log has parted from its
-leader's, the leader says from which epoch on (Fetch 12+, KIP-595), and the log is truncated; a fetch offset that the
-leader has not is settled by asking for the ends of its log. Batches are appended as they come and, at flush.messages,
-made durable before the next Fetch, which would tell the leader that they are here.
+It sends one Fetch at a time on its own connection, in an incremental session (KIP-227): a request names the partitions
+that changed, a response those with news, and the others cost nothing. When a log has diverged, the leader's response
+says from which epoch on (Fetch 12+, KIP-595), and the log is truncated. If the leader does not have the fetch offset,
+ListOffsets finds the start and the end of its log. Batches are appended as they arrive; when flush.messages is reached
+they are fsynced before the next Fetch, which acknowledges them to the leader.
 
-A partition that cannot go on waits replica.fetch.backoff.ms, alone. One whose log fails, whose leader knows a later
-epoch than this broker, or that meets an unexpected error is fetched no more until metadata says something new of it.
-Sources: KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
+A partition that fails is retried alone after replica.fetch.backoff.ms. Fetching a partition stops until its metadata
+changes if its log fails, if its leader has a later epoch than this broker, or after an unexpected error. Sources:
+KIP-101, KIP-279, KIP-320; Apache Kafka's AbstractFetcherThread.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 FETCH_VERSIONS: Final = (13, 18)
-"""From 13 on topics go by id; the last epoch fetched is in all of these."""
+"""From 13 on topics are identified by id; all of these carry the last fetched epoch."""
 REPLICA_STATE_SINCE: Final = 15
 LIST_OFFSETS_VERSIONS: Final = (4, 11)
 """From 4 on the leader epoch is checked."""
@@ -51,7 +51,7 @@ logger = logging.getLogger("kafkapy.replication")
 
 
 class ReplicaFetcher:
-    """Fetches from one broker some or all of what is followed from it."""
+    """Fetches some or all of the partitions that are followed from one broker."""
 
     def __init__(self, fetchers: "ReplicaFetchers", leader_id: int) -> None:
         self._fetchers = fetchers
@@ -59,31 +59,31 @@ class ReplicaFetcher:
         self._session = FollowerSession()
         self._followed: dict[PartitionKey, HostedPartition] = {}
         self._delayed: dict[PartitionKey, int] = {}
-        """Until when, in ms, partitions wait after a failure or for the throttle."""
+        """When partitions are asked for again after a failure or a throttle pause (monotonic ms)."""
         self._caught_up: set[PartitionKey] = set()
-        """Partitions under a throttle that had all that is committed at their last answer."""
+        """Throttled partitions whose last response brought them up to the leader's high watermark."""
         self._changed = asyncio.Event()
         self._peer: Peer | None = None
         self._failure: str | None = None
-        """Why the last Fetch was not answered."""
+        """Why the last Fetch failed."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, key: PartitionKey, partition: "HostedPartition") -> None:
-        """Fetch a partition from now on, or go on with what the metadata says of it now."""
+        """Start to fetch a partition, or continue with its new metadata."""
         self._followed[key] = partition
         self._delayed.pop(key, None)
         self._ask(key, partition)
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         self._followed.pop(key, None)
         self._delayed.pop(key, None)
         self._caught_up.discard(key)
         self._session.drop(key)
 
     def close(self) -> None:
-        """Begin to end; `stop` waits for it."""
+        """Start to close; `stop` waits for the end."""
         self._task.cancel()
         self._close_peer()
 
@@ -113,7 +113,7 @@ class ReplicaFetcher:
                 await asyncio.sleep(self._backoff_ms / 1000)
 
     def _note_failure(self, failure: str | None) -> None:
-        """Log why nothing can be fetched, once, and that it can again."""
+        """Log the failure of a Fetch once, and when fetching works again."""
         if failure == self._failure:
             return
         self._failure = failure
@@ -127,7 +127,7 @@ class ReplicaFetcher:
         return self._fetchers.config().replication.replica_fetch_backoff_ms
 
     async def _wait(self) -> None:
-        """Wait for a partition to follow, or until one has waited long enough. A fetcher without any disconnects."""
+        """Wait for a partition to fetch, or for the end of the first delay. Disconnect if no partition is followed."""
         self._changed.clear()
         if not self._followed:
             self._close_peer()
@@ -148,7 +148,7 @@ class ReplicaFetcher:
     # ---- asking
 
     def _ask(self, key: PartitionKey, partition: "HostedPartition") -> None:
-        """Have the next Fetch ask for what follows a log's end."""
+        """Let the next Fetch continue at the log's end offset."""
         log = partition.log
         if partition.role is not Role.FOLLOWER or log is None or log.is_offline:
             self.remove(key)
@@ -188,7 +188,7 @@ class ReplicaFetcher:
         return response
 
     async def _call(self, api_key: int, build: Callable[[int], Message], versions: tuple[int, int]) -> Message:
-        """Return the leader's response. Raises ApiError where none comes."""
+        """Return the leader's response. Raises ApiError if there is none."""
         address = self._fetchers.address_of(self._leader_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
@@ -204,7 +204,7 @@ class ReplicaFetcher:
     # ---- taking what came
 
     async def _take(self, response: FetchResponse, request: SessionRequest) -> None:
-        """Take over what came; flush, where flush.messages was reached, before anything is asked for again."""
+        """Process a response. Flush logs that have reached flush.messages before the next Fetch."""
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
                 raise ApiError(response.error_code)
@@ -223,7 +223,7 @@ class ReplicaFetcher:
                 if answer.records:
                     if log is not None and log.recovery_point < log.flush_required_to:
                         unflushed.append(log)
-                    await asyncio.sleep(0)  # a partition's records a turn of the loop
+                    await asyncio.sleep(0)  # yield to other tasks after each partition with records
         if unflushed:
             await asyncio.gather(*(self._fetchers.flush(log) for log in unflushed), return_exceptions=True)
 
@@ -249,7 +249,7 @@ class ReplicaFetcher:
     async def _follow(
         self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition, answer: PartitionData
     ) -> None:
-        """Do to the log what the answer says. Raises ApiError, RecordsError, StorageError."""
+        """Apply the response to the log. Raises ApiError, RecordsError, StorageError."""
         log, logs, code = partition.log, self._fetchers.logs, answer.error_code
         assert log is not None
         try:
@@ -277,7 +277,7 @@ class ReplicaFetcher:
             self._session.drop(key)
 
     def _end_delays(self) -> None:
-        """Ask again for the partitions that have waited long enough."""
+        """Ask again for the partitions whose delay is over."""
         if self._delayed:
             now_ms = self._fetchers.clock.monotonic_ms()
             for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
@@ -289,7 +289,7 @@ class ReplicaFetcher:
     def _count_throttled(
         self, throttle: "ReplicationThrottle", key: PartitionKey, partition: "HostedPartition", answer: PartitionData
     ) -> None:
-        """Count what was fetched of a partition that the throttle covers, and note whether it lags."""
+        """Count the fetched bytes of a throttled partition, and record whether it lags."""
         if not throttle.covers(partition):
             return
         throttle.record(len(answer.records or b""))
@@ -300,7 +300,7 @@ class ReplicaFetcher:
             self._caught_up.discard(key)
 
     def _leave_out_throttled(self, throttle: "ReplicationThrottle") -> None:
-        """Leave partitions that are not in sync out of the next requests while the rate is exceeded."""
+        """While the rate is exceeded, leave throttled partitions that are not in sync out of the next requests."""
         pause_ms = throttle.pause_ms()
         if pause_ms == 0:
             return
@@ -312,7 +312,7 @@ class ReplicaFetcher:
                 self._session.drop(key)
 
     async def _settle_range(self, key: PartitionKey, partition: "HostedPartition", asked: FetchPartition) -> None:
-        """The leader has no such offset: its log is shorter, or begins later. Raises ApiError."""
+        """Handle OFFSET_OUT_OF_RANGE: the leader's log ends earlier or starts later. Raises ApiError."""
         end_offset = await self._list_offset(partition, asked, LATEST)
         start_offset = await self._list_offset(partition, asked, EARLIEST)
         if not _is_still_asked(partition, asked):
@@ -343,7 +343,7 @@ class ReplicaFetcher:
 
 
 def _is_still_asked(partition: "HostedPartition", asked: FetchPartition) -> bool:
-    """Whether an answer still counts: same leader epoch, same end of the log as when it was asked for."""
+    """Whether a response is still valid: same leader epoch and same log end offset as in the request."""
     return (
         partition.role is Role.FOLLOWER
         and partition.leader_epoch == asked.current_leader_epoch

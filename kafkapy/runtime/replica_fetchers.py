@@ -1,7 +1,7 @@
-"""The fetchers of a broker: which of them fetches which partition, as the metadata says who leads.
+"""The replica fetchers of a broker; assigns each followed partition to a fetcher of its leader.
 
-Each leader has num.replica.fetchers fetchers, a connection each; a partition stays with one of them, chosen by its name
-and number. The number can change while the broker runs.
+Each leader has num.replica.fetchers fetchers with one connection each; a hash of topic and partition chooses one. The
+number can change while the broker runs.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from kafkapy.storage.manager.log_manager import LogManager
 
 FetcherKey: TypeAlias = tuple[int, int]
-"""(leader, number of the fetcher)."""
+"""(leader id, index of the fetcher)."""
 HASH_FACTOR: Final = 31
 
 
 class ReplicaFetchers:
-    """The fetchers, by leader and number."""
+    """The fetchers, by leader and index."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class ReplicaFetchers:
         self._closed: list[ReplicaFetcher] = []
         self._is_stopped = False
         self.throttle: ReplicationThrottle | None = None
-        """Has partitions left out that are not in sync; None without follower.replication.throttled.rate."""
+        """Leaves out partitions that are not in sync; None without follower.replication.throttled.rate."""
         replica_manager.on_partition_offline = self._forget
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Follow who leads now, in steps. To be called after the replica manager has taken the delta over."""
+        """Follow changes of leaders, in steps. To be called after ReplicaManager.apply_delta."""
         if self._is_stopped:
             return
         yield from self._maybe_resize()
@@ -83,19 +83,19 @@ class ReplicaFetchers:
             yield
 
     async def stop(self) -> None:
-        """End all fetchers; what they have appended stays."""
+        """Stop all fetchers; what they have appended stays."""
         self._is_stopped = True
         fetchers, self._fetchers = [*self._fetchers.values(), *self._closed], {}
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        """Return where a broker listens for other brokers; None while it is not registered."""
+        """Return the broker's address on the inter-broker listener; None while it is not registered."""
         broker = self.replica_manager.image.cluster.brokers.get(broker_id)
         endpoint = broker.endpoints.get(self._listener_name) if broker is not None else None
         return (endpoint.host, endpoint.port) if endpoint is not None else None
 
     def _place(self, partition: "HostedPartition") -> None:
-        """Give a partition to the fetcher of its leader, and take it from the one before."""
+        """Assign a partition to a fetcher of its leader, and remove it from the previous one."""
         key = (partition.topic_id, partition.topic_partition.partition)
         if partition.role is not Role.FOLLOWER or partition.leader_id < 0:
             self._take_away(key)
@@ -125,7 +125,7 @@ class ReplicaFetchers:
         return fetcher
 
     def _maybe_resize(self) -> Iterator[None]:
-        """Follow a change of num.replica.fetchers."""
+        """Apply a change of num.replica.fetchers."""
         count = self.config().replication.num_replica_fetchers
         if count == self._count_per_leader:
             return

@@ -1,13 +1,13 @@
-"""Runs one coordinator shard on its partition: decide -> append -> replay -> answer once committed.
+"""Runs one coordinator shard on its partition: decide -> append -> replay -> respond once committed.
 
-Append and replay are plain calls with nothing awaited between, so the shard equals its log at all times. A response
-leaves when the high watermark has passed all that the shard had replayed when the response was made, so that no
-failover takes back what a client was told; with nobody else in the ISR that is at once, and the request never suspends.
-Effects that a decision names are carried out at the same moment. If the partition moves away or its log fails, waiting
-requests are told to look for another coordinator.
+Append and replay are plain calls with no await in between, so the shard always equals its log. A response is sent when
+the high watermark has passed everything that the shard had replayed when the response was made, so that no failover
+undoes what a client was told. With no other replica in the ISR this holds at once, and the request never suspends. A
+decision's effects are carried out at the same moment. If the partition moves away or its log fails, pending requests
+fail with an error that makes clients look for another coordinator.
 
-The host knows no kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
-`Decision`, and `CoordinatorLog` says how the kind's records are written.
+The host works for any kind of coordinator: a shard is anything with `replay`, a decision anything with the fields of
+`Decision`, and `CoordinatorLog` defines how the kind's records are written.
 """
 
 import asyncio
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from kafkapy.storage.producers.state import VerificationGuard
 
 RECORD_OVERHEAD_BYTES: Final = 40
-"""What a record has beside key and value, at most, and its share of the batch's header: for cutting batches."""
+"""Upper bound of a record's overhead beside key and value, with its share of the batch header. Used to split
+batches."""
 FIRST_SEQUENCE: Final = 0
-"""The sequence number of a coordinator's batches that have one, as in Kafka; no log checks it."""
+"""The base sequence of coordinator batches that have one, as in Kafka; no log checks it."""
 
 _TRANSLATED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -51,7 +52,7 @@ _TRANSLATED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What an append can fail with, as a client of the coordinator is told; it knows nothing of the log below."""
+"""How errors of an append are reported to the coordinator's clients, which know nothing of the log."""
 
 
 class HostState(Enum):
@@ -62,7 +63,7 @@ class HostState(Enum):
 
 
 class RecordCodec(Protocol):
-    """A kind's records, to and from the log; a module with these functions is one."""
+    """Encodes and decodes the records of one kind; a module with these functions satisfies it."""
 
     def encode_record(self, record: Any, timestamp_ms: int, /) -> NewRecord: ...
 
@@ -71,7 +72,7 @@ class RecordCodec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLog:
-    """How a kind of coordinator writes its topic and reads it again; the callables give the keys as they are now."""
+    """How a kind of coordinator writes and reads its topic; the callables return current configuration values."""
 
     codec: RecordCodec
     compression: Callable[[], int]
@@ -82,10 +83,10 @@ class CoordinatorLog:
 
 
 class Decision(Protocol):
-    """What a shard returns. `response` None: the request is answered by a later reply under its token.
+    """What a shard returns. `response` None: a later reply with the same token answers the request.
 
     effects: carried out once the records are committed. on_failed(error code): called if the records cannot be
-    appended; returns the replies to send then.
+    appended; returns the replies to send in that case.
     """
 
     @property
@@ -103,7 +104,7 @@ class Decision(Protocol):
 
 
 class Shard(Protocol):
-    """The state machine of one partition, as the host sees it."""
+    """The state machine of one partition, as the host uses it."""
 
     def replay(self, record: Any, record_offset: int, producer_id: int = ..., /) -> None: ...
 
@@ -113,7 +114,7 @@ ShardT = TypeVar("ShardT", bound=Shard)
 
 @dataclass(frozen=True, slots=True)
 class TransactionalWrite:
-    """The producer in whose transaction a decision's records are written, with the proof of its verification."""
+    """The producer in whose transaction a decision's records are written, with its verification guard."""
 
     producer_id: int
     producer_epoch: int
@@ -121,7 +122,8 @@ class TransactionalWrite:
 
 
 class ShardHost(TimerEntry, Generic[ShardT]):
-    """Runs a shard on its partition. Made when the partition becomes led here; `activate` once its log is replayed."""
+    """Runs a shard on its partition. Created when this node becomes the leader; call `activate` when its log is
+    replayed."""
 
     def __init__(
         self,
@@ -140,27 +142,27 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self.shard = shard
         self.state = HostState.LOADING
         self.replayed_offset = self.log.log_start_offset
-        """All before it is in the shard."""
+        """All records before this offset are in the shard."""
         self.coordinator_log = coordinator_log
         self._replica_manager = replica_manager
         self._clock = clock
         self._wheel = wheel
         self._logger = logger
         self._append_refusal: ErrorCode | None = None
-        """Why the last append failed; None if it did not."""
+        """The error of the last append; None if it succeeded."""
         self._next_token = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         """Requests that a later decision answers, by token."""
 
     @property
     def log(self) -> "Log":
-        """The partition's log, another one once the replica has moved to another log directory."""
+        """The partition's current log; it changes when the replica moves to another log directory."""
         assert self.partition.log is not None
         return self.partition.log
 
     @property
     def is_led_here(self) -> bool:
-        """Whether the partition is still the one that the shard was loaded from."""
+        """Whether this node still leads the partition in the epoch for which the shard was created."""
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
     @property
@@ -177,21 +179,21 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- what a kind adds -----------------------------------------------------------------------------------------
 
     def on_active(self) -> None:
-        """The log has been replayed, and requests begin."""
+        """Called when the log has been replayed and requests may begin."""
 
     def on_decided(self, key: str) -> None:
-        """A decision for this key was carried out; its deadlines may have changed."""
+        """Called after a decision for this key was carried out; its deadlines may have changed."""
 
     def carry_out_effect(self, effect: Any) -> None:
         """Carry out one effect of a decision whose records are committed."""
         raise AssertionError(f"nobody carries out {effect}")
 
     def describe_load(self) -> str:
-        """Return what the shard has, for the log."""
+        """Return what was loaded, for the log line."""
         return "done"
 
     def replay_marker(self, producer_id: int, *, is_commit: bool) -> None:
-        """The log says how a transaction ended that has records here."""
+        """Called for a transaction marker in the log: the transaction of this producer ended."""
         raise AssertionError(f"a transaction marker in {self.partition.topic_partition}")
 
     # -- requests -------------------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
             self._waiting.pop(token, None)
 
     async def committed(self) -> None:
-        """Wait until all that the shard has replayed so far is committed. Raises ApiError."""
+        """Wait until everything that the shard has replayed so far is committed. Raises ApiError."""
         if self.log.is_committed(self.replayed_offset):
             return
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -237,31 +239,31 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         await future
 
     def check_active(self) -> None:
-        """Raise COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard can be asked."""
+        """Raise COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard is active."""
         if self.is_loading():
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if not self.is_active:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     def carry_out(self, decide: Callable[[ShardT], Decision]) -> None:
-        """Carry out what nobody waits for. Raises ApiError where it cannot be appended."""
+        """Carry out a decision that no request waits for. Raises ApiError if it cannot be appended."""
         if self.is_active:
             self._carry_out(decide(self.shard))
 
     # -- the shard's life -----------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """The log has been replayed: begin to serve."""
+        """Start to serve requests, after the log has been replayed."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
         self.on_active()
 
     def fail(self) -> None:
-        """The log could not be read."""
+        """Mark the shard as failed: its log could not be read."""
         self.state = HostState.FAILED
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Stop serving; requests that wait are answered with `code`."""
+        """Stop serving; pending requests fail with `code`."""
         self.state = HostState.CLOSED
         self.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -271,7 +273,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- decide, append, replay -----------------------------------------------------------------------------------
 
     def _carry_out(self, decision: Decision, write: TransactionalWrite | None = None) -> None:
-        """Append and replay a decision's records, see to its replies. Raises ApiError where they are not appended."""
+        """Append and replay a decision's records, then handle its replies. Raises ApiError if they cannot be
+        appended."""
         if decision.records:
             try:
                 self._write(decision, write)
@@ -334,13 +337,13 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self.replayed_offset = base_offset + len(records)
 
     def _append(self, batch: bytearray, verification: "VerificationGuard | None" = None) -> int:
-        """Append one batch and return its base offset. Raises ApiError with a code of the coordinator's own."""
+        """Append one batch and return its base offset. Raises ApiError with the code for the coordinator's clients."""
         response = PartitionProduceResponse()
         append = PartitionAppend(self.partition, batch, response, verification=verification)
         self._replica_manager.append_records([append], required_acks=ALL_ACKS, origin=AppendOrigin.COORDINATOR)
         if response.base_offset < 0:
             code = ErrorCode(response.error_code)
-            if code is not self._append_refusal:  # once, not for each request of each client
+            if code is not self._append_refusal:  # log it once, not for each request
                 self._append_refusal = code
                 self._logger.warning("Could not append to %s: %s", self.partition.topic_partition, code.name)
             raise ApiError(_TRANSLATED.get(code, code))
@@ -350,7 +353,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     def append_markers(self, markers: "Sequence[Marker]") -> "list[PartitionAppend]":
         """End transactions in this partition: append their markers and replay them.
 
-        Returns the append of each, to be waited for as any. Raises ApiError as `check_active` does.
+        Returns the append of each marker, to wait for like any other append. Raises ApiError as `check_active` does.
         """
         from kafkapy.runtime.markers import append_markers
 
@@ -368,7 +371,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self.replayed_offset = offset + 1
 
     def _cuts(self, encoded: Sequence[NewRecord]) -> Iterable[tuple[int, int]]:
-        """Yield ranges of records that fit a batch each."""
+        """Yield index ranges of records, each of which fits into one batch."""
         limit = min(self.log.config.max_message_bytes, self.log.config.segment_bytes)
         start = size_bytes = 0
         for index, (_, key, value, _) in enumerate(encoded):
@@ -382,7 +385,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
     # -- once committed -------------------------------------------------------------------------------------------
 
     def _take_waiting(self, replies: Iterable[Any]) -> list[tuple[asyncio.Future[Any], Any]]:
-        """Return the futures that the replies are for; of those that have given up, nothing."""
+        """Return the futures of the replies' requests, without those that are no longer waiting."""
         taken = ((self._waiting.pop(reply.token, None), reply.response) for reply in replies)
         return [(future, response) for future, response in taken if future is not None]
 
@@ -401,7 +404,8 @@ class ShardHost(TimerEntry, Generic[ShardT]):
         self._watch(EffectWait(self, effects, self.replayed_offset))
 
     def watch_effects(self, effects: Sequence[Any], required_offset: int) -> None:
-        """Go on waiting until the records of these effects are committed: they are decided, however long it takes."""
+        """Keep waiting for the commit of these effects' records after a time-out: they must be carried out
+        eventually."""
         if self.is_active:
             self._watch(EffectWait(self, effects, required_offset))
 
@@ -411,7 +415,7 @@ class ShardHost(TimerEntry, Generic[ShardT]):
 
 
 class CommitWait(DelayedOperation):
-    """Answers that leave once all that the shard has replayed is committed, or with an error when that takes long."""
+    """Responses that are sent once everything replayed is committed, or that fail after the commit time-out."""
 
     __slots__ = ("_answers", "_error", "_host", "_required_offset")
 
@@ -438,7 +442,7 @@ class CommitWait(DelayedOperation):
 
 
 class EffectWait(DelayedOperation):
-    """Effects that are carried out once the records up to an offset are committed. Without the partition: never."""
+    """Effects to carry out once the records up to an offset are committed. Dropped if leadership is lost."""
 
     __slots__ = ("_effects", "_host", "_is_expired", "_required_offset")
 
@@ -466,7 +470,7 @@ class EffectWait(DelayedOperation):
 
 
 def _settle(future: asyncio.Future[Any], response: Any) -> None:
-    """Answer one request, unless whoever asked has gone."""
+    """Complete one request, unless it was cancelled."""
     if future.done():
         return
     if isinstance(response, ApiError):

@@ -1,6 +1,6 @@
-"""The transaction coordinator: the shards of transactional ids whose partitions of `__transaction_state` are led here.
+"""The transaction coordinator: the shards of transactional ids whose `__transaction_state` partitions are led here.
 
-Nothing of transactions is imported before a partition of that topic is led here, or a request asks for it.
+Transaction modules are imported when a partition of that topic is first led here, or on the first request.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         wheel: TimingWheel,
         io_pool: IoPool,
     ) -> None:
-        """transaction_version: the finalized level. new_sink: what brings markers to the leaders of partitions."""
+        """transaction_version: returns the finalized level. new_sink: makes the MarkerSink for partition leaders."""
         super().__init__(replica_manager=replica_manager, clock=clock, wheel=wheel, io_pool=io_pool)
         self._config = config
         self._request_timeout_ms = request_timeout_ms
@@ -70,10 +70,10 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
     async def decide(
         self, transactional_id: str, decide: "Callable[[TransactionShard, int], TransactionDecision]"
     ) -> Any:
-        """Have the id's shard decide; return the response once all it rests on is committed.
+        """Have the id's shard decide; return the response once the state that it depends on is committed.
 
-        `decide(shard, wall clock ms)` may be called again, when a producer id is at hand. Raises ApiError
-        NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        `decide(shard, wall clock ms)` is called again when it needed a producer id. Raises ApiError NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
         host = self.host_of(transactional_id)
         from kafkapy.transaction.decision import NeedsProducerId
@@ -85,18 +85,18 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 await self._producer_ids.at_hand()
 
     def takes_part(self, producer_id: int, topic_partition: "TopicPartition") -> bool:
-        """Whether a transaction that is coordinated here, or may be, will end in the partition."""
+        """Whether a transaction coordinated here (or in a shard still loading) will write its end to the partition."""
         return any(
             not host.is_active or host.shard.takes_part(producer_id, topic_partition) for host in self._hosts.values()
         )
 
     def is_only_coordinator(self) -> bool:
-        """Whether no other broker coordinates transactions."""
+        """Whether this broker coordinates all transactions."""
         topic = self._replica_manager.partitions.newest_image.topics.by_name.get(self.topic)
         return topic is None or all(each.leader == self._replica_manager.node_id for each in topic.partitions.values())
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> "Iterator[None]":
-        """As Coordinator says; markers that wait for a leader are tried again."""
+        """As Coordinator.apply_delta; also retries markers that wait for a partition leader."""
         yield from super().apply_delta(delta, image)
         if delta.topics_changed is not None and self._markers is not None:
             self._markers.leaders_changed()
@@ -156,10 +156,11 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return self._markers
 
     def _is_gone(self, topic_partition: "TopicPartition") -> bool:
-        """Whether the partition was deleted, so that no marker is owed to it.
+        """Whether the partition was deleted, so that it needs no marker.
 
-        Deviation: Apache Kafka 4.3.1 also takes a partition for deleted that has no leader for the moment, as while a
-        killed broker comes back, and completes the transaction without its marker: it hangs (KAFKA-20734).
+        Deviation: Apache Kafka 4.3.1 also treats a partition as deleted that has no leader for the moment (for example
+        while a killed broker restarts) and completes the transaction without that marker, so that it hangs
+        (KAFKA-20734).
         """
         image: MetadataImage = self._replica_manager.partitions.newest_image
         return image.topics.partition(*topic_partition) is None
@@ -167,7 +168,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
     # -- by itself ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for transactions that have run for too long, and for ids that nobody uses."""
+        """Start the periodic checks for timed-out transactions and expired transactional ids."""
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(
@@ -182,7 +183,8 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         return self._tasks
 
     async def close(self) -> None:
-        """Answer what waits with COORDINATOR_NOT_AVAILABLE; leave the markers that are still to be written."""
+        """Fail pending requests with COORDINATOR_NOT_AVAILABLE; drop unwritten markers (a new coordinator writes
+        them)."""
         await super().close()
         if self._markers is not None:
             self._markers.close()
@@ -196,7 +198,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
                 logger.exception("Transactions are looked at again after the next %s", interval_key)
 
     async def abort_timed_out(self) -> None:
-        """Abort the transactions that have run longer than their transaction.timeout.ms; look for them in slices."""
+        """Abort the transactions that exceed their transaction.timeout.ms; check for them in slices."""
         for host in list(self._hosts.values()):
             for ids in _slices(host.shard.ongoing()):
                 await self._abort_those_timed_out(host, ids)
@@ -220,7 +222,7 @@ class TransactionCoordinator(Coordinator["TransactionHost", "TransactionShard"])
         await asyncio.sleep(0)
 
     async def expire(self) -> None:
-        """Forget the transactional ids that were not used for transactional.id.expiration.ms, in slices."""
+        """Remove the transactional ids that were not used for transactional.id.expiration.ms, in slices."""
         for host in list(self._hosts.values()):
             for ids in _slices(list(host.shard.transactions)):
                 try:

@@ -1,6 +1,6 @@
-"""A shard of transactions on its partition, and the markers that its decisions ask for.
+"""Runs a transaction shard on its partition, and starts the markers that its decisions require.
 
-A decision that ends a transaction has the effect WriteMarkers. The host hands it to the MarkerWriter once the records
+A decision that ends a transaction has the effect WriteMarkers. The host passes it to the MarkerWriter once the records
 are committed, and appends CompleteCommit or CompleteAbort when all partitions have their marker.
 """
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.transaction")
 
 IDS_PER_SLICE: Final = 500
-"""Transactional ids looked at for expiry or time-out before others get their turn: about a millisecond."""
+"""Transactional ids checked for expiry or time-out before other tasks run: about a millisecond."""
 
 
 class TransactionHost(ShardHost[TransactionShard]):
     """Runs the transactional ids of one partition of `__transaction_state`."""
 
     markers: "MarkerWriter"
-    """Set by whoever makes the host."""
+    """Set by the creator of the host."""
 
     def describe_load(self) -> str:
         return f"{len(self.shard.transactions)} transactional ids"
 
     def on_active(self) -> None:
-        """Complete what was decided before."""
+        """Complete the transactions that were decided before the load."""
         failpoint("transaction.load.replayed")
         self._carry_out(self.shard.on_loaded(self._clock.wall_ms()))
 
@@ -67,9 +67,9 @@ class TransactionHost(ShardHost[TransactionShard]):
         self.markers.enqueue(self, effect)
 
     def note_written(self, effect: WriteMarkers, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions have their marker, or need none; the last of them completes the transaction.
+        """Record that these partitions have their marker, or need none; the last one completes the transaction.
 
-        Raises ApiError if that cannot be appended: call again, with no partitions.
+        Raises ApiError if the completion cannot be appended; call again with no partitions.
         """
         if not self.is_active:
             return
@@ -82,16 +82,16 @@ class TransactionHost(ShardHost[TransactionShard]):
     # -- time -----------------------------------------------------------------------------------------------------
 
     def timed_out(self, transactional_ids: Iterable[str]) -> list[str]:
-        """Return those of the ids whose transaction has run for too long."""
+        """Return those of the ids whose transaction has timed out."""
         return self.shard.timed_out(transactional_ids, self._clock.wall_ms()) if self.is_active else []
 
     def abort_timed_out(self, transactional_id: str) -> None:
-        """Abort a transaction that has run for too long. Raises ApiError, NeedsProducerId."""
+        """Abort a timed-out transaction. Raises ApiError, NeedsProducerId."""
         if self.is_active:
             logger.info("Aborting the transaction of %s: its transaction.timeout.ms has passed", transactional_id)
             self._carry_out(self.shard.abort_timed_out(transactional_id, self._clock.wall_ms()))
 
     def expire(self, transactional_ids: Iterable[str]) -> None:
-        """Forget those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""
+        """Remove those of the ids that were not used for transactional.id.expiration.ms. Raises ApiError."""
         if self.is_active:
             self._carry_out(self.shard.expire(transactional_ids, self._clock.wall_ms()))

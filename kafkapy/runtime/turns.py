@@ -1,4 +1,4 @@
-"""Giving way: work that takes long is done on the event loop in turns of some milliseconds, with pauses for others.
+"""Cooperative scheduling: long work runs on the event loop in turns of some milliseconds, with pauses in between.
 
     turn = Turn(clock, 100)                    walk = Walk(turns, clock, context)
     for step in steps:                         async for entry in walk.over(request.entries):
@@ -6,8 +6,8 @@
         if turn.is_over():
             ...
 
-The walks of all requests share one `Turns`, which lets them go on one at a time: however many there are, they have the
-loop for TURN_MS of every TURN_MS + PAUSE_MS.
+The walks of all requests share one `Turns`, which lets one of them continue at a time: however many there are, together
+they use the loop for TURN_MS of every TURN_MS + PAUSE_MS.
 """
 
 import asyncio
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_MS: Final = 4
-"""How long the loop is held, but for the end of the last step."""
+"""How long a turn holds the loop, plus the rest of its last step."""
 PAUSE_MS: Final = 1
-"""What others have of the loop between two turns: a request takes some passes of it until its answer has left."""
+"""The pause between two turns: a request needs some passes of the loop until its response is sent."""
 STEPS_PER_TURN: Final = 1_000
-"""Steps after which a turn ends, whatever the clock says: in the simulator it stands still. One takes 2 to 10 us."""
+"""Steps after which a turn ends, whatever the clock says (it stands still in the simulator). A step takes 2 to 10
+us."""
 
 
 class Turn:
-    """Tells when it is time to give way: after TURN_MS, or after so many steps."""
+    """Reports the end of a turn: after TURN_MS, or after `steps` steps."""
 
     __slots__ = ("_clock", "_end_ms", "_steps", "_steps_left")
 
@@ -43,13 +44,13 @@ class Turn:
         self._end_ms = self._clock.monotonic_ms() + TURN_MS
 
     def is_over(self, steps: int = 1) -> bool:
-        """Return whether to give way, `steps` more having been taken."""
+        """Count `steps` more steps; return whether the turn is over."""
         self._steps_left -= steps
         return self._steps_left <= 0 or self._clock.monotonic_ms() >= self._end_ms
 
 
 async def in_turns(steps: Generator[None, None, T], clock: "Clock", steps_per_turn: int) -> T:
-    """Take all steps, in turns; return what they come to."""
+    """Run the generator to its end, in turns; return its result."""
     turn = Turn(clock, steps_per_turn)
     try:
         while True:
@@ -63,14 +64,14 @@ async def in_turns(steps: Generator[None, None, T], clock: "Clock", steps_per_tu
 
 
 class Turns:
-    """The queue of those that gave way: each pause ends with the turn of one of them."""
+    """The queue of walks that have yielded: each pause is followed by the turn of one of them."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     async def next(self) -> None:
-        """Return when it is the caller's turn again: after PAUSE_MS at least."""
+        """Return when it is the caller's turn again, after PAUSE_MS at least."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.append(future)
@@ -101,7 +102,7 @@ class _Context(Protocol):
 
 
 class Walk:
-    """One request's way over many entries. Its connection starts nothing further until the request is answered."""
+    """One request's iteration over many entries. Its connection starts no other request until it is answered."""
 
     __slots__ = ("_context", "_turn", "_turns", "is_over")
 
@@ -112,11 +113,11 @@ class Walk:
         self.is_over = self._turn.is_over
 
     def over(self, entries: Iterable[T]) -> "Steps[T]":
-        """Return an asynchronous iterator over the entries, which gives way between them."""
+        """Return an asynchronous iterator over the entries that yields to other tasks in between."""
         return Steps(self, entries)
 
     async def give_way(self) -> None:
-        """Return with the next turn. The request counts as a long one from now on."""
+        """Wait for the next turn. The request counts as long from now on."""
         self._context.is_long = True
         self._context.connection.is_held = True
         await self._turns.next()
@@ -124,7 +125,7 @@ class Walk:
 
 
 class Steps(Generic[T]):
-    """Entries, one by one; no generator, which would have to be closed where its loop ends early."""
+    """Iterates over the entries. Not a generator, which would have to be closed if its loop ends early."""
 
     __slots__ = ("_entries", "_walk")
 

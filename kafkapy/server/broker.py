@@ -1,12 +1,11 @@
-"""A node with the role broker, a controller as well or not: its parts, in which order they start and stop.
+"""A node with the broker role, with or without the controller role: its parts and their start and stop order.
 
-Start: directories locked and checked -> metadata log recovered, quorum joined -> listeners bound -> registered -> logs
-loaded with the topics' configs -> partitions led as the image says -> unfenced -> accepting. Stop is the same
-backwards: controlled shutdown -> no new connections, waiting requests answered -> logs flushed and checkpointed,
-clean-shutdown file written -> quorum closed -> directories unlocked.
+Start: lock and check the log directories -> recover the metadata log, join the quorum -> bind listeners -> register ->
+load the logs with the topics' configs -> lead and follow partitions as in the image -> be unfenced -> accept
+connections. Stop is the reverse: controlled shutdown -> accept no connections, answer parked requests -> flush and
+checkpoint the logs, write the clean-shutdown file -> close the quorum -> unlock the directories.
 
-What each node has is server/node.py's; parts that make a subject of their own are built in coordinators.py and
-replication.py.
+server/node.py has what every node needs. coordinators.py and replication.py build the larger parts.
 """
 
 import asyncio
@@ -61,18 +60,18 @@ if TYPE_CHECKING:
     from kafkapy.seams import Clock, Disk, IoPool, Random
 
 GRACE_MS: Final = 2000
-"""How long at a stop requests that wait (long polls, acks=-1) may still be answered, before their connections close,
-and how long what the metadata says may still be carried out."""
+"""At a stop: how long parked requests (long polls, acks=-1) may still be answered before their connections close, and
+how long committed metadata changes may still be applied."""
 MAX_SESSION_ID: Final = 2**31
 DIFFERENCE_STEPS_PER_TURN: Final = 20
-"""A step is some hundred partitions of the metadata that is there at the start: 0.1 ms."""
+"""A step covers some hundred partitions of the initial image and takes about 0.1 ms."""
 R = TypeVar("R")
 
 logger = logging.getLogger("kafkapy.server")
 
 
 class BrokerServer:
-    """A node as it runs on one event loop; everything it touches of the world comes in through the seams."""
+    """A broker on one event loop. All access to disk, clock, network and randomness goes through the seams."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class BrokerServer:
         new_connector: "Callable[[asyncio.AbstractEventLoop, IoPool], seams.Connector] | None" = None,
         new_helper: "Callable[[asyncio.AbstractEventLoop], seams.HelperProcess] | None" = None,
     ) -> None:
-        """`new_io_pool(loop, worker_count)`; `listen` is called as reactor.socket_channel.listen is."""
+        """`new_io_pool(loop, worker_count)`; `listen` has the signature of reactor.socket_channel.listen."""
         self.config = config
         self.node_id = config.node_id
         self._node = node = Node(
@@ -110,7 +109,7 @@ class BrokerServer:
 
     @property
     def node(self) -> Node:
-        """For those who watch it."""
+        """The node, for tests and for the process that runs it."""
         return self._node
 
     @property
@@ -119,35 +118,36 @@ class BrokerServer:
 
     @property
     def failed(self) -> "asyncio.Future[BaseException] | None":
-        """Set when the node cannot go on; whoever runs it stops it then."""
+        """Completed with the error when the node cannot continue; the owner of the node then stops it."""
         return self._node.failed
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of the first listener for clients, as bound."""
+        """host:port of the first client listener, as bound."""
         host, port = self._addresses[self.config.broker_listeners[0].listener]
         return f"{host}:{port}"
 
     async def start(self) -> None:
-        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError, leaving nothing."""
+        """Start; clients may connect when this returns. Raises ConfigError, StorageError, OSError after undoing all
+        steps."""
         await self._node.run(self._start)
         logger.info("Kafka Server started (kafkapy.server.BrokerServer)")
 
     async def change(self, decide: "Callable[[Controller, int], Decided[Any, R]]") -> "R":
-        """Have the controller decide, and return once this broker acts on it. Raises ApiError."""
+        """Have the controller decide, and return once this broker has applied the change. Raises ApiError."""
         return await self._follower.change(decide)
 
     async def stop(self) -> None:
         """Stop in order; every acknowledged record is on disk when this returns.
 
-        Where a part cannot be stopped the others are, and what it failed with is raised at the end.
+        If a step fails, the remaining steps are still taken; the first error is raised at the end.
         """
         logger.info("Beginning controlled shutdown")
         await self._stops.stop()
         logger.info("Shut down completed")
 
     async def _follow_on(self) -> None:
-        """Follow what is committed, as far as that goes before whoever supervises us loses patience."""
+        """Apply committed metadata changes, for at most GRACE_MS."""
         if not await self._follower.caught_up(GRACE_MS):
             logger.info("What the metadata says beyond this is left to the next start")
 
@@ -164,7 +164,7 @@ class BrokerServer:
         )
 
     async def _start(self) -> None:
-        """Start part by part; each adds to the steps of a stop once it holds something."""
+        """Start part by part. Each part adds its stop step as soon as it holds a resource."""
         node = self._node
         self._loop, self._io_pool = node.loop, node.io_pool
         node.open_directories(self._close_logs)
@@ -176,9 +176,9 @@ class BrokerServer:
         await self._start_serving()
 
     async def _register(self) -> None:
-        """Bind the clients' listeners and register; return once the metadata has at least that registration.
+        """Bind the client listeners and register; return once the image contains that registration.
 
-        So no log is judged a stray, and no partition led, by older metadata. Raises ApiError.
+        So no log is judged a stray, and no partition is led, by older metadata. Raises ApiError.
         """
         self._reactor = self._new_reactor()
         self._stops.add(StopOrder.ACCEPTING, self._reactor.stop_accepting)
@@ -201,7 +201,8 @@ class BrokerServer:
         self._node.conditions["registration"] = lambda: self._lifecycle.missing
 
     async def _registered(self) -> int:
-        """Register; return the broker epoch. Raises ApiError; of a level that is not served it says how to lower it."""
+        """Register; return the broker epoch. Raises ApiError; if a feature level is not supported, it says how to lower
+        it."""
         try:
             return await self._lifecycle.register()
         except ApiError as error:
@@ -210,7 +211,7 @@ class BrokerServer:
             raise await self._quorum_node.explained_refusal(error) from error
 
     async def _start_replicas(self) -> None:
-        """Load the logs, then lead and follow what the metadata says."""
+        """Load the logs, then lead and follow partitions as in the metadata."""
         await self._load_logs()
         self._io_pool.resize(self._dynamic_config.current.node.num_io_threads)
         self._node.check_not_failed()
@@ -236,7 +237,7 @@ class BrokerServer:
         self._stops.add(StopOrder.CLEANER, self._cleaner.stop)
 
     async def _start_serving(self) -> None:
-        """Be unfenced, begin with what happens in periods, accept."""
+        """Wait to be unfenced, start periodic tasks, then accept connections."""
         config = self.config
         self._services = self._new_services()
         for _ in self._apply_quotas(self._controller.image, self._controller.image.client_quotas):
@@ -294,7 +295,8 @@ class BrokerServer:
         )
 
     def _registration_of(self, log: Log) -> PartitionRegistration | None:
-        """Return what the metadata says of a log's partition; None where it places no such partition here."""
+        """Return the metadata's registration of a log's partition, or None if the metadata assigns no such replica
+        here."""
         topic = self._controller.image.topics.by_name.get(log.topic_partition.topic)
         if topic is None or (log.topic_id is not None and log.topic_id != topic.topic_id):
             return None
@@ -345,7 +347,7 @@ class BrokerServer:
         )
 
     async def _follow_metadata(self) -> None:
-        """Act on the image as it is, then on each change of it."""
+        """Apply the current image, then each later change."""
         followed = EMPTY_IMAGE
         while followed is not self._controller.image:
             image = self._controller.image
@@ -382,9 +384,10 @@ class BrokerServer:
             yield from apply_ip_rates(self._reactor, image, changed)
 
     def _apply_config(self, before: BrokerConfig, config: BrokerConfig) -> None:
-        """Act on keys that change at run time; what topics inherit, partitions look up themselves.
+        """Apply configuration keys that changed at run time. Partitions look up the defaults of topic configs
+        themselves.
 
-        num.network.threads is taken but changes nothing: processors share one thread, so their number is of no weight.
+        num.network.threads is accepted but has no effect: processors share one thread, so their number does not matter.
         """
         self._limits = changed_limits(self._limits, before, config)
         self._reactor.update_connection_limits(self._limits)

@@ -1,8 +1,8 @@
-"""A node that is a controller alone: it votes, decides, and serves the controllers' listener (KIP-631, KIP-919).
+"""A node with only the controller role: it votes, decides, and serves the controller listeners (KIP-631, KIP-919).
 
-It opens no topic's log and registers no broker. Start: directories locked and checked -> listeners bound -> metadata
-log recovered, quorum joined -> registered as a controller, in the background: a quorum that has no leader yet may be
-waiting for just this node. Stop is the same backwards.
+It opens no topic's log and registers no broker. Start: lock and check the directories -> bind listeners -> recover the
+metadata log, join the quorum -> register as a controller, in the background: a quorum without a leader may need this
+node's vote first. Stop is the reverse.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ logger = logging.getLogger("kafkapy.server")
 
 
 class ControllerServer:
-    """A controller as it runs on one event loop; started and stopped as a server.broker.BrokerServer is."""
+    """A controller on one event loop; started and stopped like server.broker.BrokerServer."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ControllerServer:
 
     @property
     def node(self) -> Node:
-        """For those who watch it."""
+        """The node, for tests and for the process that runs it."""
         return self._node
 
     @property
@@ -65,12 +65,12 @@ class ControllerServer:
 
     @property
     def failed(self) -> "asyncio.Future[BaseException] | None":
-        """Set when the node cannot go on; whoever runs it stops it then."""
+        """Completed with the error when the node cannot continue; the owner of the node then stops it."""
         return self._node.failed
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of the first controllers' listener, as bound: for --bootstrap-controller."""
+        """host:port of the first controller listener, as bound: for --bootstrap-controller."""
         endpoint = self._node.quorum_node.endpoints[0]
         return f"{endpoint.host}:{endpoint.port}"
 
@@ -80,7 +80,7 @@ class ControllerServer:
         logger.info("Kafka Server started (kafkapy.server.ControllerServer)")
 
     async def stop(self) -> None:
-        """Resign and stop in order. Raises what a step failed with, once all are taken."""
+        """Resign and stop in order. Takes all steps, then raises the first error."""
         logger.info("Beginning controlled shutdown")
         await self._node.stops.stop()
         logger.info("Shut down completed")
@@ -118,14 +118,17 @@ class ControllerServer:
                 pass
 
     def _check_metadata_is_known(self, image: MetadataImage) -> None:
-        """Authorize by the ACLs once the image is up to the high watermark that was found first."""
+        """Use the image's ACLs once the image has reached the first high watermark found."""
         high_watermark = self._node.quorum_node.quorum.high_watermark
         if not self._is_metadata_known and 0 <= high_watermark <= image.provenance.last_offset + 1:
             self._is_metadata_known = True
             self._node.metadata_is_known()
 
     async def _close_directories(self) -> None:
-        """Leave topics' logs, of a time when this node was a broker, as they are: unrecovered ones stay so."""
+        """Close the directories without touching topic logs left from a former broker role.
+
+        An unrecovered directory is not marked clean, unless it holds no partition.
+        """
         node = self._node
         for directory in node.log_manager.directories.live:
             if directory.was_clean_shutdown or not partition_directories(node.disk, directory.path):

@@ -1,4 +1,4 @@
-"""A broker's coordinators: of groups, of transactions, and what transactions need besides."""
+"""A broker's group coordinator and transaction coordinator, and the other parts that transactions need."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Made and stopped together; `stops` gets their steps as each is made."""
+    """Creates the coordinators; adds the stop step of each one to `stops`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Coordinators:
         io_pool: "IoPool",
         stops: Stops,
     ) -> None:
-        """`image`: of the metadata as it is committed. `allocate_producer_ids`: asks the controller for a block.
+        """`image`: returns the newest committed image. `allocate_producer_ids`: asks the controller for a block.
 
         `new_peer`: makes a connection to another node.
         """
@@ -63,24 +63,24 @@ class Coordinators:
         stops.add(StopOrder.LATE_TRANSACTIONS, self.late_transactions.close)
 
     def start(self) -> None:
-        """Begin with what happens in periods."""
+        """Start the periodic tasks."""
         self.groups.start()
         self.transactions.start()
         self.late_transactions.start()
 
     @property
     def missing(self) -> str | None:
-        """Why requests to a coordinator would have to wait, None where they would not."""
+        """Why requests to a coordinator would have to wait (partitions that are still loading), or None."""
         counts = {"groups": self.groups.loading_count, "transactions": self.transactions.loading_count}
         return ", ".join(f"loading {count} partitions of {name}" for name, count in counts.items() if count) or None
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Follow a change of the metadata, a step whenever the next is asked for."""
+        """Apply a metadata change; each next() does one step."""
         yield from self.groups.apply_delta(delta, image)
         yield from self.transactions.apply_delta(delta, image)
 
     def new_verification(self) -> TransactionVerification:
-        """Return what asks, before a partition takes part in a transaction, whether the transaction is open."""
+        """Return the check that a transaction is open, made before a partition is added to it."""
         return TransactionVerification(
             RoutedGate(self.transactions, node_id=self._replica_manager.node_id, new_remote=self._links.remote_gate),
             self._replica_manager,

@@ -1,19 +1,19 @@
 """`kafkapy.Broker`: a broker inside a test or a program.
 
-    with Broker() as broker:                    # a thread of its own runs it
+    with Broker() as broker:                    # runs on its own thread
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    async with Broker() as broker:              # it runs on the loop of the caller
+    async with Broker() as broker:              # runs on the caller's event loop
         ...
 
-    with Broker(tls=True, users={"alice": "secret"}) as broker:     # SASL_SSL, with a certificate made for it
+    with Broker(tls=True, users={"alice": "secret"}) as broker:     # SASL_SSL, with a generated certificate
         Producer(broker.client_config("alice"))
 
-Without a data_dir it keeps its data in a temporary directory that goes with it; with one, topics and records are there
-again the next time.
+Without a data_dir, the data is in a temporary directory that is removed at the end. With a data_dir, topics and records
+are kept for the next time.
 
-A broker that cannot go on, as its disk failed say, stops serving and says so in its log. What is asked of it from then
-on raises a RuntimeError, the end of the `with` block, too.
+If the broker fails (for example because its disk failed), it stops serving and logs the reason. From then on every
+method, and the end of the `with` block, raises RuntimeError.
 """
 
 import asyncio
@@ -71,11 +71,11 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, what a client is given to connect to."""
+        """`host:port`, the address that clients connect to."""
         return self._running.bootstrap_servers
 
     def client_config(self, user: str | None = None, mechanism: str = "PLAIN") -> dict[str, str]:
-        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` ask for.
+        """Return the properties of a confluent-kafka client: the address, and what `tls` and `users` require.
 
         `mechanism`: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
         """
@@ -85,7 +85,7 @@ class Broker:
 
     @property
     def ca_pem(self) -> str | None:
-        """The certificate that clients trust (PEM), None without `tls`."""
+        """The CA certificate that clients trust (PEM); None without `tls`."""
         return None if self._security is None else self._security.ca_pem
 
     @property
@@ -127,9 +127,9 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Stop as on SIGTERM: what was acknowledged is on disk, a temporary directory is removed.
+        """Stop as on SIGTERM: acknowledged records are on disk, a temporary directory is removed.
 
-        Raises RuntimeError where the broker could not go on, and stopped by itself; and what the stop failed with.
+        Raises RuntimeError if the broker had failed and stopped by itself; raises the error of a stop that fails.
         """
         server, self._server = self._server, None
         watch, self._watch = self._watch, None
@@ -177,7 +177,7 @@ class Broker:
         return self._server
 
     def _log_warnings(self, found: Iterable[str]) -> None:
-        """Log what the configuration and the installation leave to be desired, except what __init__ warned of."""
+        """Log warnings about the configuration and the installation, except those that __init__ has given."""
         told = warnings_of_keys(self._properties)
         for warning in found:
             if warning not in told:
@@ -208,16 +208,16 @@ def _security(tls: bool, users: Mapping[str, str] | None, acls: Sequence[str] | 
 
 
 async def _stop_when_failed(server: BrokerServer) -> None:
-    """Stop a node that cannot go on: it would answer what it does not carry out."""
+    """Stop a node that has failed: it would accept requests without executing them."""
     assert server.failed is not None
     await asyncio.wait((server.failed,))
     logger.critical("Stopping: %s", server.failed.result())
-    with contextlib.suppress(Exception):  # told; what the node failed with is what matters
+    with contextlib.suppress(Exception):  # already logged; the node's own failure matters
         await server.stop()
 
 
 async def _stop(server: BrokerServer, watch: "asyncio.Task[None]") -> None:
-    """Stop a node, unless its failure did or does that."""
+    """Stop a node, unless its failure has stopped it or is stopping it."""
     assert server.failed is not None
     if server.failed.done():
         await watch

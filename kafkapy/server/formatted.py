@@ -1,4 +1,5 @@
-"""What `storage format` left in the log directories: whose they are, and what an empty metadata log begins with."""
+"""Checks the files that `storage format` wrote: cluster and node ids, and the first records of an empty metadata
+log."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConfig) -> str:
-    """Return the cluster id that all directories agree on, those offline aside. Raises ConfigError."""
+    """Return the cluster id that all online directories agree on. Raises ConfigError."""
     metas = {directory.path: directory.meta for directory in directories.live}
     if directories.metadata_only is not None:
         metas[directories.metadata_only.path] = directories.metadata_only.meta
@@ -39,9 +40,9 @@ def check_identity(disk: "Disk", directories: LogDirectories, config: BrokerConf
 
 
 def check_metadata_log(disk: "Disk", directories: LogDirectories, config: BrokerConfig) -> None:
-    """Raise StorageError if the metadata log is gone, the logs are not, and nobody else knows the metadata.
+    """Raise StorageError if the metadata log is missing but topic logs exist, and no other node has the metadata.
 
-    A start would take each of the logs for a stray one. A deviation: Apache Kafka does, and renames them.
+    A deviation: Apache Kafka starts in this case, takes every log for a stray one and renames it.
     """
     metadata_dir = config.metadata_log_dir
     if not config.is_only_controller or holds_metadata_log(disk, metadata_dir):
@@ -65,7 +66,7 @@ def _names(disk: "Disk", metadata_log_dir: str) -> list[str]:
 
 
 def bootstrap_records(disk: "Disk", metadata_log_dir: str) -> list[Any]:
-    """Return what formatting left for an empty metadata log, or what it leaves by default. Raises StorageError."""
+    """Return the records that formatting left for an empty metadata log, or the default ones. Raises StorageError."""
     path = f"{metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not disk.exists(path):
         return list(default_bootstrap_records())

@@ -1,4 +1,4 @@
-"""The bounds that the configuration sets: on connections and buffers, on open files."""
+"""Limits that the configuration sets: on connections, buffers and open files."""
 
 import logging
 import resource
@@ -14,9 +14,9 @@ logger = logging.getLogger("kafkapy.server")
 
 
 def limits_at_start(static: BrokerConfig, current: BrokerConfig) -> ReactorLimits:
-    """Return what counts at the start: what was set at run time, over the static configuration.
+    """Return the limits at the start: dynamic configs override static ones.
 
-    Raises OSError for a name that is not known in the static one; in one that was set at run time it is told.
+    Raises OSError for an unknown host name in the static configuration; one in a dynamic config is only logged.
     """
     try:
         return _limits(current, _resolved_overrides(current))
@@ -26,14 +26,14 @@ def limits_at_start(static: BrokerConfig, current: BrokerConfig) -> ReactorLimit
 
 
 def limits_of_controllers(config: BrokerConfig) -> ReactorLimits:
-    """Return what counts for the controllers' own listener; max.connections.per.ip.overrides are for clients."""
+    """Return the limits of the controller listeners; max.connections.per.ip.overrides applies to clients only."""
     return _limits(config, {})
 
 
 def changed_limits(limits: ReactorLimits, before: BrokerConfig, config: BrokerConfig) -> ReactorLimits:
-    """Return what takes the place of `limits`, which were those of `before`.
+    """Return the limits that replace `limits` (made from `before`) after a configuration change.
 
-    Names in max.connections.per.ip.overrides are resolved only where that key changed, as the loop waits for it.
+    Host names in max.connections.per.ip.overrides are resolved only if that key changed, as resolving blocks the loop.
     """
     overrides = limits.max_connections_per_ip_overrides
     if config.network.max_connections_per_ip_overrides != before.network.max_connections_per_ip_overrides:
@@ -52,11 +52,11 @@ def _resolved_overrides(config: BrokerConfig) -> dict[str, int]:
 
 
 def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits:
-    """Return what the configuration says about connections, requests and buffers; `overrides` by address."""
+    """Return the configuration's limits on connections, requests and buffers; `overrides` are by address."""
     network = config.network
 
     def by_listener(key: str) -> dict[str, int]:
-        """A listener's own bound; without one it has only the broker's."""
+        """Return each listener's own limit; without one the broker's applies."""
         names = (endpoint.listener for endpoint in config.broker_listeners)
         return {name: int(str(config.listener_value(name, key))) for name in names}
 
@@ -84,14 +84,14 @@ def _limits(config: BrokerConfig, overrides: Mapping[str, int]) -> ReactorLimits
 
 MIN_OPEN_FILES: Final = 256
 MAX_OPEN_FILES: Final = 100_000
-"""Segment and index files that are open at a time; beyond it an append to a file that is not costs an open and a close
-(25 us). Kafka's own advice is 100,000 descriptors."""
+"""Segment and index files that are open at a time. Beyond it, an append to a closed file costs an open and a close (25
+us). Kafka's documentation advises 100,000 descriptors."""
 
 MACOS_OPEN_MAX: Final = 10_240
 
 
 def open_file_capacity() -> int:
-    """Return how many of the descriptors that we may have are for files: two thirds, the rest is for sockets."""
+    """Return how many file descriptors are for log files: two thirds of the limit; the rest is for sockets."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_OPEN_FILES
@@ -99,9 +99,9 @@ def open_file_capacity() -> int:
 
 
 def raise_open_file_limit() -> None:
-    """Ask for as many descriptors as the system lets us have: segments, indexes and sockets need one each.
+    """Raise the soft limit of file descriptors as far as the system permits: segments, indexes and sockets need them.
 
-    macOS names no limit and refuses to have none; it grants OPEN_MAX.
+    macOS reports no limit but refuses to set "unlimited"; it grants OPEN_MAX.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, max(soft, MACOS_OPEN_MAX)):

@@ -1,4 +1,4 @@
-"""A node's listeners: bound, and told to those who are to find them."""
+"""A node's listeners: binding them, their logins, and the addresses that other nodes and clients get."""
 
 import errno
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger("kafkapy.server")
 
 
 def bind(reactor: Reactor, dynamic_config: "DynamicConfig") -> dict[str, tuple[str, int]]:
-    """Bind the clients' listeners; return their addresses. Raises ConfigError, OSError."""
+    """Bind the client listeners; return their addresses. Raises ConfigError, OSError."""
     addresses = {}
     config = dynamic_config.static
     tls = _tls_listeners(config.broker_listeners, dynamic_config)
@@ -44,7 +44,7 @@ def bind(reactor: Reactor, dynamic_config: "DynamicConfig") -> dict[str, tuple[s
 
 
 def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple[RaftEndpoint, ...]:
-    """Bind the controllers' listeners; return where other nodes find this one. Raises ConfigError, OSError."""
+    """Bind the controller listeners; return this node's endpoints. Raises ConfigError, OSError."""
     ports = {}
     config = dynamic_config.static
     tls = _tls_listeners(config.controller_listeners, dynamic_config)
@@ -58,7 +58,7 @@ def bind_controllers(reactor: Reactor, dynamic_config: "DynamicConfig") -> tuple
 
 
 def _tls_listeners(endpoints: Iterable[ConfigEndpoint], dynamic_config: "DynamicConfig") -> "TlsListeners | None":
-    """Return what secures the TLS listeners among `endpoints` and has them follow changes; None without such."""
+    """Return the TLS settings of the listeners among `endpoints`, updated with the config; None if none uses TLS."""
     if not any(each.security_protocol.uses_tls for each in endpoints):
         return None
     from kafkapy.server.tls_listeners import TlsListeners  # a plaintext start does not load it
@@ -78,7 +78,7 @@ def new_logins(
     io_pool: "IoPool",
     cluster_id: str,
 ) -> "Logins | None":
-    """Return what the SASL listeners among `endpoints` ask of logins, None without such. Raises ConfigError."""
+    """Return the login settings of the SASL listeners among `endpoints`; None if none uses SASL. Raises ConfigError."""
     if not any(each.security_protocol.uses_sasl for each in endpoints):
         return None
     from kafkapy.server.authentication import Logins  # most brokers never have one
@@ -87,14 +87,14 @@ def new_logins(
 
 
 def new_login(logins: "Logins | None", router: "Router", clock: "Clock") -> NewLogin:
-    """Return what a reactor begins the logins of its connections with."""
+    """Return the function that starts the login of a new connection."""
     return no_login if logins is None else logins.gate(router, clock).new_login
 
 
 def _bind(
     reactor: Reactor, config: BrokerConfig, endpoint: ConfigEndpoint, tls: "TlsListeners | None"
 ) -> tuple[str, int]:
-    """Bind one listener. Raises ConfigError, and OSError with what to do about it."""
+    """Bind one listener. Raises ConfigError, and OSError with a hint for the user."""
     secured = tls.secure(config, endpoint) if tls is not None and endpoint.security_protocol.uses_tls else None
     try:
         protocol = endpoint.security_protocol.value
@@ -106,7 +106,7 @@ def _bind(
 
 
 def advertised(config: BrokerConfig, addresses: Mapping[str, tuple[str, int]]) -> dict[str, Endpoint]:
-    """Return what clients are told of the listeners: this host's name and the bound port where none are configured."""
+    """Return the advertised listeners: this host's name and the bound port where none are configured."""
     return {each.listener: _advertised(each, addresses[each.listener][1]) for each in config.advertised_listeners}
 
 
@@ -118,7 +118,7 @@ def _advertised(endpoint: ConfigEndpoint, bound_port: int) -> Endpoint:
 def controller_registration(
     config: BrokerConfig, incarnation_id: Uuid, endpoints: Iterable[RaftEndpoint]
 ) -> ControllerRegistrationRequest:
-    """Return how the node's controller registers: where it is found and the features that it knows (KIP-919)."""
+    """Return the registration request of the node's controller: its endpoints and supported features (KIP-919)."""
     protocols = config.listener_protocols
     return ControllerRegistrationRequest(
         controller_id=config.node_id,

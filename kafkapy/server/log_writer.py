@@ -1,7 +1,7 @@
-"""Writes log lines on a thread of its own: who logs never waits for a disk, a terminal or a pipe that nobody reads.
+"""Writes log lines on a separate thread, so that callers never wait for a disk, a terminal or a full pipe.
 
-At most MAX_QUEUED_CHARS wait to be written. What comes beyond that, and what cannot be written, is counted, and a line
-says how many were lost as soon as one can be written again.
+At most MAX_QUEUED_CHARS are queued. Lines beyond that, and lines that cannot be written, are counted; the next line
+that can be written is preceded by one that says how many were lost.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ from typing import Final, Protocol, TextIO
 
 MAX_QUEUED_CHARS: Final = 8 << 20
 FLUSH_TIMEOUT_S: Final = 2.0
-"""How long the end of the process waits for what is still to be written."""
+"""How long the end of the process waits for queued lines to be written."""
 
 logger = logging.getLogger("kafkapy.server")
 
 
 class Sink(Protocol):
     def write(self, line: bytes) -> None:
-        """Write a whole line. May wait. Raises OSError."""
+        """Write a whole line. May block. Raises OSError."""
 
 
 class LogWriter(logging.Handler):
-    """A handler with a queue before it; formatting is the caller's work, writing is not."""
+    """A handler with a queue; lines are formatted by the caller and written by the thread."""
 
     def __init__(self, sink: Sink, *, max_queued_chars: int = MAX_QUEUED_CHARS) -> None:
         super().__init__()
@@ -34,12 +34,12 @@ class LogWriter(logging.Handler):
         self._changed = threading.Condition()
         self._lines: list[str] = []
         self._queued_chars = 0
-        """Of the lines that wait and of those at work."""
+        """Characters that are queued or being written."""
         self._is_closed = False
         self.lost_count = 0
-        """Lines that will never be written."""
+        """Lines that were dropped."""
         self._told_count = 0
-        """How many of the lost ones a line has told of."""
+        """How many of the lost lines have been reported."""
         self._thread = threading.Thread(target=self._run, name="kafkapy-log", daemon=True)
         self._thread.start()
 
@@ -58,12 +58,12 @@ class LogWriter(logging.Handler):
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until all is written, FLUSH_TIMEOUT_S at most."""
+        """Wait until all lines are written, at most FLUSH_TIMEOUT_S."""
         with self._changed:
             self._changed.wait_for(lambda: not self._queued_chars, FLUSH_TIMEOUT_S)
 
     def close(self) -> None:
-        """Write what waits, and no more."""
+        """Write the queued lines; drop later ones."""
         self.flush()
         with self._changed:
             self._is_closed = True
@@ -88,7 +88,7 @@ class LogWriter(logging.Handler):
             if self.lost_count > self._told_count:
                 self._tell_of_lost()
             self._sink.write(line.encode(errors="backslashreplace"))
-        except (OSError, ValueError):  # ValueError: a stream that is closed by now
+        except (OSError, ValueError):  # ValueError: the stream is closed
             with self._changed:
                 self.lost_count += 1
 
@@ -102,7 +102,7 @@ class LogWriter(logging.Handler):
 
 
 class DirectHandler(logging.Handler):
-    """Has who logs wait until the line is written. One that cannot be is passed over."""
+    """Writes each line before the call returns. Drops a line that cannot be written."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -118,14 +118,14 @@ class DirectHandler(logging.Handler):
 
 
 class StreamSink:
-    """Standard error, past Python's buffer: a thread that waits in there keeps the process from ending."""
+    """Standard error, without Python's buffer: a thread blocked in that buffer would keep the process from ending."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        """None: the process has none, and lines go nowhere."""
+        """None: the process has no standard error, and lines are dropped."""
         self._stream = stream
         self._descriptor: int | None = None
         if stream is not None:
-            with contextlib.suppress(OSError):  # io.UnsupportedOperation: what stands in for it, in a test say
+            with contextlib.suppress(OSError):  # io.UnsupportedOperation: a replaced stream, as in a test
                 self._descriptor = stream.fileno()
 
     def write(self, line: bytes) -> None:
@@ -136,13 +136,13 @@ class StreamSink:
 
 
 class FileSink:
-    """A file that is appended to; opened anew where another program has renamed or deleted it, as logrotate does.
+    """An append-only file, opened again if another program has renamed or deleted it, as logrotate does.
 
-    When it would exceed max_bytes (None: never) it becomes `path.1`, that `path.2`, up to `path.<count>`.
+    When it would exceed max_bytes (None: never), it is renamed to `path.1`, that to `path.2`, up to `path.<count>`.
     """
 
     def __init__(self, path: str, max_bytes: int | None, count: int) -> None:
-        """Raises OSError where it cannot be opened."""
+        """Raises OSError if the file cannot be opened."""
         self._path = path
         self._max_bytes = max_bytes
         self._count = count
@@ -162,7 +162,7 @@ class FileSink:
             os.close(descriptor)
 
     def _look(self) -> os.stat_result:
-        """Return what the open file is, which is the one at the path."""
+        """Open the file again if the path has another one; return its status."""
         try:
             there = os.stat(self._path)
         except FileNotFoundError:
@@ -189,7 +189,7 @@ class FileSink:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, however long that takes. Raises OSError."""
+    """Write all the data, waiting while the descriptor is not writable. Raises OSError."""
     view = memoryview(data)
     while view:
         try:

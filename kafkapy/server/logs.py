@@ -1,8 +1,8 @@
-"""The process's log: lines as log4j writes them, `[2026-01-31 12:00:00,123] INFO text (logger)`, or JSON.
+"""The process's log: lines in log4j's layout, `[2026-01-31 12:00:00,123] INFO text (logger)`, or JSON lines.
 
     {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "kafkapy.server", "message": "text"}
 
-and "exception", the traceback, where there is one; each on a line of its own.
+A JSON line also has "exception", the traceback, if there is one.
 """
 
 import logging
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 LEVEL_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 JSON_VARIABLE: Final = "KAFKAPY_LOG_JSON"
 FILE_VARIABLE: Final = "KAFKAPY_LOG_FILE"
-"""By these the helper processes that this one starts know where and how to log."""
+"""Environment variables that tell helper processes where and how to log."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSettings:
-    """levels: by logger, "root" for all; a file of max_bytes at most, with file_count older ones beside it."""
+    """levels: by logger, "root" for all. The file grows to max_bytes, then rotates; file_count older files are kept."""
 
     levels: Mapping[str, int]
     is_json: bool = False
@@ -59,9 +59,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def start(settings: LogSettings) -> "LogWriter":
-    """Log from now on as the settings say, on standard error where they name no file. Raises OSError.
+    """Start logging as the settings say, to standard error if they name no file. Raises OSError.
 
-    A thread of its own writes (log_writer.py), so that nobody who logs waits for a disk or a pipe.
+    A separate thread writes the lines (log_writer.py), so that callers never wait for a disk or a pipe.
     """
     from kafkapy.server.log_writer import FileSink, LogWriter, StreamSink
 
@@ -91,10 +91,10 @@ def _set_levels(levels: Mapping[str, int]) -> None:
 
 
 def configure(level: int = logging.INFO) -> None:
-    """Have a helper process log from `level` on, where and as the process that started it does.
+    """Configure logging of a helper process: from `level` on, with the output and format of its parent process.
 
-    It appends to that one's file, without rotating it: the other does. It waits for each line to be written, as it may
-    be ended once it has answered.
+    It appends to the parent's file without rotating it. Each line is written before the call returns, as the parent may
+    end the helper right after its response.
     """
     from kafkapy.server.log_writer import DirectHandler, FileSink, StreamSink
 

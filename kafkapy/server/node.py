@@ -1,7 +1,7 @@
-"""What every node has, whatever its roles: directories, the IO pool, its part in the quorum, and how it fails.
+"""The parts that every node has, whatever its roles: log directories, IO pool, metadata quorum, failure handling.
 
-A role (server/broker.py, server/controller.py) is started by `run`, between the steps that it asks of the node:
-`open_directories`, `start_quorum`. What it starts itself it adds to `stops`.
+A role (server/broker.py, server/controller.py) passes its start function to `run`. That function calls
+`open_directories` and `start_quorum` when it needs them, and adds a stop step to `stops` for each part that it starts.
 """
 
 import asyncio
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MAX_TIMEOUT_S: Final = 24 * 3600.0
-"""Beyond this, a time-out counts as none: a loop's timer is not asked for ages."""
+"""A time-out longer than this is treated as no time-out, so that no loop timer is set that far ahead."""
 
 logger = logging.getLogger("kafkapy.server")
 
 
 class Node:
-    """The parts of a node that its roles share. Everything it touches of the world comes in through the seams."""
+    """The parts of a node that its roles share. All access to disk, clock, network and randomness goes through the
+    seams."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Node:
         self.listen = listen
         self.cluster_id = ""
         self.failed: asyncio.Future[BaseException] | None = None
-        """Set when the node cannot go on; whoever runs it stops it then."""
+        """Completed with the error when the node cannot continue; the owner of the node then stops it."""
         self.dynamic_config = DynamicConfig(config)
         self.incarnation_id = random.uuid()
         self.stops = Stops()
@@ -69,21 +70,23 @@ class Node:
         self.log_manager: LogManager
         self.quorum_node: QuorumNode
         self.previous_broker_epoch = -1
-        """The broker epoch of the last clean stop."""
+        """The broker epoch that the last clean shutdown wrote, or -1."""
         self.reserve: SpaceReserve
         self._new_io_pool = new_io_pool
         self._new_connector = new_connector if new_connector is not None else _new_socket_connector
         self.conditions: dict[str, Callable[[], str | None]] = {}
-        """What /readyz asks of, by name, each from when the start has come to it: what is missing, None for nothing."""
+        """The conditions of /readyz by name: each returns what is still missing, or None. Each part of the start adds
+        its own."""
         self.gauges: Callable[[], Iterable[Gauge | None]] = tuple
-        """What /metrics tells; None is a step without a value. Taken on the event loop, a few at a time."""
+        """Returns the metrics for /metrics; None is a step without a value. Taken on the event loop, a few at a
+        time."""
         self._on_directory_failed: list[Callable[[str], None]] = []
         self._has_metadata = False
         self._started_at = 0.0
-        """By the loop's time."""
+        """In seconds of the event loop's clock."""
 
     async def run(self, start: Callable[[], Awaitable[None]]) -> None:
-        """Open the IO pool and `start` what follows; where that fails, undo what was started and raise."""
+        """Open the IO pool and run `start`. If that fails, undo what was started and raise."""
         self.loop = asyncio.get_running_loop()
         self._started_at = self.loop.time()
         self.failed = self.loop.create_future()
@@ -97,9 +100,10 @@ class Node:
             raise
 
     async def wait_at_start(self, awaited: Awaitable[R], for_what: str) -> R:
-        """Return what a part of the start waits for, within server.max.startup.time.ms of its beginning.
+        """Await a part of the start, but not beyond server.max.startup.time.ms after the start began; return its
+        result.
 
-        Raises ApiError REQUEST_TIMED_OUT, naming the key and `for_what`.
+        Raises ApiError REQUEST_TIMED_OUT with a message that names the key and `for_what`.
         """
         timeout_ms = self.config.node.server_max_startup_time_ms
         left_s = timeout_ms / 1000 - (self.loop.time() - self._started_at)
@@ -119,11 +123,11 @@ class Node:
 
     @property
     def controller(self) -> "ControllerRuntime":
-        """This node's controller, which has the image of the metadata."""
+        """This node's controller, which holds the metadata image."""
         return self.quorum_node.controller
 
     def open_directories(self, close_logs: Callable[[], Awaitable[None]]) -> None:
-        """Lock and check the directories; a stop calls `close_logs`. Raises ConfigError, StorageError."""
+        """Lock and check the log directories; a stop calls `close_logs`. Raises ConfigError, StorageError."""
         self.log_manager = self._new_log_manager()
         directories = self.log_manager.directories
         directories.lock()
@@ -141,7 +145,8 @@ class Node:
     async def start_quorum(self) -> None:
         """Recover the metadata and join the quorum.
 
-        If the quorum cannot read its log, nothing is cut off, and the next start refuses as this one.
+        If the metadata log cannot be read, it is not truncated; the clean-shutdown file is restored, so that the next
+        start fails in the same way.
         """
         self.quorum_node = node = self._new_quorum_node()
         self.stops.add(StopOrder.METADATA_LOG, self._close_quorum)
@@ -155,12 +160,12 @@ class Node:
             raise
 
     def metadata_is_known(self) -> None:
-        """Let the authorizer use the ACLs of the image: it is up to the high watermark that this start has found."""
+        """Let the authorizer use the image's ACLs. Called when the image has reached the first high watermark found."""
         self._has_metadata = True
         self.authorizer.refresh()
 
     def missing_metadata(self) -> str | None:
-        """Return why the metadata is not followed, None where it is."""
+        """Return why the metadata is not being followed yet, or None."""
         if self.quorum_node.quorum.leader_id < 0:
             return "no leader of the metadata quorum is known"
         return None if self._has_metadata else "it is not known up to the high watermark of this start"
@@ -170,7 +175,7 @@ class Node:
         return f"offline: {', '.join(offline)}" if offline else None
 
     def update_dynamic_config(self, image: MetadataImage) -> None:
-        """Take over what the metadata says of the configuration of this node and of all."""
+        """Apply the dynamic broker configs of the image: those of this node and the cluster-wide defaults."""
         cluster = image.configs.of(RESOURCE_BROKER, "")
         node = image.configs.of(RESOURCE_BROKER, str(self.config.node_id))
         for warning in self.dynamic_config.update(cluster=cluster, broker=node):
@@ -183,17 +188,18 @@ class Node:
         self._on_directory_failed.append(on_failed)
 
     def check_not_failed(self) -> None:
-        """Raise what makes a start pointless."""
+        """Raise the error that the node failed with, if it has failed."""
         if self.failed is not None and self.failed.done():
             raise self.failed.result()
 
     def fail(self, error: BaseException) -> None:
-        """End the node, as it cannot go on."""
+        """Mark the node as failed, as it cannot continue; its owner stops it."""
         if self.failed is not None and not self.failed.done():
             self.failed.set_result(error)
 
     def _directory_failed(self, path: str) -> None:
-        """Take a failed log directory's partitions out of service; with the metadata in it, the node."""
+        """Take a failed log directory's partitions offline. Fail the node if the directory holds the metadata log, or
+        was the last one."""
         for act in self._on_directory_failed:
             act(path)
         directories = self.log_manager.directories
@@ -205,14 +211,16 @@ class Node:
             self.fail(StorageError(path, f"all log dirs in {', '.join(self.config.log_dirs)} have failed: {reason}"))
 
     def _quorum_failed(self, error: BaseException) -> None:
-        """Without its metadata the node ends. What is in that directory is not closed cleanly: a start recovers it."""
+        """Fail the node, as it cannot run without metadata. Its metadata directory is not closed cleanly, so the next
+        start recovers it."""
         self.fail(error)
         for directory in self.log_manager.directories:
             if directory.path == self.config.metadata_log_dir:
                 directory.state.go_offline(str(error))
 
     async def _close_quorum(self) -> None:
-        """Close the metadata log. Where that fails the next start has to recover it, however the logs are closed."""
+        """Close the metadata log. If that fails, remove the clean-shutdown mark, so that the next start recovers the
+        log."""
         try:
             await self.quorum_node.close_quorum()
         except BaseException:
@@ -222,7 +230,7 @@ class Node:
     # -- room for metadata ----------------------------------------------------------------------------------------
 
     def _directory_full(self, state: LogDirState) -> None:
-        """Records find no room: what is left is for metadata, where that lies on the same disk."""
+        """When a disk that holds the metadata log is full, release the reserved space: it is for metadata only."""
         if state.path == self.config.metadata_log_dir:
             _try_reserve(self.reserve.give_up)
         self._keep_room_for_metadata()
@@ -237,7 +245,7 @@ class Node:
     # -- the parts ------------------------------------------------------------------------------------------------
 
     def _new_authorizer(self) -> Authorizer:
-        """Return the one authorizer of the node, which the listeners of clients and of controllers share."""
+        """Return the node's only authorizer. The listeners of clients and of controllers share it."""
         if not self.config.security.authorizer_class_name:
             return AllowAll()
         from kafkapy.server.authorization import LoadedAcls, new_authorizer  # most brokers never have one
@@ -285,7 +293,7 @@ class Node:
 
 
 def _try_reserve(change: Callable[[], None]) -> None:
-    """The room set aside for metadata is a help, not a need."""
+    """Change the space reserved for metadata; an OSError is only logged, as the reserve is an optional safeguard."""
     try:
         change()
     except OSError as error:

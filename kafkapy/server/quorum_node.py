@@ -1,7 +1,8 @@
-"""A node's part in the metadata quorum: the quorum, the controller over it, and how other nodes are reached.
+"""A node's part in the metadata quorum: the quorum, the controller on top of it, and the connections to other nodes.
 
-Every node has it. A controller votes and serves the others on a listener of its own; a broker without that role follows
-the log as an observer. What talks to other nodes is imported when it is first needed: a quorum of one never does.
+Every node has one. A controller votes and serves other nodes on a controller listener; a broker without that role
+follows the log as an observer. Modules that talk to other nodes are imported on first use, which a quorum of one never
+makes.
 """
 
 import asyncio
@@ -43,17 +44,17 @@ if TYPE_CHECKING:
     from kafkapy.runtime.raft_transport import NetworkRaftTransport
 
 FIRST_BOOTSTRAP_ID: Final = -2
-"""Bootstrap servers are known by the node ids -2, -3, ..., as in Apache Kafka."""
+"""Bootstrap servers have the node ids -2, -3, ..., as in Apache Kafka."""
 RETRY_S: Final = 0.1
 EXPLANATION_S: Final = 5.0
 GOODBYE_S: Final = 1.0
-"""How long a leader that stops waits to be heard."""
+"""How long a stopping leader waits for its last requests to be sent and answered."""
 
 logger = logging.getLogger("kafkapy.server")
 
 
 class QuorumNode:
-    """`quorum`, `controller` (this node's) and `active` (the cluster's) are for the other parts of the node."""
+    """`quorum`, `controller` (this node's) and `active` (the cluster's active controller) are used by other parts."""
 
     def __init__(
         self,
@@ -90,12 +91,12 @@ class QuorumNode:
         self._registration: asyncio.Task[None] | None = None
         self._router = Router()
         self.services: ControllerServices | None = None
-        """What the handlers of the controllers' listener call; None without one."""
+        """The services of the handlers on the controller listeners; None on a node without such listeners."""
         self._reactor: Reactor | None = None
         self._transport = _Transport(self._new_transport)
         bootstrap = bootstrap_records(disk, config.metadata_log_dir)  # may fail, so before anything is bound
         self.endpoints = self._bind(limits, io_pool, listen) if config.is_controller else ()
-        """Where this controller is to be found, with the ports bound."""
+        """The endpoints of this controller, with the bound ports."""
         self.quorum = Quorum(
             node_id=config.node_id,
             directory_id=directory_id,
@@ -128,7 +129,7 @@ class QuorumNode:
         self.active = ActiveController(self.controller, self.new_channel)
 
     async def start(self) -> None:
-        """Recover the metadata and join the quorum. A quorum of one leads itself when this returns."""
+        """Recover the metadata and join the quorum. A quorum of one has elected itself when this returns."""
         if self._reactor is not None:
             self.services = self._new_services()
             self._router.serve(self.services)
@@ -143,7 +144,7 @@ class QuorumNode:
             self.controller.add_image_listener(self._on_image)
 
     def _on_image(self, delta: "MetadataDelta", image: "MetadataImage") -> None:
-        """Register this controller when metadata.version rises to where controllers do."""
+        """Register this controller when metadata.version rises to a level at which controllers register."""
         is_known = self._config.node_id in image.cluster.controllers
         level = delta.feature_changes.get(METADATA_VERSION, 0)
         is_registering = self._registration is not None and not self._registration.done()
@@ -151,13 +152,14 @@ class QuorumNode:
             self._registration = self._loop.create_task(self._register_controller())
 
     async def caught_up_to(self, offset: int) -> None:
-        """Return once the image has the record at `offset` of the metadata log."""
+        """Return once the image contains the record at `offset` of the metadata log."""
         await self.quorum.wait_until(lambda: self.controller.committed_offset >= offset)
 
     async def explained_refusal(self, error: ApiError) -> ApiError:
-        """Return why a controller refused the broker's features: its answer has a code only, but the metadata tells.
+        """Return an error that says which feature levels this broker does not support and how to lower them.
 
-        Returns `error` where the metadata does not tell within EXPLANATION_S.
+        The controller's response has only a code, but the metadata has the levels. Returns `error` if they are not
+        known within EXPLANATION_S.
         """
 
         def unserved() -> dict[str, tuple[int, int]]:
@@ -178,7 +180,7 @@ class QuorumNode:
         return ApiError(ErrorCode.UNSUPPORTED_VERSION, f"The cluster has finalized {found}. To lower: {lower}")
 
     async def close_controller(self) -> None:
-        """End what the controller does; writes that wait fail."""
+        """Stop the controller's tasks; pending writes fail."""
         if self._registration is not None:
             self._registration.cancel()
             await asyncio.gather(self._registration, return_exceptions=True)
@@ -200,7 +202,7 @@ class QuorumNode:
             self._reactor.close()
 
     def new_channel(self) -> "ControllerChannel":
-        """Return a connection of its own to the active controller."""
+        """Return a new connection to the active controller."""
         from kafkapy.runtime.controller_channel import ControllerChannel
 
         channel = ControllerChannel(
@@ -216,7 +218,7 @@ class QuorumNode:
     def _bind(
         self, limits: ReactorLimits, io_pool: "seams.IoPool", listen: "Callable[..., seams.Listener]"
     ) -> tuple[Endpoint, ...]:
-        """Bind; return where this controller is to be found."""
+        """Bind the controller listeners; return this controller's endpoints."""
         logins = listeners.new_logins(
             self._config,
             self._config.controller_listeners,
@@ -256,7 +258,7 @@ class QuorumNode:
         )
 
     async def _register_controller(self) -> None:
-        """Have this controller in the metadata log, where its level has controllers register (KIP-919)."""
+        """Register this controller in the metadata log, if the metadata.version has such registrations (KIP-919)."""
         request = listeners.controller_registration(self._config, self._incarnation_id, self.endpoints)
         while True:
             registered = self.controller.image.cluster.controllers.get(self._config.node_id)
@@ -286,7 +288,8 @@ class QuorumNode:
         return {FIRST_BOOTSTRAP_ID - index: address for index, address in enumerate(servers)}
 
     def _other_leader(self) -> tuple[int, tuple[Endpoint, ...]]:
-        """Return the leader and where it listens; none while it is this node, whose controller is not active then."""
+        """Return the leader's id and endpoints; (-1, ()) while the leader is this node: its controller is not active
+        yet."""
         leader_id = self.quorum.leader_id
         return (-1, ()) if leader_id == self._config.node_id else (leader_id, self.quorum.leader_endpoints)
 
@@ -304,7 +307,7 @@ class QuorumNode:
 
 
 class _Transport:
-    """runtime.quorum_peers.RaftTransport that is made when the first message is sent."""
+    """A runtime.quorum_peers.RaftTransport that is created when the first message is sent."""
 
     def __init__(self, new_transport: "Callable[[], NetworkRaftTransport]") -> None:
         self._new_transport = new_transport

@@ -1,4 +1,4 @@
-"""What a broker has when there are others: fetchers of the partitions that it follows, ISRs of those that it leads."""
+"""Replication with other brokers: fetchers for the partitions it follows, ISR updates for those it leads."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Replication:
-    """Made when a second broker is there: a node alone follows nobody, and imports nothing of it."""
+    """Its parts are created when a second broker registers; a single broker never imports their modules."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Replication:
         self._isr_updates: IsrUpdates | None = None
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage") -> Iterator[None]:
-        """Follow a change of the metadata, a step whenever the next is asked for."""
+        """Apply a metadata change; each next() does one step."""
         if self._fetchers is None and len(image.cluster.brokers) < 2:
             return
         if self._fetchers is None:
@@ -65,7 +65,8 @@ class Replication:
             await self._fetchers.stop()
 
     def _set_throttles(self, fetchers: "ReplicaFetchers") -> None:
-        """Take over the rates of replication throttles. They are dynamic configs only: a file's do not count."""
+        """Apply the rates of the replication throttles. Only dynamic configs count, not those of the properties
+        file."""
         from kafkapy.replication.throttle import ReplicationThrottle, ThrottledSide, changed_throttle
 
         config = self._dynamic_config
@@ -95,7 +96,7 @@ class Replication:
         )
 
     def _start_isr_updates(self) -> None:
-        """Let followers join and leave ISRs."""
+        """Start the task that adds followers to ISRs and removes them."""
         from kafkapy.runtime.isr_updates import IsrUpdates
 
         self._isr_updates = IsrUpdates(

@@ -1,7 +1,7 @@
-"""A node as the process: until a signal asks it to stop, or it cannot go on.
+"""Runs a node as a process, until a signal arrives or the node fails.
 
-Its exit status: 0 it was asked to stop, and has; 1 it could not start or go on, or its stop was not clean; 2 the
-command line is wrong; 3 its stop did not end in time. After 1 and 3 the next start recovers what had not been flushed.
+Exit status: 0 stopped on request and cleanly; 1 it could not start or continue, or its stop was not clean; 2 wrong
+command line; 3 the stop timed out. After 1 and 3 the next start recovers what had not been flushed.
 """
 
 import asyncio
@@ -50,8 +50,9 @@ def run_node(
 
 
 def new_node(config: BrokerConfig, *, new_connector: "NewConnector | None" = None) -> NodeServer:
-    """Return a node of the configured roles, on the system's disk, clocks and entropy; on its sockets, too, unless
-    `new_connector(loop, io_pool)` makes the connections to other nodes.
+    """Return a node of the configured roles on the system's disk, clocks and entropy.
+
+    It uses the system's sockets, unless `new_connector(loop, io_pool)` makes the connections to other nodes.
     """
     disk, clock, random = SystemDisk(), SystemClock(), SystemRandom()
     if not config.is_broker:
@@ -73,7 +74,7 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
             asked_to_stop.set_result(None)
 
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # ignored under nohup: as a JVM does
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as a JVM under nohup
             loop.add_signal_handler(each, stop, each.name)
     supervisor = _supervisor(server)
     await server.start()
@@ -94,7 +95,7 @@ async def _serve(server: NodeServer, on_ready: Callable[[NodeServer], None], sto
 
 
 async def _stopped(server: NodeServer, timeout_s: float) -> int:
-    """Stop the node; return 1 where that was not clean. Does not return where it does not end in time."""
+    """Stop the node; return 1 if the stop was not clean. Does not return if the stop times out."""
     limit = threading.Timer(timeout_s, _end_at_once, (timeout_s,))
     limit.daemon = True
     limit.start()
@@ -109,14 +110,14 @@ async def _stopped(server: NodeServer, timeout_s: float) -> int:
 
 
 def _end_at_once(timeout_s: float) -> None:
-    """End the process whatever holds it up: a disk that answers no more, say. No clean stop is written down then."""
+    """End the process, whatever blocks the stop (for example a disk that hangs). No clean-shutdown file is written."""
     logger.critical("The stop did not end within %g s: the next start recovers the logs", timeout_s)
     logging.shutdown()
     os._exit(STOP_TIMED_OUT)
 
 
 def _supervisor(server: NodeServer) -> "Supervisor | None":
-    """Return what tells systemd of the node, where systemd runs it."""
+    """Return the systemd notifier, or None if systemd does not run this process."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return None
     from kafkapy.server.systemd import Supervisor

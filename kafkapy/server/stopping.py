@@ -1,4 +1,4 @@
-"""A stop is taken to its end, whatever one of its steps fails with: what comes last, the logs, matters most."""
+"""The order of a node's stop. Every step is taken even if another one fails: the logs come late and matter most."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ class StopOrder(IntEnum):
 
     METADATA_ROOM = auto()
     REGISTRATION = auto()
-    """Controlled shutdown: leaderships are handed over."""
+    """Controlled shutdown: partition leadership moves to other brokers."""
     COMMITTED_CHANGES = auto()
     ACCEPTING = auto()
     LATE_TRANSACTIONS = auto()
@@ -29,7 +29,7 @@ class StopOrder(IntEnum):
     PRODUCER_IDS = auto()
     LAST_CHANGES = auto()
     METADATA_FOLLOWER = auto()
-    """Before the moves end, as it would begin them again."""
+    """Before MOVES, as the follower would start moves again."""
     MOVES = auto()
     FLUSHES = auto()
     MAINTENANCE = auto()
@@ -41,13 +41,13 @@ class StopOrder(IntEnum):
     LOCKS = auto()
     IO_POOL = auto()
     ADMIN = auto()
-    """Last: it says that the node is stopping."""
+    """Last: until then it reports that the node is stopping."""
 
 
 class Stops:
-    """What is to be done at a stop: each part of a node adds its steps as it starts, whatever order it starts in.
+    """The steps of a stop. Each part of a node adds its steps when it starts, in any order.
 
-    A start that fails undoes the steps that were added by then, in the same order.
+    If a start fails, the steps added so far are undone, in stop order.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class Stops:
         return frozenset(self._steps)
 
     def add(self, order: StopOrder, stop: Step) -> None:
-        """Do `stop` at a stop, and where the start fails."""
+        """Run `stop` at a stop, and if the start fails."""
         self.add_apart(order, stop, undo=stop)
 
     def add_apart(self, order: StopOrder, stop: Step, *, undo: Step | None) -> None:
-        """Do `stop` at a stop, `undo` where the start fails: nothing is promised then, and nobody waits."""
+        """Run `stop` at a stop, but `undo` if the start fails: there are no clients to answer then."""
         assert order not in self._steps, f"{order.name} is added twice"
         self._steps[order] = (stop, undo)
 
@@ -78,9 +78,9 @@ class Stops:
 
 
 async def take_steps(steps: Iterable[Step]) -> None:
-    """Take the steps of a stop in their order. One that fails is logged, and those behind it are taken all the same.
+    """Take the steps of a stop in order. If a step fails, log it and continue with the next.
 
-    Raises the first failure once all are taken. To be cancelled is a failure, too, of the step at work.
+    Raises the first failure after all steps. A cancellation counts as a failure of the step that was running.
     """
     first: BaseException | None = None
     for step in steps:
