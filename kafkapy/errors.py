@@ -1,15 +1,15 @@
-"""The error families. What is raised tells who is at fault and what ends because of it.
+"""The error families. The class of an error determines what fails because of it.
 
-ApiError        expected: becomes an error code in the answer; nothing ends.
-ProtocolError   the peer sent what cannot be read: its connection closes.
+ApiError        an expected failure: becomes an error code in the response; nothing else fails.
+ProtocolError   a peer sent bytes that cannot be parsed: its connection is closed.
 StorageError    a disk failed or is corrupt: that log directory goes offline.
-ConfigError     a value that cannot work, found at start: the process does not start.
-AssertionError  our own mistake: the partition at fault goes offline; without one, the process stops.
+ConfigError     an invalid configuration value, found at start: the process does not start.
+AssertionError  a bug in kafkapy: the affected partition goes offline; if there is none, the process stops.
 """
 
 
 class KafkapyError(Exception):
-    """Base of the families below; caught only at the edges of the process."""
+    """Base class of the families below; caught only at the outermost level of the process."""
 
 
 class ApiError(KafkapyError):
@@ -25,11 +25,11 @@ class ApiError(KafkapyError):
 
 
 class ProtocolError(KafkapyError):
-    """Bytes from a peer that cannot be read as what they claim to be."""
+    """Bytes from a peer that do not parse as the message they claim to be."""
 
 
 class StorageError(KafkapyError):
-    """A log directory that cannot be read or written any more."""
+    """A log directory can no longer be read or written."""
 
     def __init__(self, log_dir: str, message: str) -> None:
         super().__init__(log_dir, message)
@@ -41,11 +41,11 @@ class StorageError(KafkapyError):
 
 
 class CorruptIndexError(KafkapyError):
-    """An index file that does not hold what its format demands; the cure is to rebuild it from the log."""
+    """An index file violates its format; the caller rebuilds it from the log."""
 
 
 class ConfigError(KafkapyError):
-    """A configuration that cannot work: names the key, the value and what is allowed."""
+    """An invalid configuration: names the key, the value and what is allowed."""
 
     def __init__(self, key: str, value: object, message: str) -> None:
         super().__init__(key, value, message)

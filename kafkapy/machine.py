@@ -1,13 +1,13 @@
-"""The contract of every pure machine.
+"""The contract of every state machine ("machine") in kafkapy.
 
-A machine takes an event and the time and returns what should happen; it reads no clock, rolls no dice, does no IO.
-Two shapes exist:
+A machine takes an event and the current time and returns what should happen. It reads no clock, uses no randomness and
+does no IO. There are two kinds:
 
-* `step(event, now_ms) -> list[Effect]`: the machine changes its state at once and says what its driver must do
-  (Raft). `deadline_ms()` is the time at which it wants to be stepped again, None when nothing is pending.
-* `decide -> append -> replay`: the machine is backed by a log. A request is answered with a `Decision` made from the
-  state as it is; only `replay(record)` changes that state. Nothing runs between the decision and its replay, and the
-  response leaves once the records are committed.
+* `step(event, now_ms) -> list[Effect]`: the machine changes its state immediately and returns what its driver must do
+  (used for Raft). `deadline_ms()` returns when it must be stepped again, or None when nothing is pending.
+* `decide -> append -> replay`: the machine is backed by a log. A request produces a `Decision` from the current state
+  without changing it; only `replay(record)` changes the state. No other code runs between a decision and the replay of
+  its records. The response is sent once the records are committed.
 """
 
 from collections.abc import Generator
@@ -21,22 +21,22 @@ ResponseT = TypeVar("ResponseT")
 
 
 class Event:
-    """Something that happened: a message came, a write ended, time passed. Subclasses are frozen dataclasses."""
+    """Something that happened: a message arrived, a write ended, time passed. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
 
 class Effect:
-    """Something a driver must do: send, append, answer. Subclasses are frozen dataclasses."""
+    """Something the driver must do: send, append, respond. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class Decision(Generic[RecordT, ResponseT]):
-    """What a log-backed machine answers to a request: records to append, and the response once they are committed.
+    """The result of a request to a log-backed machine: records to append, and the response to send when committed.
 
-    `is_atomic` asks for all of the records or none to become visible (one batch, or a metadata transaction).
+    `is_atomic`: the records must become visible all or none (written as one batch, or as a metadata transaction).
     """
 
     response: ResponseT
@@ -45,10 +45,10 @@ class Decision(Generic[RecordT, ResponseT]):
 
 
 Steps: TypeAlias = Generator[list[RecordT], None, Decision[RecordT, ResponseT]]
-"""A decision that takes long, in steps of at most a millisecond; its end is the decision's end.
+"""A long decision, split into steps of at most one millisecond each. The generator's return value is the Decision.
 
-A step yields the records that are to be appended and replayed before the next one (none: just a place to give way). No
-other decision is made between two steps, and the records of the steps are not atomic.
+Each step yields the records to append and replay before the next step; an empty list only yields to the event loop. No
+other decision is made between two steps. The records of different steps are not atomic.
 """
 Decided: TypeAlias = Decision[RecordT, ResponseT] | Steps[RecordT, ResponseT]
-"""What is decided at once, or in steps."""
+"""A decision made at once, or in steps."""

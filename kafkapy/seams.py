@@ -1,8 +1,8 @@
-"""What a simulator replaces: the clock, chance, the disk, channels to peers, the IO pool, the helper process.
+"""The interfaces that a simulator replaces: clock, randomness, disk, network channels, IO pool, helper process.
 
-Production implements these in reactor/, storage/system_disk.py and server/system_clock.py; tests/simulator/ implements
-them with virtual time, a disk that forgets what was not synced, and links that lose and delay. Nothing else in kafkapy
-may touch the world.
+Production implementations are in reactor/, storage/system_disk.py and server/system_clock.py. tests/simulator/
+implements them with virtual time, a disk that loses unsynced writes, and links that drop and delay data. All other code
+in kafkapy reaches the operating system only through these interfaces.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,23 +13,23 @@ ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Both clocks in milliseconds, the second also in nanoseconds."""
+    """The wall clock in milliseconds, and the monotonic clock in milliseconds and nanoseconds."""
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the Unix epoch: what goes into records, files and log lines; may jump."""
+        """Return milliseconds since the Unix epoch, for records, files and log lines. May jump."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds of a clock that never goes back: what timers and time-outs count by."""
+        """Return milliseconds of a clock that never goes back, for timers and time-outs."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Return the same in nanoseconds: what work is timed by."""
+        """Return the monotonic clock in nanoseconds, to measure durations."""
         ...
 
 
 class Random(Protocol):
-    """Chance, seeded in tests."""
+    """Source of randomness; seeded in tests."""
 
     def uuid(self) -> bytes:
         """Return 16 random bytes that form a version 4 UUID whose text does not start with a dash."""
@@ -41,7 +41,7 @@ class Random(Protocol):
 
 
 class File(Protocol):
-    """An open file. Positions are absolute: a File has no cursor. OSError comes out as it is (errno is meaningful)."""
+    """An open file. Positions are absolute: a File has no cursor. Methods raise OSError with a meaningful errno."""
 
     @property
     def path(self) -> str: ...
@@ -51,27 +51,27 @@ class File(Protocol):
         ...
 
     def pread_nowait(self, length: int, position: int) -> bytes | None:
-        """As pread, but None where it would have to wait for the disk (preadv with RWF_NOWAIT)."""
+        """Like pread, but return None if the read would block on the disk (preadv with RWF_NOWAIT)."""
         ...
 
     def warm(self, length: int, position: int) -> tuple[int, bool]:
-        """Bring bytes into the page cache and wait until they are there.
+        """Load bytes into the page cache. Blocks until they are there.
 
-        Return how many are, fewer at the end of the file, and whether anything was read from the disk.
+        Return the number of bytes loaded (fewer at the end of the file), and whether the disk was read.
         """
         ...
 
     def pwrite(self, buffers: Sequence[ReadableBuffer], position: int) -> int:
-        """Write all buffers at `position` in one call where the system can (pwritev); return the bytes written.
+        """Write all buffers at `position`, in one system call if possible (pwritev); return the bytes written.
 
-        A short write is completed; an error (ENOSPC, EIO) is raised as OSError with part of it possibly written.
+        Short writes are continued. Raises OSError (ENOSPC, EIO); part of the data may have been written then.
         """
         ...
 
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Cut or extend (sparsely) the file to `size` bytes."""
+        """Truncate or extend (sparsely) the file to `size` bytes."""
         ...
 
     def sync(self) -> None:
@@ -79,7 +79,7 @@ class File(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Return the descriptor for sendfile and mmap, or -1 where there is none (a simulated disk)."""
+        """Return the file descriptor for sendfile and mmap, or -1 if there is none (a simulated disk)."""
         ...
 
     def close(self) -> None: ...
@@ -90,7 +90,7 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """Directories and durable files. Names that were created, renamed or deleted are durable after sync_directory."""
+    """Directories and files. Creations, renames and deletions become durable with sync_directory."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
 
@@ -107,7 +107,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Replace `target` atomically by `source` (file or directory)."""
+        """Rename `source` (file or directory) to `target`, replacing it atomically."""
         ...
 
     def delete(self, path: str) -> None:
@@ -121,17 +121,17 @@ class Disk(Protocol):
     def read_file(self, path: str) -> bytes: ...
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
-        """Write path.tmp, sync it, rename it over `path`, sync the directory: after a crash, old or new, never half."""
+        """Write path.tmp, sync, rename to `path`, sync the directory: a crash leaves the old or the new content."""
         ...
 
     def modified_ms(self, path: str) -> int: ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Give a file the age of another one that it stands for."""
+        """Set the modification time, for a file that replaces an older one."""
         ...
 
     def lock_directory(self, path: str) -> DirectoryLock | None:
-        """Take `path`/.lock; None where another process has it."""
+        """Take the lock file `path`/.lock; return None if another process holds it."""
         ...
 
     def free_bytes(self, path: str) -> int: ...
@@ -143,39 +143,39 @@ class IoPool(Protocol):
     """Workers for calls that block and release the GIL: cold reads, fsync, CRC and (de)compression of large buffers."""
 
     def submit(self, call: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run `call` on a worker; then `on_done(result, error)` on the loop's thread. Order is kept only per worker."""
+        """Run `call` on a worker, then `on_done(result, error)` on the loop's thread. Calls may finish in any order."""
         ...
 
     def resize(self, worker_count: int) -> None:
-        """Have at most so many workers from now on (num.io.threads may change while the broker runs)."""
+        """Change the maximum number of workers (num.io.threads may change while the broker runs)."""
         ...
 
     def close(self) -> None:
-        """Wait for what was submitted; the workers end."""
+        """Wait for all submitted calls, then end the workers."""
         ...
 
 
 HELPER_NOT_STARTED: Final = "the helper process could not be started"
-"""So an error text begins where a call has not even begun: it is not to blame."""
+"""Prefix of the error text when the process failed to start, so the call itself did not cause the failure."""
 
 
 class HelperProcess(Protocol):
-    """A lazily started process for Python loops longer than a millisecond (cleaner, recovery, index rebuild)."""
+    """A lazily started process for Python code that runs over a millisecond (cleaner, recovery, index rebuild)."""
 
     def submit(self, function_path: str, arguments: dict[str, Any], on_done: Callable[[Any, str | None], None]) -> None:
-        """Run `package.module:function(**arguments)` there; then `on_done(result, error text)` on the loop's thread."""
+        """Run `package.module:function(**arguments)` in it, then `on_done(result, error text)` on the loop's thread."""
         ...
 
     def close(self) -> None:
-        """End the process; calls that were not done get an error."""
+        """End the process; unfinished calls complete with an error."""
         ...
 
 
 class FileRegion:
-    """Bytes of a file that a response carries without reading them: what Fetch hands to the reactor.
+    """A range of a file that a response (Fetch) carries without reading it; the reactor sends it with sendfile.
 
-    The holder of a region keeps its segment alive: `release` is called exactly once, when the bytes have left or the
-    connection is gone.
+    The region keeps its segment alive until `release`, which its holder calls exactly once: when the bytes have been
+    sent or the connection is closed.
     """
 
     __slots__ = ("file", "length", "on_release", "position")
@@ -190,18 +190,18 @@ class FileRegion:
         return self.length
 
     def read(self) -> bytes:
-        """Return the region's bytes (may block); shorter than length only where the file was cut meanwhile."""
+        """Return the region's bytes (may block); shorter than length only if the file was truncated meanwhile."""
         return self.file.pread(self.length, self.position)
 
     def release(self) -> None:
-        """Let go of the segment; a second call does nothing."""
+        """Stop keeping the segment alive; a second call does nothing."""
         on_release, self.on_release = self.on_release, None
         if on_release is not None:
             on_release()
 
 
 class Channel(Protocol):
-    """A byte stream to a peer, non-blocking: what a processor drives. In production a socket, plain or TLS."""
+    """A non-blocking byte stream to a peer, driven by a processor. In production a socket, plain or TLS."""
 
     @property
     def peer(self) -> tuple[str, int]: ...
@@ -210,26 +210,26 @@ class Channel(Protocol):
     def local(self) -> tuple[str, int]: ...
 
     def receive(self, max_bytes: int) -> bytes | None:
-        """Return what has arrived: None when nothing has yet, b"" when the peer has ended. Raises OSError."""
+        """Return received bytes, None if there are none yet, b"" at the end of the stream. Raises OSError."""
         ...
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """As receive, but straight into `buffer`; return the count, None when nothing has come, 0 at the end."""
+        """Like receive, but into `buffer`; return the byte count, None if there are none yet, 0 at the end."""
         ...
 
     def send(self, buffers: Sequence[ReadableBuffer], more: bool) -> int:
-        """Hand over what the kernel takes now, return the count (0 when it takes nothing). `more`: a region follows."""
+        """Send what the kernel accepts now; return the byte count, possibly 0. `more`: a region follows."""
         ...
 
     def send_region(self, region: FileRegion, start: int, count: int) -> int:
-        """Send `count` bytes of the region from `start`; return those taken, 0 when none could be.
+        """Send up to `count` bytes of the region from `start`; return the byte count, possibly 0.
 
-        Raises EOFError where the file ends before the region does: it was cut, so the frame cannot be finished.
+        Raises EOFError if the file was truncated before the region's end: the frame cannot be completed.
         """
         ...
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Call back while there is something to receive; None stops that."""
+        """Call `callback` whenever there are bytes to receive; None stops that."""
         ...
 
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
@@ -238,31 +238,31 @@ class Channel(Protocol):
 
 
 class Listener(Protocol):
-    """Where channels come from: a listening socket, or a simulated network's end of one."""
+    """A source of inbound channels: a listening socket, or its simulated counterpart."""
 
     @property
     def address(self) -> tuple[str, int]: ...
 
     def accept(self) -> Channel | None:
-        """Return the next channel that waits, None when none does. Raises OSError (EMFILE, ECONNABORTED, ...)."""
+        """Return the next pending channel, or None. Raises OSError (EMFILE, ECONNABORTED, ...)."""
         ...
 
     def on_acceptable(self, callback: Callable[[], None] | None) -> None:
-        """Call back while channels wait to be accepted; None stops that: they then wait in the backlog."""
+        """Call `callback` whenever channels are pending; with None they stay in the listen queue."""
         ...
 
     def close(self) -> None: ...
 
 
 class Connector(Protocol):
-    """Where outbound channels come from: the sockets of this machine, or a simulated network."""
+    """A source of outbound channels: sockets, or a simulated network."""
 
     def connect(
         self, host: str, port: int, on_done: Callable[[Channel | None, OSError | None], None]
     ) -> Callable[[], None]:
-        """Begin to connect; `on_done` is called once, later, on the loop's thread, with a channel or an error.
+        """Start to connect; `on_done` is called once, later, on the loop's thread, with a channel or an error.
 
-        Names are resolved off the loop. Return what calls the attempt off: then `on_done` is not called any more.
+        Names are resolved off the loop. Return a function that cancels the attempt: `on_done` is then not called.
         """
         ...
 
@@ -271,15 +271,15 @@ _failpoint_hook: Callable[[str], None] | None = None
 
 
 def failpoint(name: str) -> None:
-    """Mark a step at which tests may kill, delay or fail the process; does nothing unless a hook is set.
+    """Mark a step at which tests may kill, delay or fail the process; a no-op unless a hook is set.
 
-    Names read subsystem.operation.step, such as "log.append.after_write".
+    Names have the form subsystem.operation.step, such as "log.append.after_write".
     """
     if _failpoint_hook is not None:
         _failpoint_hook(name)
 
 
 def set_failpoint_hook(hook: Callable[[str], None] | None) -> None:
-    """Install what failpoint() calls; None switches it off."""
+    """Set the function that failpoint() calls; None removes it."""
     global _failpoint_hook
     _failpoint_hook = hook

@@ -1,4 +1,4 @@
-"""Values that every layer speaks of. All are immutable and may be shared and used as keys."""
+"""Value types that every layer uses. All are immutable, so they may be shared and used as dictionary keys."""
 
 import base64
 import binascii
@@ -8,14 +8,14 @@ Uuid: TypeAlias = bytes
 """The 16 bytes of a Kafka UUID, as on the wire and on disk. Text form: unpadded URL-safe base64, 22 characters."""
 
 ZERO_UUID: Uuid = bytes(16)
-"""Stands for "none" wherever Kafka sends a UUID (Uuid.ZERO_UUID)."""
+"""Means "none" wherever Kafka sends a UUID (Uuid.ZERO_UUID)."""
 
 ONE_UUID: Uuid = bytes(15) + b"\x01"
 """The topic id of `__cluster_metadata` (Uuid.ONE_UUID)."""
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
+    """A partition, identified by topic name and partition number."""
 
     topic: str
     partition: int
@@ -25,14 +25,14 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndEpoch(NamedTuple):
-    """A position in a log and the leader epoch that wrote the record before it (or at it, where a caller says so)."""
+    """An offset and the leader epoch of the record before it (or of the record at it, if the user of it says so)."""
 
     offset: int
     leader_epoch: int
 
 
 class ReplicaKey(NamedTuple):
-    """A Raft replica: the node and the directory of its log (KIP-853), ZERO_UUID where the directory is unknown."""
+    """A Raft replica: the node id and the id of its log directory (KIP-853), ZERO_UUID if that is unknown."""
 
     node_id: int
     directory_id: Uuid
@@ -46,13 +46,13 @@ METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
 
 
 _IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
-"""How an IPv6 address begins that stands for an IPv4 address."""
+"""The prefix of an IPv4-mapped IPv6 address."""
 
 
 def host_text(address: bytes) -> str:
-    """Return an address of 4 or 16 bytes as Java's InetAddress.getHostAddress prints it: ACLs and limits go by it.
+    """Return an address of 4 or 16 bytes as Java's InetAddress.getHostAddress prints it; ACLs and limits compare this.
 
-    `::1` is `0:0:0:0:0:0:0:1`; an IPv4 address mapped into IPv6 is an IPv4 address.
+    `::1` is printed as `0:0:0:0:0:0:0:1`; an IPv4-mapped IPv6 address is printed as the IPv4 address.
     """
     assert len(address) in (4, 16)
     if len(address) == 16 and not address.startswith(_IPV4_MAPPED):

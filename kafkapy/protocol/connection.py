@@ -1,17 +1,17 @@
-"""One connection's bytes as a pure machine: bytes in -> whole request frames out, answers in -> ordered bytes out.
+"""The state machine of one connection: received bytes become request frames, responses become ordered output bytes.
 
-A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants held here:
+A frame on the wire is a 4-byte big-endian size and that many bytes. Invariants:
 
-* A frame's buffer grows with what has arrived, never to what its size claims, nor ahead of it but by the eighth that a
-  bytearray takes in reserve. Each frame is handed out over a bytearray of its own that is never reused, so that whoever
-  is given it may keep it or patch it.
-* Answers leave in the order of the requests, whatever order they come in. A request without an answer (acks=0) holds
-  its place and sends nothing.
-* No request starts while the connection is muted, has `max_in_flight` requests unanswered, or has `max_output_bytes`
-  waiting for a peer that does not drain. The driver does not receive then, so that the peer's own buffers fill up.
-* Until the connection is admitted (authenticated, where its listener asks for a login) a frame is at most
-  `unadmitted_frame_bytes`, and requests go one at a time.
-* A FileRegion of an answer is released exactly once: when it was sent, or through what `close` returns.
+* The buffer of a partial frame grows with the received bytes (plus the 1/8 that a bytearray over-allocates); memory is
+  never allocated for the size that a frame claims. Each frame is returned in its own bytearray, which is never reused:
+  the receiver may keep it or modify it.
+* Responses are sent in the order of the requests, whatever the order they complete in. A request without a response
+  (acks=0) keeps its place in that order and sends nothing.
+* No request starts while the connection is muted, has `max_in_flight` unanswered requests, or has `max_output_bytes`
+  of unsent output. The driver does not receive then, so TCP flow control stops the peer.
+* Until the connection is admitted (authenticated, if its listener requires a login) a frame is at most
+  `unadmitted_frame_bytes`, and requests run one at a time.
+* Each FileRegion of a response is released exactly once: when it has been sent, or by the caller of `close`.
 """
 
 import struct
@@ -32,36 +32,38 @@ _unpack_size = _SIZE.unpack_from
 _pack_size = _SIZE.pack
 
 COALESCED_BYTES = 16 * 1024
-"""An answer up to this size is copied behind its neighbours (a larger one costs more to copy than to send apart)."""
+"""Responses up to this size are copied into one buffer with their neighbours; copying larger ones costs more than it
+saves."""
 
 LARGE_REST_BYTES = 16 * 1024
-"""From this many missing bytes on, the rest of a frame is received without what follows it."""
+"""If at least this many bytes of a frame are missing, receive only this frame's bytes, not those that follow."""
 
 GATHERED_BYTES = 1024 * 1024
 GATHERED_BUFFERS = 64
-"""What one gathering write takes; Linux allows 1,024 buffers, a socket seldom takes more bytes than this."""
+"""Limits of one gathering write. Linux allows 1,024 buffers; a socket seldom accepts more bytes than this."""
 
 MAX_GATHERED_FRAME_BYTES = 16 * 1024
-"""Larger Produce requests have more to do than what serving them together saves, and batch lengths of three bytes."""
+"""Produce requests above this size are not served together: that would save little of their work, and their batches
+have length fields of three bytes."""
 
 
 @dataclass(slots=True, frozen=True)
 class ConnectionLimits:
-    """The bounds of one connection. Kafka's keys where it has them, else constants with their reason."""
+    """The limits of one connection: Kafka's keys if they exist, otherwise constants with their reason."""
 
     max_frame_bytes: int = 104_857_600
     """socket.request.max.bytes."""
     unadmitted_frame_bytes: int = 524_288
-    """Before a login no request needs more (SASL tokens are the largest); Kafka's own bound for SASL frames."""
+    """No request before a login needs more (SASL tokens are the largest); Kafka's own bound for SASL frames."""
     max_in_flight: int = 64
-    """Requests of one connection that may wait for their answers at a time. Java's clients keep 5."""
+    """Maximum unanswered requests of one connection. Java clients have at most 5 by default."""
     max_output_bytes: int = 1_048_576
-    """Answer bytes that wait for the peer before no further request of it is started."""
+    """Unsent response bytes at which no further request is started."""
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """Who is at the other end: what a handler may know of, and order for, the connection that a request came on."""
+    """What a handler may read and set about the connection that a request came on."""
 
     connection_id: str
     """`local host:port-peer host:port-processor-index`, as Kafka prints it."""
@@ -75,28 +77,27 @@ class ConnectionInfo:
     is_authenticated: bool = True
     """False on SASL listeners until the login has succeeded."""
     is_by_token: bool = False
-    """Whether it has logged in with a delegation token (KIP-48)."""
+    """Whether the login used a delegation token (KIP-48)."""
     is_forwarded: bool = False
-    """Whether this is not the connection that the request came on: a broker passed it on, in an Envelope."""
+    """Whether a broker forwarded the request in an Envelope; principal and peer_host are then the client's."""
     is_held: bool = False
-    """Set by a handler that is about to wait: until it is answered no further request is started; then False again."""
+    """Set by a handler before it suspends: no further request starts until it is answered. Reset by the driver."""
     throttle_ms: int = 0
-    """Set by a handler: once its answer is on its way, the connection is muted for so long (KIP-219); then 0 again."""
+    """Set by a handler: mute the connection for so long once its response is queued (KIP-219). Reset by the driver."""
     close_after_answer: bool = False
-    """Set by a handler: the connection closes once its answer has left (failed login; a failed acks=0 produce)."""
+    """Set by a handler: close the connection once its response is sent (failed login; a failed acks=0 produce)."""
 
 
 Route: TypeAlias = "Callable[[ConnectionInfo, memoryview], Coroutine[Any, Any, Writer | None]]"
-"""Takes a request frame without its size, returns the answer's frame without its size, or None for no answer.
-
-A ProtocolError out of it closes the connection."""
+"""Takes a request frame without its size prefix; returns the response frame without its size prefix, or None for no
+response. Raising ProtocolError closes the connection."""
 
 
 class Served(NamedTuple):
-    """Requests that were served together: their answers as they are sent, sizes included, in their order.
+    """The result of serving several requests together: their responses in order, each with its size prefix.
 
-    Where the answers have to be waited for they are None, and `wait(on_answers)` calls on_answers(answers) once they
-    are there, perhaps before it returns.
+    If the responses are not ready, `answers` is None and `wait(on_answers)` calls on_answers(answers) once they are,
+    possibly before it returns.
     """
 
     frame_count: int
@@ -106,38 +107,38 @@ class Served(NamedTuple):
 
 
 class _Together(NamedTuple):
-    """Answers to requests that were served together, until those before them have left."""
+    """Responses to requests that were served together, held until earlier responses have been sent."""
 
     frame_count: int
     answers: bytes
 
 
 Gather: TypeAlias = "Callable[[ConnectionInfo, bytes, int, int], Served | None]"
-"""Takes bytes that arrived, where in them a Produce request starts (with its size), and how many frames it may serve.
+"""Takes received bytes, the position in them of a Produce request (at its size prefix), and the most frames to serve.
 
-It serves at once what it can of them, from that one on; None where that one goes by `Route`."""
+Serves as many consecutive requests together as it can; returns None if the first one must go through `Route`."""
 
 
 def gather_nothing(_info: ConnectionInfo, _data: bytes, _position: int, _most: int) -> None:
-    """The Gather that leaves every request to Route."""
+    """The Gather that serves nothing: every request goes through Route."""
 
 
 class Login(Protocol):
-    """What a connection's requests go by until it is authenticated; by its Route and Gather if `is_asked_further`."""
+    """Handles a connection's requests until it is authenticated, and afterwards too if `is_asked_further`."""
 
     @property
     def max_frame_bytes(self) -> int:
-        """The bound of a frame until then."""
+        """The largest frame accepted before authentication."""
         ...
 
     @property
     def timeout_ms(self) -> int:
-        """How long it may take."""
+        """How long the login may take."""
         ...
 
     @property
     def is_asked_further(self) -> bool:
-        """Whether requests still go by it after the login, because the session ends at some time."""
+        """Whether requests still go through this object after the login, because the session can expire."""
         ...
 
     @property
@@ -156,9 +157,9 @@ def no_login(_info: ConnectionInfo) -> Login:
 
 
 class Connection:
-    """The machine. A driver receives while it `can_start`, starts what `next_frame` gives, answers by sequence number.
+    """The machine. The driver receives while `can_start`, starts the frames of `next_frame`, and passes responses in.
 
-    `sequence` of a frame is `started_count` right after `next_frame` returned it.
+    Responses are matched by sequence number: that of a frame is `started_count` right after `next_frame` returned it.
     """
 
     __slots__ = (
@@ -182,7 +183,7 @@ class Connection:
     )
 
     def __init__(self, limits: ConnectionLimits, unadmitted_frame_bytes: int | None = None) -> None:
-        """`unadmitted_frame_bytes`: another bound than that of `limits` until it is admitted."""
+        """`unadmitted_frame_bytes` replaces the value in `limits` if given."""
         self._limits = limits
         bound = limits.unadmitted_frame_bytes if unadmitted_frame_bytes is None else unadmitted_frame_bytes
         self._max_frame_bytes = min(bound, limits.max_frame_bytes)
@@ -203,24 +204,24 @@ class Connection:
         self.head_sent = 0
 
     def admit(self) -> None:
-        """Lift the bounds of a stranger: whole frames, several requests at a time. Idempotent."""
+        """Apply the limits of an authenticated connection: full frame size, several requests at once. Idempotent."""
         self._max_frame_bytes = self._limits.max_frame_bytes
         self._max_in_flight = self._limits.max_in_flight
 
     def close_after(self, sequence: int) -> None:
-        """Start nothing more; the answer of `sequence`, not given yet, is the last to leave."""
+        """Start no more requests; the response to `sequence`, which is not answered yet, is the last to be sent."""
         if not 0 <= self._last_sequence < sequence:
             self._last_sequence = sequence
 
     def close_after_started(self) -> None:
-        """Start nothing more; what was started is still answered (the peer has ended its side)."""
+        """Start no more requests; the started ones are still answered (the peer has closed its sending side)."""
         self.close_after(self.started_count)
 
     # ---- bytes in
 
     @property
     def can_start(self) -> bool:
-        """True where the next request may start: if it has not arrived (next_frame gave None), receive."""
+        """Whether the next request may start. If next_frame still returns None, more bytes must be received."""
         return not (
             self.mute_count
             or self.started_count - self._answered_count >= self._max_in_flight
@@ -230,16 +231,16 @@ class Connection:
 
     @property
     def is_mid_frame(self) -> bool:
-        """True while a frame has begun to arrive and is not whole (a split size prefix is too little to count)."""
+        """Whether a frame is partially received (an incomplete size prefix does not count)."""
         return self._frame is not None and len(self._frame) < self._frame_bytes
 
     @property
     def begun_frame_bytes(self) -> int:
-        """The size of the frame that has begun to arrive and is not whole, 0 where there is none."""
+        """The full size of the partially received frame, 0 if there is none."""
         return self._frame_bytes if self.is_mid_frame else 0
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that have arrived. Only after next_frame has returned None for want of bytes."""
+        """Take received bytes. Call only after next_frame has returned None for lack of bytes."""
         frame = self._frame
         if frame is None:
             rest = self.input[self._position :]
@@ -257,10 +258,10 @@ class Connection:
 
     @property
     def large_rest_bytes(self) -> int:
-        """How many bytes a large frame lacks: receive no more than those, then `feed_frame`. 0: receive, then `feed`.
+        """The missing bytes of a large frame: receive at most that many, then `feed_frame`. If 0, receive and `feed`.
 
-        What is received into a small buffer that stays in the processor's cache and copied to the frame's end costs no
-        more than zeroing the frame's memory beforehand, which receiving straight into it would take.
+        Receiving into a small buffer that stays in the CPU cache, and copying from it, costs no more than receiving
+        straight into the frame, whose memory would have to be zeroed first.
         """
         frame = self._frame
         if frame is None:
@@ -269,15 +270,15 @@ class Connection:
         return missing if missing >= LARGE_REST_BYTES else 0
 
     def feed_frame(self, part: ReadableBuffer) -> None:
-        """Take bytes of the large frame that is under way. They are copied."""
+        """Append received bytes to the partial large frame. They are copied."""
         assert self._frame is not None
         self._frame += part
         assert len(self._frame) <= self._frame_bytes, "more than the frame lacks"
 
     def next_frame(self) -> memoryview | None:
-        """Return the next whole frame (without its size) that may start now, or None.
+        """Return the next complete frame (without its size prefix) if it may start now, otherwise None.
 
-        Raises ProtocolError for a size that is negative or above the bound; the connection cannot be read any further.
+        Raises ProtocolError for a size that is negative or above the limit; the rest of the stream cannot be parsed.
         """
         if not self.input and self._frame is None:
             return None
@@ -309,9 +310,9 @@ class Connection:
         return memoryview(bytearray(data[start:end]))
 
     def produces_at_hand(self) -> tuple[bytes, int, int] | None:
-        """Return the bytes at hand, where in them the next frame starts, and how many may start, if it is a Produce.
+        """If the next frame is a Produce, return (received bytes, its position in them, how many requests may start).
 
-        What is served of them is told to `take_served`, before anything else.
+        The caller reports what it served to `take_served`, before any other call.
         """
         position = self._position
         if (
@@ -329,9 +330,9 @@ class Connection:
         return self.input, position, room
 
     def take_served(self, served: Served) -> int:
-        """Take note of what was served of what `produces_at_hand` returned; return the first one's sequence number.
+        """Consume the frames that were served of `produces_at_hand`; return the sequence number of the first.
 
-        Answers that have to be waited for are told to `answer_together`.
+        Responses that were not ready are passed to `answer_together` later.
         """
         if served.end_position < len(self.input):
             self._position = served.end_position
@@ -364,10 +365,10 @@ class Connection:
         self.started_count += 1
         return memoryview(frame)
 
-    # ---- answers in
+    # ---- responses in
 
     def answer(self, sequence: int, response: "Writer | None") -> None:
-        """Take the answer of a request (None: it has none) and line up all that may leave by it."""
+        """Take the response to a request (None: it has none); queue all responses that may now be sent."""
         if sequence != self._answered_count + 1:
             self._ready[sequence] = response
             return
@@ -378,7 +379,7 @@ class Connection:
             self._emit_ready()
 
     def answer_together(self, first: int, frame_count: int, answers: bytes) -> None:
-        """Take the answers of `frame_count` requests from the sequence number `first` on, as they are sent."""
+        """Take the responses (with size prefixes) to `frame_count` requests, starting at sequence number `first`."""
         if first != self._answered_count + 1:
             self._ready[first] = _Together(frame_count, answers)
             return
@@ -387,7 +388,7 @@ class Connection:
             self._emit_ready()
 
     def _emit_ready(self) -> None:
-        """Line up the answers that waited for those before them."""
+        """Queue the held responses that are next in order."""
         ready = self._ready
         while (sequence := self._answered_count + 1) in ready:
             held = ready.pop(sequence)
@@ -463,7 +464,7 @@ class Connection:
 
     @property
     def is_finished(self) -> bool:
-        """True once the last answer to be sent has left: the driver closes."""
+        """True once the last response has been sent after close_after: the driver then closes the connection."""
         return 0 <= self._last_sequence <= self._answered_count and not self.output
 
     @property
@@ -471,9 +472,9 @@ class Connection:
         return self.started_count - self._answered_count
 
     def gather(self, read_small: Callable[[FileRegion], bytes | None]) -> tuple[list[ReadableBuffer], bool, int]:
-        """Return the buffers to send next, whether a region follows them directly, and how many bytes they are.
+        """Return (buffers to send next, whether a region follows them, their total bytes).
 
-        A region ends the list unless `read_small` gives its bytes, which then take its place. An empty list means that
+        A region ends the list, unless `read_small` returns its bytes, which then replace it. An empty list means that
         a region is at the head.
         """
         output = self.output
@@ -498,10 +499,10 @@ class Connection:
         return buffers, False, gathered_bytes
 
     def sent(self, count: int) -> None:
-        """Take away what has left: `count` bytes from the head of the output."""
+        """Remove `count` sent bytes from the head of the output."""
         self.output_bytes -= count
         output = self.output
-        if not self.output_bytes and len(output) == 1:  # the commonest by far, and cheaper said apart
+        if not self.output_bytes and len(output) == 1:  # by far the most common case, handled separately for speed
             item = output.pop()
             if isinstance(item, FileRegion):
                 item.release()
@@ -516,10 +517,10 @@ class Connection:
                 item.release()
         self.head_sent = count
         if count or not output:
-            self._tail = None  # nothing is added to a buffer that is on its way
+            self._tail = None  # never append to a partially sent buffer
 
     def close(self) -> list[FileRegion]:
-        """Forget everything; return the regions that the caller releases now."""
+        """Drop all input and output; return the regions, which the caller must release."""
         regions = [item for item in self.output if isinstance(item, FileRegion)]
         for response in self._ready.values():
             if response is not None and not isinstance(response, _Together):
@@ -542,14 +543,14 @@ def _release(response: "Writer") -> None:
 
 
 def discard(response: "Writer | None") -> None:
-    """Release the regions of an answer whose connection is gone."""
+    """Release the regions of a response whose connection is closed."""
     if response is not None:
         _release(response)
 
 
 def _describe_size(size: int, max_frame_bytes: int) -> str:
-    """Return what to say of a frame size out of bounds."""
-    from kafkapy.protocol.foreign import foreign_protocol  # only mistakes pay for it
+    """Return the error message for a frame size out of bounds."""
+    from kafkapy.protocol.foreign import foreign_protocol  # imported only for this error
 
     spoken = foreign_protocol(size)
     told = f"frame size {size} is not within 0 and {max_frame_bytes}"

@@ -1,9 +1,9 @@
-"""Acceptors: take connections from listeners, within max.connections and its kin, and deal them to processors in turn.
+"""Acceptors: accept connections within the connection limits and hand them to the processors.
 
-At max.connections (broker-wide or the listener's own) an acceptor stops accepting until a connection closes: peers
-wait in the backlog, as with Kafka. A connection that comes faster than max.connection.creation.rate waits, and those
-behind it in the backlog. Beyond max.connections.per.ip a connection is closed at once, beyond its address's
-connection_creation_rate after a while; deviation: at once, if MAX_DELAYED_CLOSES others wait to be closed.
+At max.connections (of the broker or of the listener) an acceptor stops accepting until a connection closes; peers wait
+in the listen queue, as with Kafka. A connection that exceeds max.connection.creation.rate is delayed, and later ones
+wait in the listen queue. A connection beyond max.connections.per.ip is closed at once; one beyond its address's
+connection_creation_rate is closed after a delay; deviation: at once, if MAX_DELAYED_CLOSES others wait to be closed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts for one named listener; `deal(channel, listener_name, security_protocol)` finds it a processor."""
+    """Accepts for one listener; `deal(channel, listener_name, security_protocol)` hands a channel to a processor."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Acceptor:
         self._is_closed = False
         self._pause: asyncio.TimerHandle | None = None
         self._throttled: Channel | None = None
-        """A connection that came too fast: it goes before those of the backlog."""
+        """An accepted connection that exceeded the creation rate: admitted first after the pause."""
         self._to_close: dict[Channel, asyncio.TimerHandle] = {}
-        """Connections that came too fast from their address."""
+        """Connections that exceeded their address's rate, with the timer that closes each."""
         quotas.add_listener(listener_name)
 
     def start(self) -> None:
-        """Accept from now on, as long as there is room."""
+        """Start to accept, as long as the connection limits allow."""
         self._pause = None
         if self._is_accepting or self._is_closed or not self._quotas.has_room(self.listener_name):
             return
@@ -66,12 +66,12 @@ class Acceptor:
         self.listener.on_acceptable(self._on_acceptable)
 
     def room_freed(self) -> None:
-        """A connection has closed."""
+        """A connection has closed: resume accepting if possible."""
         if not self._is_accepting and self._pause is None:
             self.start()
 
     def close(self) -> None:
-        """Stop listening; what was accepted stays."""
+        """Stop listening; admitted connections stay open."""
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
@@ -107,7 +107,7 @@ class Acceptor:
             self._admit(channel)
 
     def _close_later(self, channel: Channel, delay_ms: int) -> None:
-        """Close a connection that came too fast from its address, which never is served."""
+        """Close a connection that exceeded its address's rate after `delay_ms`; it is never served."""
         if len(self._to_close) >= MAX_DELAYED_CLOSES:
             channel.close()
             return
@@ -132,7 +132,7 @@ class Acceptor:
             channel.close()
 
     def _is_exhausted(self, error: OSError) -> bool:
-        """Rest for a while where the process is out of descriptors or memory; a peer that gave up is nothing."""
+        """Pause and return True if the process is out of descriptors or memory; ignore a peer that disconnected."""
         if error.errno not in _OUT_OF_RESOURCES:
             logger.debug("A connection to %s was lost before it was accepted: %s", self.listener_name, error)
             return False

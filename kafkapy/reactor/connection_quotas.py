@@ -1,10 +1,10 @@
-"""How many connections the broker has and may have: in all, by listener, by address, and how fast new ones may come.
+"""Connection limits: the number of connections per broker, listener and address, and their creation rates.
 
-At max.connections (broker-wide or the listener's own) nothing is accepted until a connection closes. The listener
-between brokers, where there are others beside it, is not bound by the broker-wide limits: when it goes beyond them, the
-connection of another listener that was idle for longest makes room. Rates are measured as by Kafka's metrics (KIP-612):
-over quota.window.num windows, at least all but one of which count as full, so a burst after silence passes. An address
-may have a rate of its own (ip_rates.py).
+At max.connections (of the broker or of the listener) nothing is accepted until a connection closes. The inter-broker
+listener is exempt from the broker-wide limits if other listeners exist: when it exceeds them, the longest-idle
+connection of another listener is closed. Rates are measured like Kafka's metrics (KIP-612): over quota.window.num
+windows, of which at least all but one count as full, so a burst after a quiet time passes. An address may have its own
+rate limit (ip_rates.py).
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionRate:
-    """Connections per second over the last windows. The clock is the caller's."""
+    """Connections per second over the last windows. Callers pass the time."""
 
     __slots__ = ("_rate", "_window_ms")
 
@@ -28,13 +28,13 @@ class ConnectionRate:
         self._window_ms = window_ms
 
     def record(self, now_ms: int, per_second: int) -> int:
-        """Note a connection; return how many ms nothing may follow it, a window at most, for the rate to come down."""
+        """Count a connection; return how many ms to pause until the rate is within the limit, at most one window."""
         self._rate.record(1, now_ms)
         return min(self._rate.throttle_ms(per_second, now_ms), self._window_ms)
 
 
 class ConnectionQuotas:
-    """Counts the open connections of the broker, and the rates at which they come."""
+    """Counts the broker's open connections and measures their creation rates."""
 
     def __init__(self, limits: ReactorLimits) -> None:
         self.update(limits)
@@ -44,11 +44,11 @@ class ConnectionQuotas:
         self._rate = self._new_rate()
         self._listener_rates: dict[str, ConnectionRate] = {}
         self._ip_rates: IpRates | None = None
-        """None while no address has a rate."""
+        """None while no address has a rate limit."""
         self.count = 0
 
     def update(self, limits: ReactorLimits) -> None:
-        """Take other bounds; who is beyond them is found by `is_exceeded`."""
+        """Change the limits; `is_exceeded` tells whether connections must be closed."""
         self._limits = limits
 
     def _new_rate(self) -> ConnectionRate:
@@ -59,7 +59,7 @@ class ConnectionQuotas:
         self._listener_rates[listener_name] = self._new_rate()
 
     def is_protected(self, listener_name: str) -> bool:
-        """Whether a listener is the one between brokers, and not the only one."""
+        """Whether a listener is the inter-broker listener, and not the only one."""
         return listener_name == self._limits.inter_broker_listener_name and len(self._listeners) > 1
 
     def has_room(self, listener_name: str) -> bool:
@@ -72,9 +72,9 @@ class ConnectionQuotas:
         return self.count > self._limits.max_connections
 
     def set_ip_rate(self, ip: str | None, per_second: float | None) -> None:
-        """Set or remove how many connections a second may come from an address, None for each that has no own rate."""
+        """Set or remove (None) the connections per second allowed from `ip`; ip None is the default for all others."""
         if self._ip_rates is None:
-            from kafkapy.reactor.ip_rates import IpRates  # most brokers have none
+            from kafkapy.reactor.ip_rates import IpRates  # imported only if used
 
             self._ip_rates = IpRates(self._limits.quota_window_num, self._limits.quota_window_ms)
         self._ip_rates.set_limit(ip, per_second)
@@ -82,7 +82,7 @@ class ConnectionQuotas:
             self._ip_rates = None
 
     def record_from(self, ip: str, now_ms: int) -> int:
-        """Note that a connection came from an address; return 0, or after how many ms it is to be closed."""
+        """Count a connection from an address; return 0 to keep it, otherwise after how many ms to close it."""
         return self._ip_rates.record(ip, now_ms) if self._ip_rates is not None else 0
 
     def may_connect(self, ip: str) -> bool:
@@ -90,7 +90,7 @@ class ConnectionQuotas:
         return self._by_ip[ip] < limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
 
     def record_creation(self, listener_name: str, now_ms: int) -> int:
-        """Note that a connection came; return for how long it has to wait, and all behind it on its listener."""
+        """Count a new connection; return how many ms it must wait, and all later ones on its listener."""
         throttle_ms = 0
         if not self.is_protected(listener_name):
             throttle_ms = self._rate.record(now_ms, self._limits.max_connection_creation_rate)

@@ -1,4 +1,4 @@
-"""seams.Connector over our own non-blocking sockets: names are resolved in the IO pool, addresses tried in order."""
+"""seams.Connector on non-blocking sockets: names are resolved in the IO pool, addresses are tried in order."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ _Address = tuple[Any, ...]
 
 
 class SocketConnector:
-    """Makes plaintext TCP connections to other nodes."""
+    """Opens plaintext TCP connections to other nodes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, io_pool: IoPool) -> None:
         self._loop = loop
@@ -29,7 +29,7 @@ class SocketConnector:
 
 
 class _Attempt:
-    """One attempt to connect, by each address of the name until one answers."""
+    """One attempt to connect: tries each address of the name until one accepts."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_done: Callable[[Channel | None, OSError | None], None]
@@ -53,7 +53,7 @@ class _Attempt:
         self._try_next(OSError(errno.EHOSTUNREACH, "the name has no address"))
 
     def _try_next(self, reason: OSError) -> None:
-        """Connect to the next address; without one, fail with the reason why the last did not do."""
+        """Connect to the next address; if there is none, fail with `reason`, the error of the last one."""
         while self._addresses:
             family, address = self._addresses.pop(0)
             connecting = socket.socket(family, socket.SOCK_STREAM)
@@ -96,6 +96,6 @@ class _Attempt:
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, _Address]]:
-    """Resolve a name. Blocks. Raises OSError."""
+    """Return (family, address) of each address of a name. Blocks. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in found]

@@ -1,7 +1,7 @@
-"""The parent's side of the helper process: Python loops longer than a millisecond run there, not beside the event loop.
+"""The parent's side of the helper process, which runs Python code that would block the event loop for over 1 ms.
 
-The process starts with the first call and ends after some idle time, so that a broker with nothing to clean has none.
-It is given one call at a time; the others wait here, so that a crash costs one call. It dies with its parent.
+The process starts with the first call and ends after IDLE_SECONDS without work. It gets one call at a time and the
+others wait here, so that a crash fails only one call. It ends when its parent ends.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ OnDone: TypeAlias = Callable[[Any, str | None], None]
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 1024
-"""Calls that wait for their turn; more are refused: a cleaner or a recovery asks for one at a time."""
+"""Maximum queued calls; further ones are refused. The cleaner and recovery submit one at a time."""
 
 IDLE_SECONDS = 60.0
-"""How long a helper without work is kept: starting one costs about 50 ms of its own, keeping one some 10 MB."""
+"""How long an idle helper is kept: starting one takes about 50 ms of CPU, keeping one about 10 MB of memory."""
 
 BACKGROUND = "--background"
 
@@ -43,7 +43,7 @@ class SubprocessHelper:
     """seams.HelperProcess. `on_done(result, error)` runs on the loop; the error is the helper's traceback as text."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_background: bool = False) -> None:
-        """is_background: it gives way to whoever else wants the processor, the event loop above all."""
+        """is_background: run with the lowest scheduling priority, so that the event loop goes first."""
         self._loop = loop
         self._options = [BACKGROUND] if is_background else []
         self._waiting: deque[_Call] = deque()
@@ -55,7 +55,7 @@ class SubprocessHelper:
         self._is_closed = False
 
     def submit(self, function_path: str, arguments: dict[str, Any], on_done: OnDone) -> None:
-        """Run `package.module:function(**arguments)` in the helper; arguments and result are what JSON can carry."""
+        """Run `package.module:function(**arguments)` in the helper; arguments and result are JSON values."""
         if self._is_closed or len(self._waiting) >= MAX_WAITING:
             self._loop.call_soon(on_done, None, "the helper process is closed or has too much to do")
             return
@@ -63,7 +63,7 @@ class SubprocessHelper:
         self._loop.call_soon(self._next)
 
     def close(self) -> None:
-        """End the process; calls that were not done get an error."""
+        """End the process; unfinished calls complete with an error."""
         self._is_closed = True
         self._stop("the helper process is closed")
         while self._waiting:
@@ -99,7 +99,7 @@ class SubprocessHelper:
         self._loop.add_reader(process.stdout.fileno(), self._on_readable)
 
     def _send(self) -> None:
-        """Write what the pipe takes; the rest when it is writable again."""
+        """Write what the pipe accepts; the rest when it is writable again."""
         assert self._process is not None
         assert self._process.stdin is not None
         descriptor = self._process.stdin.fileno()
@@ -150,7 +150,7 @@ class SubprocessHelper:
             self._idle_timer = None
 
     def _stop(self, reason: str | None) -> None:
-        """End the process if there is one, and the call it was at with `reason`."""
+        """End the process if it runs, and fail the current call with `reason`."""
         self._cancel_idle_timer()
         process, self._process = self._process, None
         if process is not None:

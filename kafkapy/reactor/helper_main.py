@@ -1,8 +1,8 @@
-"""The helper process: `python -m kafkapy.reactor.helper_main`. Runs one call after another, as JSON lines say.
+"""The helper process: `python -m kafkapy.reactor.helper_main`. Runs calls one after another.
 
-In on stdin: {"id": 1, "call": "package.module:function", "arguments": {...}}; out on stdout: {"id": 1, "result": ...}
-or {"id": 1, "error": "..."}. A thread reads stdin, so that the end of the parent ends this process even in mid-call:
-stdin's end is all the notice a killed parent gives. What calls print goes to stderr.
+Requests and responses are JSON lines on stdin and stdout: {"id": 1, "call": "package.module:function", "arguments":
+{...}}, answered by {"id": 1, "result": ...} or {"id": 1, "error": "..."}. A thread reads stdin, so that end-of-file
+(the only notice of a killed parent) ends this process even during a call. Output that calls print goes to stderr.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import traceback
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-_NICENESS = 10  # the event loop's latency goes before this work
+_NICENESS = 10  # the event loop's latency is more important than this work
 
 
 def main() -> None:
@@ -29,10 +29,11 @@ def main() -> None:
 
 
 def _give_way(is_background: bool) -> None:
-    """Let the event loop go first. In the background even a niced process is in its way for some milliseconds.
+    """Lower this process's scheduling priority below the event loop's.
 
-    A scheduler lets who wakes up wait for the end of another's time slice, unless that is of SCHED_IDLE. Where there is
-    one processor it would get next to none of it, beside a busy broker. Linux alone has SCHED_IDLE.
+    Even a niced process delays the event loop by some milliseconds: a process that wakes up waits for the end of
+    another's time slice, unless the other has SCHED_IDLE (Linux only). With a single CPU SCHED_IDLE is not used, since
+    this process would get almost no time beside a busy broker.
     """
     os.nice(_NICENESS)
     if is_background and hasattr(os, "SCHED_IDLE") and len(os.sched_getaffinity(0)) > 1:
@@ -53,7 +54,7 @@ def _answer(request: dict[str, Any], answers: TextIO) -> None:
     try:
         answers.write(answer + "\n")
         answers.flush()
-    except BrokenPipeError:  # the broker is gone, and stdin's end not seen yet
+    except BrokenPipeError:  # the broker has ended, before the end of stdin was read
         os._exit(0)
 
 

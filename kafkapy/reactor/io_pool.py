@@ -1,7 +1,7 @@
 """The IO pool: num.io.threads workers for calls that block and release the GIL.
 
-Workers start when there is more to do than idle workers. Completions reach the loop in batches: however many calls end
-before the loop looks, it is woken once.
+A worker starts when there are more unfinished calls than workers. Completions reach the loop in batches: the loop is
+woken once for all calls that end before it runs.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class ThreadIoPool:
         self._max_threads = thread_count
         self._threads: list[threading.Thread] = []
         self._leaving: list[threading.Thread] = []
-        """One of all threads ends for each of these, not always it: at the end all are waited for."""
+        """Threads removed by resize. Any thread may take the end marker of one of these, so close() joins all."""
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._done: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
         self._wake_lock = threading.Lock()
@@ -41,7 +41,7 @@ class ThreadIoPool:
         return len(self._threads)
 
     def submit(self, call: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run `call` on a worker, then `on_done(result, error)` on the loop. After close: a RuntimeError."""
+        """Run `call` on a worker, then `on_done(result, error)` on the loop; a RuntimeError after close."""
         if self._is_closed:
             self._loop.call_soon(on_done, None, RuntimeError("the IO pool is closed"))
             return
@@ -51,7 +51,7 @@ class ThreadIoPool:
         self._calls.put((call, on_done))
 
     def resize(self, worker_count: int) -> None:
-        """Have at most so many workers from now on; those too many end after what they are at."""
+        """Change the maximum number of workers; surplus ones end after their current call."""
         assert worker_count > 0
         self._max_threads = worker_count
         self._leaving = [thread for thread in self._leaving if thread.is_alive()]
@@ -60,7 +60,7 @@ class ThreadIoPool:
             self._calls.put(None)
 
     def close(self) -> None:
-        """Let the workers finish what was submitted, and wait for them; completions are still delivered by the loop."""
+        """Wait until the workers have finished all submitted calls; the loop still delivers their completions."""
         self._is_closed = True
         for _ in self._threads:
             self._calls.put(None)
@@ -91,7 +91,7 @@ class ThreadIoPool:
             self._is_woken = True
         try:
             self._loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:  # the loop is closed: nobody waits for this any more
+        except RuntimeError:  # the loop is closed: the completion is dropped
             return
 
     def _deliver(self) -> None:

@@ -1,7 +1,7 @@
-"""How fast connections may come from one address: the client quota connection_creation_rate of ips (KIP-612).
+"""Connection rate limits per IP address: the client quota connection_creation_rate of `ip` entities (KIP-612).
 
-A connection beyond its address's rate is not served, and counted in no rate; it is closed once the rate has come down,
-after a window at most, so that a client that connects again at once is slowed down.
+A connection beyond its address's rate is not served and not counted in any rate. It is closed once the rate has dropped
+to the limit, at most one window later, which slows down a client that reconnects immediately.
 """
 
 from functools import lru_cache, partial
@@ -11,7 +11,7 @@ from kafkapy.security.rate import RateTable, WindowedRate
 
 
 class IpRates:
-    """Limits by address, connections a second, and the rates of addresses that have one. The clock is the caller's."""
+    """Limits in connections per second, and the measured rates, by address. Callers pass the time."""
 
     def __init__(self, window_count: int, window_ms: int) -> None:
         self._limits: dict[bytes, float] = {}
@@ -24,7 +24,7 @@ class IpRates:
         return not self._limits and self._default is None
 
     def set_limit(self, ip: str | None, per_second: float | None) -> None:
-        """Set or remove the limit of an address, or the default, which each other address has for itself."""
+        """Set or remove (None) the limit of an address; ip None is the default, which applies to each other address."""
         if ip is None:
             self._default = per_second
         elif per_second is None:
@@ -33,7 +33,7 @@ class IpRates:
             self._limits[_packed(ip)] = per_second
 
     def record(self, ip: str, now_ms: int) -> int:
-        """Note that a connection came; return 0, or after how many ms it is to be closed."""
+        """Count a connection; return 0 to keep it, otherwise after how many ms to close it."""
         address = _packed(ip)
         limit = self._limits.get(address, self._default)
         if limit is None:
@@ -48,7 +48,7 @@ class IpRates:
 
 @lru_cache(maxsize=1024)
 def _packed(ip: str) -> bytes:
-    """Return an address as bytes: it may be written in several ways, and one of IPv4 as one of IPv6."""
+    """Return an address in its canonical binary form; IPv4-mapped IPv6 addresses become IPv4."""
     address = ip_address(ip)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.packed

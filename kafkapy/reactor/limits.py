@@ -1,4 +1,4 @@
-"""What bounds the reactor: Kafka's keys under their names, and constants with their reasons."""
+"""The limits of the reactor: Kafka's configuration keys, and constants with their reasons."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -9,74 +9,75 @@ from kafkapy.protocol.connection import ConnectionLimits
 UNLIMITED = 2_147_483_647
 
 DEFAULT_QUEUED_BYTES = 256 * 1024 * 1024
-"""What queued.max.request.bytes = -1 means here. Kafka: unlimited. A named deviation: a broker must not die of it."""
+"""The meaning of queued.max.request.bytes = -1. A deviation: in Kafka it is unlimited, which can exhaust the memory."""
 
 FRAMES_PER_TURN = 32
-"""Requests of one connection started in a row before the others have their turn: about a millisecond of work."""
+"""Requests of one connection started in one turn: about a millisecond of work."""
 
 BYTES_PER_TURN = 1024 * 1024
-"""Bytes received from, and sent to, one connection in a row: about half a millisecond of copying."""
+"""Bytes received from, and sent to, one connection in one turn: about half a millisecond of copying."""
 
 RECEIVE_BYTES = 64 * 1024
-"""What one receive asks for where no large frame is under way."""
+"""The size of one receive call while no large frame is partially received."""
 
 FRAME_RECEIVE_BYTES = 128 * 1024
-"""What one receive asks for of a large frame: a socket seldom has more at once, and it stays in a core's cache."""
+"""The size of one receive call for a large frame: a socket seldom holds more, and it fits a core's cache."""
 
 PEEK_BYTES = 4 * 1024
-"""What one receive asks for between two frames while the received bytes are close to their bound."""
+"""The size of one receive call between two frames while the backlog is nearly full."""
 
 SENDFILE_FROM_BYTES = 64 * 1024
-"""From this region size on sendfile beats one pread and one send (measured, loopback: 32 KiB 7.1 and 7.1 us of CPU
-without asking for cold pages, 64 KiB 10.6 and 10.3, 128 KiB 19.8 and 15.5, 1 MiB 111 and 91)."""
+"""From this region size on sendfile is cheaper than one pread and one send. Measured on loopback, us of CPU for pread
+and send, and for sendfile, without probing for cold pages: 32 KiB 7.1 and 7.1, 64 KiB 10.6 and 10.3, 128 KiB 19.8 and
+15.5, 1 MiB 111 and 91."""
 
 SENDFILE_BYTES = 512 * 1024
-"""What one sendfile asks for: more than a socket takes at once."""
+"""The size of one sendfile call: more than a socket accepts at once."""
 
 PROBE_STRIDE_BYTES = 256 * 1024
-"""Distance of the bytes asked for to see whether a region is in the page cache. A smaller hole between cached pages is
+"""Distance between the bytes that are probed to see whether a region is in the page cache. A smaller uncached gap is
 rare, and costs the loop one read from the disk."""
 
 PROBED_BYTES = 1024 * 1024
-"""How much of a region is asked for at once whether it is in the page cache."""
+"""How much of a region is probed at once for being in the page cache."""
 
 FIRST_WARM_BYTES = 1024 * 1024
-"""What is read from the disk for a reader that waits and was not expected: little, so that it waits little."""
+"""Bytes read from the disk for a waiting reader without a read-ahead stream: few, so that it waits only shortly."""
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
-"""How much is read at once from the disk ahead of a sequential reader, as soon as less than that is ahead of it."""
+"""Bytes read at once ahead of a sequential reader, whenever fewer than this are cached ahead of it."""
 
 READ_AHEAD_ENOUGH_BYTES = 32 * 1024 * 1024
-"""After so many bytes that were all in the page cache nobody reads on: more than the kernel reads ahead by itself."""
+"""Read-ahead of a stream ends after so many bytes that were already cached: more than the kernel's own read-ahead."""
 
 READ_AHEAD_CALLS = 4
-"""How many workers read ahead at a time; others stay for who waits."""
+"""How many workers read ahead at a time; the others remain for readers that wait."""
 
 READ_AHEAD_STREAMS = 256
-"""Of so many readers it is known how far was read ahead of them: at most 2 GiB of page cache are used too early."""
+"""Maximum number of read-ahead streams, which bounds the page cache that is filled early to 2 GiB."""
 
 READ_AHEAD_READERS = 4
-"""So many of them may be at different places of one file: two groups that replay a topic, a follower, one more."""
+"""Maximum streams at different positions of one file: for example two consumer groups, a follower, one more."""
 
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_MS = 500
-"""How long accepting rests after EMFILE and its like: a descriptor becomes free only when something else ends."""
+"""How long accepting pauses after EMFILE and similar errors: a descriptor is free only when something else closes."""
 
 HALF_CLOSED_LINGER_MS = 5_000
-"""How long a peer that has ended its side is still answered. Kafka closes at once and loses those answers."""
+"""How long a peer that has closed its sending side is still answered. Kafka closes at once and drops the responses."""
 
 STALL_LOOK_MS = 500
-"""How often begun frames are looked at while others wait for the room that they hold."""
+"""How often partial frames are checked while other connections wait for backlog room."""
 
 STALLED_FRAME_MS = 20_000
-"""With others waiting for room, a begun frame that is not whole after so long costs its connection. A named deviation:
-Kafka waits for connections.max.idle.ms, and so does everybody."""
+"""While others wait for backlog room, a connection whose frame is still partial after so long is closed. A deviation:
+in Kafka all connections then wait until connections.max.idle.ms."""
 
 CROWDED_FRAME_MS = 1_000
-"""The same where even the smallest request finds no room, which takes hundreds of connections with begun frames."""
+"""The same if even the smallest request finds no room, which takes hundreds of connections with partial frames."""
 
 LEASE_BYTES_PER_LOOK = 64 * 1024
-"""Who holds the lease of a full account and receives less between two looks loses it to the next that waits."""
+"""A lease holder that receives fewer bytes between two checks loses the lease to the next waiting reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class ReactorLimits:
     inter_broker_listener_name: str | None = None
     quota_window_num: int = 11
     quota_window_ms: int = 1000
-    """How the rate is measured; at most so long is a connection made to wait for it."""
+    """The window of the rate measurement, and the longest delay of a connection because of the rate."""
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @property

@@ -1,8 +1,7 @@
-"""One connection at work: moves bytes between its channel and its machine, starts handlers, sends their answers.
+"""The driver of one connection: moves bytes between channel and protocol machine, starts handlers, sends responses.
 
-A link is read from while its machine can start requests and the broker's backlog has room. When it may not be read
-from, its reader stays registered until the first event that comes in vain: a pause that ends soon costs no system
-call.
+A link reads while its machine can start requests and the broker's backlog has room. When reading pauses, the read
+callback stays registered until it next fires, so that a short pause costs no system call.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ _FRAME_OVERHEAD = 4
 
 
 class Link:
-    """The driver of one connection. Everything here runs on the loop's thread, and no exception leaves a callback."""
+    """The driver of one connection. All methods run on the loop's thread. Callbacks of the loop never raise."""
 
     __slots__ = (
         "_backlog",
@@ -85,19 +84,19 @@ class Link:
         else:
             self._begin_login(processor.new_login(info))
         self._is_reading = False
-        self._is_resting = False  # may not be read from now; a resume is due
-        self._is_writing = False  # waits for the channel to become writable
+        self._is_resting = False  # reading is paused; a later resume() continues it
+        self._is_writing = False  # waiting for the channel to become writable
         self.unstarted_bytes = 0
         self._warming: FileRegion | None = None
         self._probed: FileRegion | None = None
-        self._warm_until = 0  # of the region probed last: what lies below it was found warm, or warmed
+        self._warm_until = 0  # the probed region is in the page cache up to here
         self.is_closed = False
         self.is_dirty = False
         self.is_queued = False
         self.last_active = self._loop.time()
 
     def _begin_login(self, login: Login) -> None:
-        """Let requests go by the login until it has succeeded, which may not take for ever."""
+        """Route requests to the login until it succeeds; close the connection after its timeout_ms."""
         self._machine = Connection(self._processor.limits.connection, login.max_frame_bytes)
         self._login = login
         self._route, self._gather = login.route, login.gather
@@ -108,7 +107,7 @@ class Link:
         self.close()
 
     def _admit(self) -> None:
-        """The login has succeeded."""
+        """Lift the limits of an unauthenticated connection after the login has succeeded."""
         assert self._login is not None
         assert self._login_deadline is not None
         self._is_admitted = True
@@ -119,7 +118,7 @@ class Link:
             self._login = None
 
     def open(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._is_reading = True
         self._channel.on_readable(self.on_readable)
 
@@ -129,7 +128,7 @@ class Link:
 
     @property
     def begun_frame_bytes(self) -> int:
-        """Return the size of the partially received frame, 0 where there is none."""
+        """Return the full size of the partially received frame, 0 if there is none."""
         return self._machine.begun_frame_bytes
 
     @property
@@ -139,14 +138,14 @@ class Link:
 
     @property
     def is_idle(self) -> bool:
-        """True where nothing is owed to the peer: all that was started is answered, and all answers have left."""
+        """True if every started request is answered and every response has been sent."""
         machine = self._machine
         return not machine.in_flight_count and not machine.output
 
-    # ---- callbacks of the loop; each catches everything
+    # ---- callbacks of the loop; each catches all exceptions
 
     def on_readable(self) -> None:
-        if self._is_resting:  # a resume is due, which reads again
+        if self._is_resting:  # resume() registers the callback again
             self._is_reading = False
             self._channel.on_readable(None)
             return
@@ -156,16 +155,16 @@ class Link:
         self._guarded(self._continue_writing)
 
     def resume(self) -> None:
-        """Go on where something was waited for: bytes of the backlog, a turn, the end of a throttle."""
+        """Continue reading after a wait: for room in the backlog, for a turn, or for the end of a throttle."""
         self._guarded(self._resume)
 
     def progress(self) -> None:
-        """Send what was answered since, and start what had to wait for it."""
+        """Send the responses completed outside a turn, then start requests that had to wait for them."""
         self.is_dirty = False
         self._guarded(self._progress)
 
     def send(self) -> None:
-        """Send the answers at hand."""
+        """Send the responses that are ready."""
         self._guarded(self._flush)
 
     def _guarded(self, step: Callable[[], None]) -> None:
@@ -185,9 +184,9 @@ class Link:
     # ---- in
 
     def _turn(self) -> None:
-        """Start what has arrived, within the budget of a turn, then send the answers at hand in one go.
+        """Start the requests that have arrived, within a turn's budget, then send all ready responses together.
 
-        Among others that have their turns at this time, they are sent after those turns: see Processor.is_crowded.
+        If other connections have turns at the same time, sending is deferred until after those: Processor.is_crowded.
         """
         machine = self._machine
         frames_left = FRAMES_PER_TURN
@@ -227,7 +226,7 @@ class Link:
             self._processor.wake_waiting(self)
 
     def _receive(self) -> tuple[int, bool]:
-        """Receive once; return the count and whether the channel has no more for now."""
+        """Receive once; return the byte count and whether the channel is drained for now."""
         machine = self._machine
         rest_bytes = machine.large_rest_bytes
         if rest_bytes:
@@ -253,7 +252,7 @@ class Link:
         return count, count < wanted
 
     def _serve_together(self, most: int) -> int:
-        """Serve the next requests at hand together, if they are such for which that is done; return how many."""
+        """Serve the next buffered requests as one group, if they are small produces; return how many were served."""
         found = self._machine.produces_at_hand()
         if found is None or not self._is_admitted:
             return 0
@@ -270,7 +269,7 @@ class Link:
         return served.frame_count
 
     def _complete_together(self, first: int, frame_count: int, answers: bytes) -> None:
-        """Requests that were served together have got their answers."""
+        """Queue the responses of requests that were served together."""
         if self.is_closed:
             return
         self._machine.answer_together(first, frame_count, answers)
@@ -278,7 +277,7 @@ class Link:
             self._processor.mark_dirty(self)
 
     def _start(self, frame: memoryview) -> None:
-        """Drive a request's handler up to its end or its first wait."""
+        """Run a request's handler until it returns or first suspends."""
         machine = self._machine
         sequence = machine.started_count
         frame_bytes = len(frame) + _FRAME_OVERHEAD
@@ -308,7 +307,7 @@ class Link:
             suspended.wait_for(awaited)
 
     def _make_room(self) -> bool:
-        """The machine starts nothing now: return whether sending has changed that; else rest until something does."""
+        """The machine cannot start a request: try to send; return whether it can start now, otherwise pause reading."""
         if self._machine.output and not self._is_writing:
             self._flush()
             if self.is_closed or self._machine.can_start:
@@ -322,7 +321,7 @@ class Link:
             self._channel.on_readable(self.on_readable)
 
     def _end_of_input(self) -> None:
-        """The peer has ended its side: answer what it has asked, for a while, then close."""
+        """The peer has closed its sending side: answer its pending requests for HALF_CLOSED_LINGER_MS, then close."""
         self._machine.close_after_started()
         if not self.is_idle:
             self._loop.call_later(HALF_CLOSED_LINGER_MS / 1000, self.close)
@@ -331,10 +330,10 @@ class Link:
         if self._machine.can_start:
             self._turn()
 
-    # ---- answers
+    # ---- responses
 
     def complete(self, suspended: Suspended, response: Any) -> None:
-        """A handler that waited has returned."""
+        """A suspended handler has returned `response`."""
         self._let_go(suspended)
         if self.is_closed:
             discard(response)
@@ -344,7 +343,7 @@ class Link:
             self._processor.mark_dirty(self)
 
     def fail(self, suspended: Suspended, error: BaseException) -> None:
-        """A handler that waited has raised."""
+        """A suspended handler has raised `error`."""
         self._let_go(suspended)
         if isinstance(error, ProtocolError):
             self._refuse(suspended.api_key, error)
@@ -372,7 +371,7 @@ class Link:
             self._mute(info.throttle_ms)
 
     def _mute(self, throttle_ms: int) -> None:
-        """Start nothing for a while; the answer that says so is already on its way (KIP-219)."""
+        """Start no requests for `throttle_ms`; the response that says so is already queued (KIP-219)."""
         self.info.throttle_ms = 0
         until_s = self._loop.time() + throttle_ms / 1000
         if self._unmuting is None:
@@ -390,7 +389,7 @@ class Link:
         self.resume()
 
     def maybe_hold(self, suspended: Suspended) -> None:
-        """Start nothing until the handler is done, where it asks for that: what it appends stands before the next."""
+        """If the handler has set `is_held`, start no request until it is done: appends stay in request order."""
         if not self.info.is_held:
             return
         self.info.is_held = False
@@ -418,7 +417,7 @@ class Link:
             self._resume()
 
     def _flush(self) -> None:
-        """Send as much as the channel takes; what remains waits until it is writable."""
+        """Send as much as the channel accepts; continue when it becomes writable."""
         machine = self._machine
         output = machine.output
         bytes_left = BYTES_PER_TURN
@@ -440,7 +439,7 @@ class Link:
             self.close()
 
     def _send_region(self) -> tuple[int, int]:
-        """Send of the region at the head; return bytes asked for and sent, or (0, 0) where the pool is warming it."""
+        """Send part of the region at the head; return bytes requested and sent; (0, 0) if it must be warmed first."""
         region = self._machine.output[0]
         assert isinstance(region, FileRegion)
         start = self._machine.head_sent
@@ -458,13 +457,13 @@ class Link:
         return count, self._channel.send_region(region, start, count)
 
     def _warm(self, region: FileRegion, start: int) -> None:
-        """Wait until a worker has brought what comes next into the page cache: sendfile may not block the loop."""
+        """Have a worker load the region's next bytes into the page cache first: sendfile must not block the loop."""
         self._warming = region
 
         def warmed(warm_end: int, error: BaseException | None) -> None:
             self._warming = None
             if self.is_closed:
-                region.release()  # kept until now: the worker was reading the file
+                region.release()  # not released in close(), because the worker was reading the file
             elif error is not None:
                 self._guarded(lambda: _raise(error))
             else:
@@ -481,10 +480,10 @@ class Link:
         if self._is_resting and not self.is_queued and not self.is_closed:
             self._resume()
 
-    # ---- the end
+    # ---- closing
 
     def _refuse(self, api_key: int | None, error: ProtocolError) -> None:
-        """Close for bytes that cannot be read: one line in the log, nothing else is touched."""
+        """Close the connection because its bytes cannot be parsed; log one line."""
         if not self.is_closed:
             self._flush_quietly()
             asked = "a frame" if api_key is None else f"api {_api_name(api_key)}"
@@ -501,21 +500,21 @@ class Link:
         self.close()
 
     def _flush_quietly(self) -> None:
-        """Send what was answered before the connection ends, if the channel takes it at once."""
+        """Send the ready responses before closing, as far as the channel accepts them at once."""
         try:
             self._flush()
         except (EOFError, OSError):
             self.close()
 
     def close(self) -> None:
-        """Close now and release what is held; handlers that wait run on, their answers are dropped."""
+        """Close now and release regions; suspended handlers continue, but their responses are dropped."""
         if self.is_closed:
             return
         self.is_closed = True
         if self._login_deadline is not None:
             self._login_deadline.cancel()
         if self._unmuting is not None:
-            self._unmuting.cancel()  # it may be days away
+            self._unmuting.cancel()  # it may be scheduled days ahead
         regions = self._machine.close()
         self._channel.close()
         self._processor.forget(self, self.unstarted_bytes)

@@ -1,8 +1,8 @@
-"""A processor owns connections: their turns, their waiting handlers, the account of what they hold.
+"""A processor owns a share of the connections: it schedules their turns and keeps their suspended handlers.
 
-All processors run on the one event loop; their number is num.network.threads, and connections are dealt to them in
-turn. A connection that has used up its turn's budget queues behind the others; answers given outside of a turn are sent
-together at the end of the loop's pass.
+There are num.network.threads processors, all on the one event loop; connections are assigned round-robin. A connection
+that has used up its turn's budget queues for another turn. Responses that complete outside a turn are sent together at
+the end of the loop's pass.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _MAX_SWEEP_SECONDS = 30.0
 
 
 MOST_UNSENT = 16
-"""So many links send their answers together at most: no answer waits for more than their turns, some milliseconds."""
+"""At most so many links send their responses together, which bounds a response's wait to a few milliseconds."""
 
 
 class Processor:
@@ -55,10 +55,10 @@ class Processor:
         self.backlog = backlog
         self.read_ahead = read_ahead
         self.receive_buffer = receive_buffer
-        """Where parts of large frames arrive; used within one call only, so that all connections share it."""
+        """Receives parts of large frames. Used within one call only, so all connections share it."""
         self.suspended: dict[Suspended, None] = {}
         self.links: dict[Link, None] = {}
-        """In the order of their beginning, so that a simulation repeats itself."""
+        """In order of creation, so that simulations are deterministic."""
         self._on_closed = on_closed
         self._queue: deque[Link] = deque()
         self._dirty: list[Link] = []
@@ -70,7 +70,7 @@ class Processor:
         self._sweeper: AfterReads | None = None
 
     def adopt(self, channel: Channel, info: ConnectionInfo) -> Link:
-        """Take a new connection and begin to read from it."""
+        """Take over a new connection and start to read from it."""
         link = Link(self, channel, info)
         self.links[link] = None
         link.open()
@@ -81,7 +81,7 @@ class Processor:
     # ---- called by links
 
     def enqueue(self, link: Link) -> None:
-        """Give `link` another turn, after those who wait already."""
+        """Queue `link` for another turn, after the links that are already queued."""
         if link.is_queued:
             return
         link.is_queued = True
@@ -91,11 +91,11 @@ class Processor:
         self._queue.append(link)
 
     def is_crowded(self, link: Link) -> bool:
-        """Note a turn of `link`; return whether another one had its turn in the same millisecond.
+        """Record a turn of `link`; return whether another link had the previous turn in the same millisecond.
 
-        Then their answers leave together, after their turns: each that is sent alone may wake its client, which then
-        takes the core for that one answer (measured on two cores, 200 connections of one client: 15,200 requests a
-        second instead of 10,900). Who is alone sends at once, which saves a pass of the loop.
+        If so, the caller defers sending until after those turns. A response sent alone may wake its client, which then
+        takes the core for one response (measured on two cores, 200 connections of one client: 15,200 requests a second
+        with deferring, 10,900 without). A link that is alone sends at once, which saves a pass of the loop.
         """
         is_crowded = self._last_turn_at == link.last_active and self._last_turn is not link
         self._last_turn = link
@@ -103,7 +103,7 @@ class Processor:
         return is_crowded
 
     def send_later(self, link: Link) -> None:
-        """Let `link` send its answers with those of others, at the end of this pass of the loop at the latest."""
+        """Send the responses of `link` together with those of other links, in the loop's next pass at the latest."""
         if not self._unsent:
             self.loop.call_soon(self._send_all)
         self._unsent.append(link)
@@ -111,14 +111,14 @@ class Processor:
             self._send_all()
 
     def mark_dirty(self, link: Link) -> None:
-        """Let `link` send its answers once all that is completed in this pass of the loop has come."""
+        """Send the responses of `link` in the loop's next pass, with all others that complete in this pass."""
         link.is_dirty = True
         if not self._dirty:
             self.loop.call_soon(self._run_dirty)
         self._dirty.append(link)
 
     def release(self, byte_count: int) -> None:
-        """Give bytes back to the backlog, and resume those who wait for them."""
+        """Return bytes to the backlog, and resume links that wait for room."""
         self.backlog.bytes -= byte_count
         self.maybe_resume_waiting()
 
@@ -127,7 +127,7 @@ class Processor:
             self._resume_soon()
 
     def wake_waiting(self, link: Link) -> None:
-        """After a turn of `link`: resume those who wait if there is room, or if it no longer needs its lease."""
+        """After a turn of `link`: resume waiting links if there is room, or if `link` has given up the lease."""
         if not link.is_mid_frame and self.backlog.end_lease(link):
             self._resume_soon()
         else:
@@ -139,7 +139,7 @@ class Processor:
             self.loop.call_soon(self._resume_waiting)
 
     def forget(self, link: Link, unstarted_bytes: int) -> None:
-        """`link` has closed."""
+        """Remove `link`, which has closed."""
         self.links.pop(link, None)
         if self._last_turn is link:
             self._last_turn = None
@@ -151,7 +151,7 @@ class Processor:
     # ---- callbacks of the loop
 
     def _run_queue(self) -> None:
-        """One turn for each who waits; who needs more comes back behind."""
+        """Give one turn to each queued link; a link that needs another is queued again at the end."""
         queue = self._queue
         for _ in range(len(queue)):
             link = queue.popleft()
@@ -184,7 +184,7 @@ class Processor:
             self._sweeper = AfterReads(self.loop, seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close connections on which no byte has moved for connections.max.idle.ms: a pass now and then."""
+        """Close connections without traffic for connections.max.idle.ms. Runs ten times in that period."""
         idle_since = self.loop.time() - self._idle_seconds
         for link in [link for link in self.links if link.last_active <= idle_since]:
             logger.info("Closing connection %s: idle for %.0f s", link.info.connection_id, self._idle_seconds)
@@ -193,15 +193,15 @@ class Processor:
         if self.links:
             self._schedule_sweep()
 
-    # ---- the end
+    # ---- closing
 
     @property
     def is_quiet(self) -> bool:
-        """True where no connection is owed anything."""
+        """True if no connection has unanswered requests or unsent responses."""
         return all(link.is_idle for link in self.links)
 
     def close(self) -> None:
-        """Close every connection and end the handlers that wait."""
+        """Close every connection and cancel the suspended handlers."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         for link in list(self.links):

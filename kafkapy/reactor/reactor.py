@@ -26,7 +26,10 @@ _QUIET_POLL_SECONDS = 0.01
 
 
 class Reactor:
-    """Build it, `bind` each listener, `start`; later `stop_accepting` and `await shut_down(grace_ms)`."""
+    """The network server of one broker.
+
+    Usage: create it, `bind` each listener, `start`; later `stop_accepting` and `await shut_down(grace_ms)`.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,9 @@ class Reactor:
         listen: Callable[..., Listener] = listen,
         new_login: NewLogin = no_login,
     ) -> None:
-        """`listen` makes what `bind` listens on; it is called as that of socket_channel.
+        """`listen` creates the listeners for `bind`; same signature as socket_channel.listen.
 
-        `new_login` is for connections of listeners that ask for one.
+        `new_login` creates the login of each connection to a SASL listener.
         """
         self._loop = loop
         self._limits = limits
@@ -78,9 +81,9 @@ class Reactor:
     def bind(
         self, listener_name: str, security_protocol: str, host: str, port: int, tls: "ServerTls | None" = None
     ) -> tuple[str, int]:
-        """Listen, without accepting yet; return the address (port 0 picks a free one). Raises OSError.
+        """Listen without accepting yet; return the bound address (port 0 picks a free port). Raises OSError.
 
-        `tls`: what connections are encrypted with, None for none.
+        `tls`: the listener's TLS settings, None for plaintext.
         """
         limits = self._limits
         listener = self._listen(
@@ -97,7 +100,7 @@ class Reactor:
     def add_listener(
         self, listener_name: str, security_protocol: str, listener: Listener, tls: "ServerTls | None" = None
     ) -> None:
-        """Take a listener of any kind (a simulated one, too)."""
+        """Add an existing listener of any kind, for example a simulated one."""
         if tls is not None:
             self._secure(listener_name, tls)
         self.acceptors.append(
@@ -113,26 +116,26 @@ class Reactor:
 
     def _secure(self, listener_name: str, tls: "ServerTls") -> None:
         if self._tls is None:
-            from kafkapy.reactor.tls_admission import TlsAdmission  # for plaintext listeners it is not loaded
+            from kafkapy.reactor.tls_admission import TlsAdmission  # imported only if a listener uses TLS
 
             timeout_ms = self._limits.authentication_timeout_ms
             self._tls = TlsAdmission(self._loop, timeout_ms, on_refused=self._on_closed)
         self._tls.listeners[listener_name] = tls
 
     def start(self) -> None:
-        """Begin to accept on all listeners."""
+        """Start to accept on all listeners."""
         for acceptor in self.acceptors:
             acceptor.start()
 
     def update_connection_limits(self, limits: ReactorLimits) -> None:
-        """Take other bounds on connections and their rate; the rest of `limits` stays as it was at the start."""
+        """Change the limits on connection counts and creation rates; other fields of `limits` are ignored."""
         self._quotas.update(limits)
         self._close_excess()
         for acceptor in self.acceptors:
             acceptor.room_freed()
 
     def set_ip_rate(self, ip: str | None, per_second: float | None) -> None:
-        """Set or remove how many connections a second may come from an address, None for each that has no own rate."""
+        """Set or remove (None) the connections per second allowed from `ip`; ip None is the default for all others."""
         self._quotas.set_ip_rate(ip, per_second)
 
     @property
@@ -145,7 +148,7 @@ class Reactor:
         self.acceptors.clear()
 
     async def shut_down(self, grace_ms: int) -> None:
-        """Stop accepting, give requests that wait the time to be answered, then close every connection."""
+        """Stop accepting, wait up to `grace_ms` for pending requests to be answered, then close every connection."""
         self.stop_accepting()
         deadline = self._loop.time() + grace_ms / 1000
         while not self.is_quiet and self._loop.time() < deadline:
@@ -157,7 +160,7 @@ class Reactor:
         return all(processor.is_quiet for processor in self.processors)
 
     def close(self) -> None:
-        """Close everything now; handlers that wait are cancelled."""
+        """Close everything now; suspended handlers are cancelled."""
         self.stop_accepting()
         self._stall_watch.stop()
         if self._tls is not None:
@@ -176,7 +179,7 @@ class Reactor:
         self._close_excess()
 
     def _close_excess(self) -> None:
-        """Beyond max.connections, close the connections that were idle for longest, but none between brokers."""
+        """While max.connections is exceeded, close the longest-idle connection; never one of the broker listener."""
         while self._quotas.is_exceeded:
             everybody: list[Link | TlsEntry] = [*self._links(), *(self._tls.entries if self._tls is not None else ())]
             links = [link for link in everybody if not self._quotas.is_protected(link.info.listener_name)]

@@ -1,9 +1,9 @@
-"""Reading ahead from the disk for those who read a file from front to back, so that sending never waits for it.
+"""Read-ahead from the disk for sequential readers of a file, so that sending does not wait for the disk.
 
-Whether bytes may be sent is always asked of the page cache: what was read ahead may be gone again. A stream begins
-where a reader waited; from then on a worker reads what comes next while the reader is busy with what it has. It ends
-with the file, and where all has been in the page cache for a while. Only the page cache holds what was read: a peer
-that does not drain costs no memory of ours.
+Before bytes are sent, the page cache is always probed: bytes that were read ahead may have been evicted. A stream
+starts at the position where a reader had to wait; from then on a worker reads ahead while the reader is sending. It
+ends at the end of the file, or after READ_AHEAD_ENOUGH_BYTES that were cached already. The bytes are held only by the
+page cache: a peer that does not read costs the broker no memory.
 
 Measured with 1 MiB fetches of a topic that is not in the page cache: see benchmarks/README.md, "Where the time goes".
 """
@@ -23,11 +23,11 @@ from kafkapy.reactor.regions import is_warm
 from kafkapy.seams import File, IoPool
 
 OnWarm: TypeAlias = Callable[[int, BaseException | None], None]
-"""Is told up to where the file is in the page cache, or what went wrong."""
+"""Called with (position up to which the file is in the page cache, error or None)."""
 
 
 class _Stream:
-    """A file that is being read from front to back: [start, warm_end) was read, [warm_end, asked_end) is under way."""
+    """A sequential read of a file: [start, warm_end) has been read, [warm_end, asked_end) is being read."""
 
     __slots__ = ("asked_end", "cached_bytes", "file", "start", "waiting", "warm_end")
 
@@ -35,7 +35,7 @@ class _Stream:
         self.file = file
         self.start = self.warm_end = self.asked_end = start
         self.cached_bytes = 0
-        """How much of what was read last was in the page cache before."""
+        """How many of the bytes read most recently, without a gap, were already in the page cache."""
         self.waiting: list[OnWarm] = []
 
     @property
@@ -44,7 +44,7 @@ class _Stream:
 
 
 class ReadAhead:
-    """The streams of all connections: in each file those of the last few readers who had to wait, each elsewhere."""
+    """The streams of all connections: per file those of the last few readers that had to wait, at different places."""
 
     __slots__ = ("_call_count", "_io_pool", "_stream_count", "_streams")
 
@@ -55,7 +55,7 @@ class ReadAhead:
         self._call_count = 0
 
     def warm_end(self, file: File, start: int, end: int) -> int:
-        """Return up to where, from `start` and at most to `end`, a file can be sent without waiting for the disk."""
+        """Return the position up to which [start, end) of a file can be sent without waiting for the disk."""
         for stream in self._streams.get(file, ()):
             if stream.start <= start <= stream.warm_end:
                 if self._is_due(stream, end):
@@ -69,9 +69,9 @@ class ReadAhead:
         return is_near and not stream.is_busy and self._call_count < READ_AHEAD_CALLS
 
     def wait(self, file: File, start: int, on_warm: OnWarm) -> None:
-        """Have a worker read the file from `start` on, where none does, and say when it has.
+        """Have a worker read the file from `start` on, unless one does already; call `on_warm` afterwards.
 
-        What is said may lie at `start`, where the worker was at what comes before: ask again.
+        The position reported may be `start` itself, if the worker was reading the bytes before it: then call again.
         """
         for stream in self._streams.get(file, ()):
             if stream.warm_end <= start <= stream.asked_end:
@@ -83,7 +83,7 @@ class ReadAhead:
             self._read_on(stream, READ_AHEAD_BYTES if stream.warm_end > stream.start else FIRST_WARM_BYTES)
 
     def _begin(self, file: File, start: int) -> _Stream:
-        """Begin a stream, in place of the one whose bytes are gone again, and of the oldest where there are many."""
+        """Start a stream. It replaces one that covers `start` (its bytes were evicted), and the oldest at the limit."""
         streams = self._streams.pop(file, [])
         kept = [each for each in streams if not each.start <= start <= each.warm_end][1 - READ_AHEAD_READERS :]
         stream = _Stream(file, start)
@@ -94,7 +94,7 @@ class ReadAhead:
         return stream
 
     def _end(self, stream: _Stream) -> None:
-        """Forget a stream, where that has not happened yet."""
+        """Remove a stream, if it is still registered."""
         streams = self._streams.get(stream.file, [])
         if stream not in streams:
             return

@@ -1,11 +1,11 @@
-"""How a region of a file is best sent: whether it is in the page cache, and a small one's bytes."""
+"""Decide how to send a file region: probe whether it is in the page cache, and read the bytes of a small one."""
 
 from kafkapy.reactor.limits import PROBE_STRIDE_BYTES, SENDFILE_FROM_BYTES
 from kafkapy.seams import File, FileRegion
 
 
 def read_small(region: FileRegion) -> bytes | None:
-    """Return a small region's bytes if they are in the page cache: cheaper to send than by sendfile."""
+    """Return a small region's bytes if they are in the page cache, which is cheaper than sendfile; otherwise None."""
     if region.length >= SENDFILE_FROM_BYTES:
         return None
     data = region.file.pread_nowait(region.length, region.position)
@@ -15,7 +15,7 @@ def read_small(region: FileRegion) -> bytes | None:
 
 
 def is_warm(file: File, start: int, end: int) -> bool:
-    """Return whether the page cache seems to hold these bytes, asked for by one byte in each read-ahead window."""
+    """Return whether the page cache seems to hold [start, end), by probing a byte every PROBE_STRIDE_BYTES."""
     pread_nowait = file.pread_nowait
     if pread_nowait(1, end - 1) is None:
         return False

@@ -1,6 +1,7 @@
-"""seams.Channel and seams.Listener over our own non-blocking sockets.
+"""seams.Channel and seams.Listener on non-blocking sockets.
 
-uvloop refuses sendfile and touching the descriptor of a transport; add_reader on a socket of our own is as fast.
+No transports of asyncio are used: uvloop forbids sendfile and direct use of a transport's descriptor, and add_reader on
+a plain socket is as fast.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ from kafkapy.types import host_text
 
 _NO_FILE = -1
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
-"""Linux; elsewhere a packet may leave early."""
+"""Linux only; on other systems a packet may be sent early."""
 
 
 class SocketChannel:
-    """A plaintext TCP connection. Not for a socket that anything else reads, writes or registers."""
+    """A plaintext TCP connection. Nothing else may read, write or register the socket."""
 
     __slots__ = ("_descriptor", "_loop", "_reads", "_socket", "_writes", "local", "peer")
 
@@ -92,7 +93,7 @@ def _host_port(address: tuple[Any, ...]) -> tuple[str, int]:
 
 
 def host_address(host: str) -> str:
-    """Return the text of an address as types.host_text has it; a zone stays behind it."""
+    """Return an address in the form of types.host_text, followed by its zone (`%eth0`) if it has one."""
     if ":" not in host:
         return host
     text, percent, zone = host.partition("%")
@@ -124,7 +125,7 @@ class SocketListener:
             return None
         try:
             return SocketChannel(self._loop, connected)
-        except OSError:  # reset between its arrival and now
+        except OSError:  # the peer has reset the connection before it was accepted
             connected.close()
             raise
 
@@ -148,15 +149,16 @@ def listen(
     send_buffer_bytes: int,
     receive_buffer_bytes: int,
 ) -> SocketListener:
-    """Bind and listen; port 0 picks a free one, host "" is all interfaces. Raises OSError (EADDRINUSE, ...).
+    """Bind and listen; port 0 picks a free one, host "" means all interfaces. Raises OSError (EADDRINUSE, ...).
 
-    The buffer sizes are set here because accepted sockets inherit them; the window's scale is settled before accept.
+    The buffer sizes are set on the listening socket, since the TCP window scale is negotiated before accept; accepted
+    sockets inherit them.
     """
-    # One socket, so one family: IPv6 with IPv4 mapped in where all interfaces are asked for and the system has both.
+    # One socket has one address family: for all interfaces IPv6 with IPv4-mapped addresses, if the system has both.
     if host:
-        name = host.encode() if host.isascii() else host  # a str loads the codec of international names: 3 ms
+        name = host.encode() if host.isascii() else host  # a str would load the IDNA codec, which takes 3 ms
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # As Java does, take IPv4 first: clients that are told "localhost" try 127.0.0.1.
+        # Prefer IPv4, as Java does: clients that connect to "localhost" try 127.0.0.1.
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         is_dual = False
     else:
@@ -181,7 +183,7 @@ def listen(
 
 
 def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Return max.connections.per.ip.overrides by address: names count for all addresses they have. Raises OSError."""
+    """Return max.connections.per.ip.overrides by address; a name applies to all its addresses. Raises OSError."""
     by_ip: dict[str, int] = {}
     for host, count in overrides.items():
         for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):

@@ -1,9 +1,9 @@
-"""Begun frames that do not arrive while others wait for the room that they hold: their connections are closed.
+"""Closes connections whose partial frames stall while others wait for the backlog room that they hold.
 
-A frame has STALLED_FRAME_MS to become whole, CROWDED_FRAME_MS where even the smallest request finds no room; however
-its bytes trickle in, the time counts from when it was first seen. All that have had their time are closed at once. A
-frame of which little has arrived has twice the time: it may have waited itself for those that stall. No time counts
-while requests at work hold half of the account or more: then no peer is to blame.
+A frame must be complete within STALLED_FRAME_MS, or CROWDED_FRAME_MS if even the smallest request finds no room. The
+time counts from when the partial frame was first seen here, however its bytes trickle in. A frame of which little has
+arrived gets twice the time, as it may itself have waited for stalled ones. All overdue connections are closed together.
+No time counts while started requests hold half of the backlog or more: then no peer is at fault.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from kafkapy.reactor.link import Link
 from kafkapy.runtime.after_reads import AfterReads
 
 LITTLE_SHARE: Final = 64
-"""Less than one part in so many of the account is little for a frame to hold: 4 MiB of the default 256."""
+"""A frame that holds less than this fraction (1/64) of the backlog holds little: 4 MiB of the default 256."""
 
 logger = logging.getLogger(__name__)
 
 
 class StallWatch:
-    """Looks at the begun frames every STALL_LOOK_MS while somebody waits. A request costs nothing for it."""
+    """Checks partial frames every STALL_LOOK_MS while connections wait for room. Adds no cost per request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, backlog: Backlog, links: Callable[[], Iterable[Link]]) -> None:
         self._loop = loop
@@ -31,12 +31,12 @@ class StallWatch:
         self._links = links
         self._timer: AfterReads | None = None
         self._seen: dict[Link, tuple[int, float]] = {}
-        """For each link with a begun frame: which frame it is, and since when it has been seen here."""
+        """For each link with a partial frame: the frame's sequence number, and when it was first seen here."""
         self._lease: tuple[Reader | None, int] = (None, 0)
-        """Who held the lease at the last look, and how many bytes it had then."""
+        """The lease holder at the last check, and how many bytes it had received then."""
 
     def begin(self) -> None:
-        """Somebody waits."""
+        """Call when a connection has to wait for room: start the checks unless they run."""
         if self._timer is None:
             self._timer = AfterReads(self._loop, STALL_LOOK_MS / 1000, self._look)
 

@@ -1,8 +1,8 @@
-"""A handler that waits: continued by its future's callback, without a Task.
+"""A suspended handler, continued by a callback of the future it awaits, without an asyncio Task.
 
-The first step of a handler is driven where its request was read; only one that suspends gets an object here. What it
-awaits must be futures (or bare yields): `asyncio.timeout` and others that need a current task do not work in it, and a
-handler that needs them awaits a task it has made and owns.
+The first step of a handler runs where its request was read; only a handler that suspends gets a Suspended object. A
+handler may await only futures (or bare yields): `asyncio.timeout` and others that need a current task do not work. If
+it needs them, it creates, owns and awaits a task.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The connection that the answer is for."""
+    """The connection that receives the response."""
 
     def complete(self, suspended: "Suspended", response: Any) -> None: ...
 
@@ -24,7 +24,7 @@ class Owner(Protocol):
 
 
 class Suspended:
-    """One waiting request: its coroutine, its place in the order of answers, its frame's size and api key."""
+    """One suspended request: its coroutine, its sequence number, its frame's size and its api key."""
 
     __slots__ = ("_coroutine", "_is_cancelled", "_loop", "_owner", "api_key", "frame_bytes", "holds", "sequence")
 
@@ -48,7 +48,7 @@ class Suspended:
         self.holds = False
 
     def wait_for(self, awaited: Any) -> None:
-        """Continue once what the coroutine yielded is done; other things than futures and None are its mistake."""
+        """Continue the coroutine once the yielded future is done (None: in the next pass). Others raise in it."""
         self._owner.maybe_hold(self)
         if awaited is None:
             self._loop.call_soon(self._step)
@@ -61,7 +61,7 @@ class Suspended:
     def _step(self, _future: Any = None) -> None:
         if self._is_cancelled:
             return
-        # The future's own __await__ takes its result, or raises its error, inside the coroutine.
+        # The future's __await__ fetches the result, or raises the error, inside the coroutine.
         try:
             awaited = self._coroutine.send(None)
         except StopIteration as stop:
@@ -82,7 +82,7 @@ class Suspended:
             self._owner.fail(self, error)
 
     def cancel(self) -> None:
-        """End the handler where it waits (at shutdown); its answer is nobody's any more."""
+        """Cancel the handler (at shutdown) and drop its response."""
         self._is_cancelled = True
         try:
             self._coroutine.throw(asyncio.CancelledError())

@@ -1,14 +1,14 @@
-"""TLS over any seams.Channel: OpenSSL works on memory (ssl.MemoryBIO), so that the simulator runs it, too.
+"""TLS over any seams.Channel. OpenSSL works on memory buffers (ssl.MemoryBIO), so that the simulator can run it, too.
 
-A session is a connection's OpenSSL state with the two memories that it reads from and writes to. TlsChannel is the
-channel that a link or a peer drives once the handshake is done (tls_handshake.py).
+A TlsSession is a connection's OpenSSL state with its two memory buffers. TlsChannel is the channel that a link or an
+outbound peer drives after the handshake (tls_handshake.py).
 
-* SSL_read gives one record, 16 KiB at most, and keeps what follows it. Therefore a channel that holds input after its
-  owner stopped to receive calls the owner back by itself: the socket below has nothing more to say.
-* Bytes count as sent once the ciphertext of all of them has left. Until then the owner keeps them, as it keeps what a
-  full socket did not take, and hands over the same bytes again.
-* What OpenSSL sends by itself (session tickets, answers to KeyUpdate, alerts) leaves as soon as the channel below takes
-  it. A peer that provokes such output and does not read it loses the connection.
+* SSL_read returns one record, at most 16 KiB, and buffers what follows. A channel that still holds input after its
+  owner stopped receiving therefore calls the owner back itself, as the socket below may not become readable again.
+* Bytes count as sent once all their ciphertext has been sent. Until then the owner keeps them, as after a partial write
+  to a socket, and passes the same bytes again.
+* Output that OpenSSL generates itself (session tickets, responses to KeyUpdate, alerts) is sent as soon as the channel
+  below accepts it. If a peer provokes such output and does not read it, the connection is closed.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from typing import Any, Final
 from kafkapy.seams import Channel, FileRegion, ReadableBuffer
 
 CIPHERTEXT_BYTES: Final = 64 * 1024
-"""What one receive asks of the channel below at most: four records."""
+"""The maximum size of one receive from the channel below: four records."""
 
 RECORD_OVERHEAD_BYTES: Final = 512
-"""More than a record's header and tag; asked for beyond what the owner wants."""
+"""An upper bound of a record's header and tag, added to the size that the owner wants to receive."""
 
 PLAINTEXT_BYTES: Final = 128 * 1024
-"""What is encrypted before the channel below is asked to take it: so much waits for a peer that does not drain."""
+"""Bytes encrypted before each send to the channel below: at most so much is buffered for a peer that does not read."""
 
 MOST_UNASKED_BYTES: Final = 64 * 1024
-"""Output of OpenSSL's own that may wait for the peer. Tickets and answers to KeyUpdate have some hundred bytes each."""
+"""Limit of unsent output that OpenSSL generated itself. A ticket or KeyUpdate response has some hundred bytes."""
 
 FED_BYTES: Final = 17 * 1024
-"""What OpenSSL is given at once: a whole record. It goes through all that it has until a record carries data, and 17
-KiB may be 630 records that only change keys: some milliseconds."""
+"""Ciphertext passed to OpenSSL at once: a whole record. It processes all records that it has until one carries data,
+and 17 KiB may be 630 records that only change keys: some milliseconds."""
 
 MOST_WASTED_BYTES: Final = 64 * 1024
-"""So much more ciphertext than data ends a connection: empty records and changes of keys cost us more than the peer. Of
-what clients send a quarter is data at least."""
+"""Limit of received ciphertext that carried no data: empty records and key changes cost the broker more than the peer.
+At least 1/DATA_SHARE of the ciphertext of a real client is data, so each data byte offsets DATA_SHARE bytes."""
 DATA_SHARE: Final = 4
 
 
@@ -58,11 +58,11 @@ class TlsSession:
 
     @property
     def unsent_bytes(self) -> int:
-        """Ciphertext that the channel below has not taken yet."""
+        """Bytes of ciphertext that the channel below has not accepted yet."""
         return len(self._unsent) + self.outgoing.pending
 
     def flush(self, *, more: bool = False) -> bool:
-        """Send ciphertext; return whether all of it has left. Raises OSError."""
+        """Send ciphertext; return whether all of it was sent. Raises OSError."""
         while True:
             if not self._unsent:
                 if not self.outgoing.pending:
@@ -74,23 +74,23 @@ class TlsSession:
                 return False
 
     def say_goodbye(self) -> None:
-        """Send close_notify, or the alert that is at hand, if the channel below takes it at once."""
+        """Send the pending alert, or close_notify, if the channel below accepts it at once."""
         try:
             if self.flush():
                 self._queue_close_notify()
                 self.flush()
-        except OSError:  # an SSLError is one
+        except OSError:  # includes SSLError
             return
 
     def _queue_close_notify(self) -> None:
         try:
             self.tls.unwrap()
-        except ssl.SSLError:  # it wants the peer's close_notify, which nobody waits for
+        except ssl.SSLError:  # raised because the peer's close_notify has not arrived; kafkapy does not wait for it
             return
 
 
 class TlsChannel:
-    """seams.Channel: plaintext on this side, TLS on the channel below. The handshake is done."""
+    """seams.Channel that encrypts to the channel below. Created after the handshake."""
 
     __slots__ = (
         "_is_closed",
@@ -126,15 +126,15 @@ class TlsChannel:
         self._is_ended = False
         self._is_closed = False
         self.on_failed: Callable[[ssl.SSLError], None] | None = None
-        """Told of an alert or of damaged records, which then are raised: with TLS 1.3 a client learns in this way only
-        that its certificate is refused."""
+        """Called with an alert or a record error before it is raised. With TLS 1.3 a client learns only in this way
+        that its certificate was refused."""
         self._unfinished_bytes = 0
-        """How many bytes that were handed over are encrypted, but have not all left."""
+        """How many bytes passed to `send` are encrypted but not completely sent."""
         self._watch_output()
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate as DER; None if it has shown none."""
+        """The peer's certificate as DER, None if it presented none."""
         return self._session.tls.getpeercert(binary_form=True)
 
     # ---- in
@@ -185,7 +185,7 @@ class TlsChannel:
         return done if done or self._is_ended else None
 
     def _check_is_end(self, error: ssl.SSLError) -> None:
-        """Tell of an error that is not merely the end, and raise it."""
+        """Return if the error is the end of the stream; otherwise report it to on_failed and raise it."""
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return
         if self.on_failed is not None:
@@ -193,7 +193,7 @@ class TlsChannel:
         raise error
 
     def _took(self, count: int) -> None:
-        """Note how much data OpenSSL has given: none at the end."""
+        """Account for data returned by OpenSSL; 0 bytes mean the end of the stream."""
         if not count:
             self._is_ended = True
             return
@@ -205,11 +205,11 @@ class TlsChannel:
         return self._session.incoming.pending > 0 or self._session.tls.pending() > 0
 
     def _feed(self, wanted_bytes: int) -> bool:
-        """Give OpenSSL what has been received, or receive it; return whether there was anything."""
+        """Pass received ciphertext to OpenSSL, receiving more if necessary; return whether there was any."""
         raw = self._raw
         if not raw:
             received = self._transport.receive(min(CIPHERTEXT_BYTES, wanted_bytes + RECORD_OVERHEAD_BYTES))
-            if not received:  # without close_notify: as frames say how long they are, nothing can be cut off unseen
+            if not received:  # an end without close_notify is fine: frames carry their size, so truncation is detected
                 self._is_ended = received is not None
                 return False
             raw = memoryview(received)
@@ -229,7 +229,7 @@ class TlsChannel:
 
     @property
     def _holds_input(self) -> bool:
-        """Whether a receive gives something that the channel below does not call for."""
+        """Whether `receive` would return something without the channel below becoming readable."""
         return bool(self._raw) or self._has_ciphertext or self._is_ended
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
@@ -244,7 +244,7 @@ class TlsChannel:
             self._loop.call_soon(self._poll)
 
     def _poll(self) -> None:
-        """Call back as the loop does for a socket: in each pass while there is something to receive."""
+        """Call the reader in each pass of the loop while there is input, as the loop does for sockets."""
         self._is_polling = False
         if self._reader is not None and not self._is_closed and self._holds_input:
             self._poll_soon()
@@ -268,7 +268,7 @@ class TlsChannel:
         return self._send(read, count, False)
 
     def _send(self, read: Callable[[int, int], ReadableBuffer], byte_count: int, more: bool) -> int:
-        """Encrypt and send what `read(position, count)` gives, piece by piece; return the bytes that have left."""
+        """Encrypt and send what `read(position, count)` returns, in pieces; return the number of bytes sent."""
         session = self._session
         if not session.flush():
             return 0
@@ -291,7 +291,7 @@ class TlsChannel:
                 position += write(view[position:])
 
     def _send_unasked(self) -> None:
-        """Send what OpenSSL has to say by itself."""
+        """Send the output that OpenSSL generated itself. Raises BrokenPipeError if too much of it is unsent."""
         if not self._session.flush() and self._session.unsent_bytes > MOST_UNASKED_BYTES + self._unfinished_bytes * 2:
             raise BrokenPipeError("the peer asks for TLS messages that it does not read")
         self._watch_output()
@@ -301,7 +301,7 @@ class TlsChannel:
         self._watch_output()
 
     def _watch_output(self) -> None:
-        """Be called while the channel below takes something, if somebody waits for that."""
+        """Register for writability of the channel below while the owner waits for it or ciphertext is unsent."""
         is_wanted = self._writer is not None or self._session.unsent_bytes > 0
         if is_wanted != self._is_writer_set:
             self._is_writer_set = is_wanted
@@ -314,14 +314,14 @@ class TlsChannel:
         try:
             self._session.flush()
         except OSError:
-            self._is_ended = True  # its owner hears of it when it receives
+            self._is_ended = True  # the owner notices at its next receive
             self._transport.on_writable(None)
             self._is_writer_set = False
             return
         self._watch_output()
 
     def close(self) -> None:
-        """Say goodbye, if that can be done at once, and close the channel below."""
+        """Send close_notify, if that is possible at once, and close the channel below."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""What stands between a TLS listener's acceptor and its processors: the handshake, and the peer's principal."""
+"""The step between a TLS listener's acceptor and its processors: the TLS handshake and the peer's principal."""
 
 import asyncio
 import logging
@@ -17,17 +17,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ServerTls:
-    """What a listener's handshakes are made with; the context may be replaced while the listener is open."""
+    """The TLS settings of a listener; the context may be replaced while the listener is open."""
 
     context: ssl.SSLContext
     principal_of: Callable[[bytes | None], str] | None
-    """Takes the certificate (DER) that a peer has shown, or None; returns its principal. Raises ValueError.
+    """Takes the peer's certificate (DER), or None if it presented none; returns its principal. Raises ValueError.
 
-    None if the principal comes from a login that follows (SASL_SSL)."""
+    The field is None if the principal comes from a later login (SASL_SSL)."""
 
 
 class TlsEntry:
-    """A connection whose handshake is under way: it counts as a connection and may be closed as one."""
+    """A connection during its handshake: it counts towards the connection limits and may be closed because of them."""
 
     __slots__ = ("_admission", "_handshake", "info", "last_active")
 
@@ -47,28 +47,28 @@ class TlsEntry:
 
 
 class TlsAdmission:
-    """Accepted connections, each until its handshake is done: then they have a principal and are adopted."""
+    """Holds accepted connections until their handshake is done, sets their principal and passes them on."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, timeout_ms: int, *, on_refused: Callable[[ConnectionInfo], None]
     ) -> None:
-        """`on_refused` is told of connections that have ended before they were adopted."""
+        """`on_refused` is called for connections that end before they are passed on."""
         self._loop = loop
         self._on_refused = on_refused
         self._handshakes = Handshakes(loop, timeout_ms)
         self.listeners: dict[str, ServerTls] = {}
-        """The listeners that ask for TLS, by name."""
+        """The TLS listeners, by name."""
         self.entries: set[TlsEntry] = set()
 
     def admit(self, channel: Channel, info: ConnectionInfo, adopt: Callable[[Channel, ConnectionInfo], object]) -> None:
-        """Begin the handshake of a connection; `adopt` it when that is done."""
+        """Start the handshake of a connection; call `adopt` with the encrypted channel when it is done."""
         tls = self.listeners[info.listener_name]
         entry = TlsEntry(self, info, self._loop.time())
         entry.begin(self._handshakes.accept(channel, tls.context, partial(self._on_done, entry, tls, adopt)))
         self.entries.add(entry)
 
     def forget(self, entry: TlsEntry) -> None:
-        """The connection of `entry` has ended."""
+        """Remove `entry`, whose connection has ended."""
         self.entries.discard(entry)
         self._on_refused(entry.info)
 

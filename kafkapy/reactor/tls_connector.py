@@ -1,4 +1,4 @@
-"""seams.Connector whose channels are encrypted: a connection is there once its TLS handshake is done."""
+"""seams.Connector with encrypted channels: connecting includes the TLS handshake."""
 
 import asyncio
 import logging
@@ -14,13 +14,13 @@ from kafkapy.seams import Channel, Connector
 logger = logging.getLogger(__name__)
 
 TELL_AGAIN_S: Final = 60.0
-"""The same reason is told again after so long: a node tries once a second."""
+"""The same failure is logged again only after so long: a node retries once a second."""
 
 OnDone = Callable[[Channel | None, OSError | None], None]
 
 
 class TlsConnector:
-    """Encrypts what `inner` connects. The time that a handshake takes is bounded by who connects, and by timeout_ms."""
+    """Encrypts the channels of `inner`. A handshake is bounded by the caller's own time-out and by timeout_ms."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class TlsConnector:
         context: Callable[[], ssl.SSLContext],
         timeout_ms: int,
     ) -> None:
-        """`context` returns what a connection that begins now is made with. It may raise ConfigError."""
+        """`context` returns the SSL context for a new connection. It may raise ConfigError."""
         self._inner = inner
         self._context = context
         self._handshakes = Handshakes(loop, timeout_ms)
         self._loop = loop
         self._told: dict[tuple[str, int], tuple[str, float]] = {}
-        """Why the last handshake with an address failed, and when that was told."""
+        """The reason of an address's last failed handshake, and when it was logged."""
 
     def connect(self, host: str, port: int, on_done: OnDone) -> Callable[[], None]:
         cancel: list[Callable[[], None]] = []

@@ -1,8 +1,8 @@
-"""TLS handshakes: a storm of them is spread over the turns of the loop, and none lasts for ever.
+"""TLS handshakes, with a bound on their work per pass of the event loop and on the duration of each.
 
-A handshake costs the loop 0.3 ms (P-256) to 1.1 ms (RSA, with a client's certificate) of CPU, in two steps. Those with
-bytes to read queue up; STEPS_PER_TURN of them have a step, then the connections at work have their turns. OpenSSL's
-state (17 KiB) is made when the first bytes have come; before, a peer holds a socket only.
+A handshake costs the loop 0.3 ms (P-256) to 1.1 ms (RSA, with a client certificate) of CPU, in two steps. Handshakes
+with bytes to read queue up; at most STEPS_PER_TURN of them run a step per pass, so that established connections get
+their turns. OpenSSL's state (17 KiB) is created when the first bytes arrive; before that a peer costs only a socket.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from kafkapy.runtime.after_reads import AfterReads
 from kafkapy.seams import Channel
 
 STEPS_PER_TURN: Final = 2
-"""Steps of handshakes in one pass of the loop: so much longer others wait for their turns."""
+"""Handshake steps in one pass of the loop, which delay the turns of connections."""
 
 HANDSHAKE_RECEIVE_BYTES: Final = 16 * 1024
 MOST_HANDSHAKE_BYTES: Final = 256 * 1024
-"""What a peer may send before its handshake is done. OpenSSL takes certificates of 100 KiB."""
+"""Limit of the bytes that a peer sends before its handshake is done. OpenSSL accepts certificates of 100 KiB."""
 
 logger = logging.getLogger(__name__)
 
 OnDone: TypeAlias = Callable[[TlsChannel | None, str], None]
-"""Called once, later: with the channel, or with the reason why there is none; then the channel below is closed."""
+"""Called once, later: with the channel, or with None and the reason; the channel below is then closed."""
 
 
 class Handshakes:
-    """All handshakes that are under way on one loop."""
+    """All running handshakes of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
         self.loop = loop
@@ -41,25 +41,25 @@ class Handshakes:
         self._queue: deque[Handshake] = deque()
 
     def accept(self, transport: Channel, context: ssl.SSLContext, on_done: OnDone) -> "Handshake":
-        """Begin a handshake as the server."""
+        """Start a handshake as the server."""
         handshake = Handshake(self, transport, context, None, on_done)
         handshake.watch()
         return handshake
 
     def connect(self, transport: Channel, context: ssl.SSLContext, host: str, on_done: OnDone) -> "Handshake":
-        """Begin a handshake as a client of `host`, whose name is checked if the context says so."""
+        """Start a handshake as a client of `host`, whose name is verified if the context requires it."""
         handshake = Handshake(self, transport, context, host, on_done)
         self.enqueue(handshake)
         return handshake
 
     def enqueue(self, handshake: "Handshake") -> None:
-        """Let a handshake have a step, after those that wait for theirs."""
+        """Queue a handshake for a step."""
         if not self._queue:
             self.loop.call_soon(self._run)
         self._queue.append(handshake)
 
     def close(self) -> None:
-        """Break all handshakes off; nobody is told."""
+        """Abort all handshakes without calling on_done."""
         for handshake in list(self.running):
             handshake.cancel()
 
@@ -71,7 +71,7 @@ class Handshakes:
 
 
 class Handshake:
-    """One handshake, from the first byte to the last."""
+    """One handshake."""
 
     __slots__ = (
         "_context",
@@ -88,7 +88,7 @@ class Handshake:
     def __init__(
         self, owner: Handshakes, transport: Channel, context: ssl.SSLContext, host: str | None, on_done: OnDone
     ) -> None:
-        """`host`: of the server; None if this side is the server."""
+        """`host`: the server's name; None if this side is the server."""
         self._owner = owner
         self._transport = transport
         self._context = context
@@ -101,17 +101,17 @@ class Handshake:
         owner.running.add(self)
 
     def watch(self) -> None:
-        """Have a step once bytes have come."""
+        """Run a step once bytes arrive."""
         self._transport.on_readable(self._on_readable)
 
     def cancel(self) -> None:
-        """Break off; nobody is told."""
+        """Abort without calling on_done."""
         self._on_done = None
         self._forget()
         self._transport.close()
 
     def fail(self, reason: str) -> None:
-        """Break off, with an alert if there is one to send."""
+        """Abort, send OpenSSL's alert if there is one, and call on_done with `reason`."""
         on_done = self._on_done
         if on_done is None:
             return
@@ -128,7 +128,7 @@ class Handshake:
         self._owner.enqueue(self)
 
     def step(self) -> None:
-        """Read what has come and go on as far as that leads."""
+        """Read the received bytes and continue the handshake with them."""
         if self._on_done is None:
             return
         try:
@@ -173,7 +173,7 @@ class Handshake:
         self._finish(session)
 
     def _flush(self) -> None:
-        """Send what is at hand; what the peer does not take now follows when it does."""
+        """Send pending output; the rest when the channel below becomes writable."""
         assert self._session is not None
         try:
             is_sent = self._session.flush()
@@ -196,7 +196,7 @@ class Handshake:
         self._owner.running.discard(self)
 
     def _send_alert(self, session: TlsSession) -> None:
-        """Send what OpenSSL says of the failure, if it is taken at once; read first what would reset the connection."""
+        """Send OpenSSL's alert, if accepted at once, and read pending input, which would make close() send a reset."""
         try:
             session.flush()
             self._transport.receive(HANDSHAKE_RECEIVE_BYTES)
@@ -205,12 +205,12 @@ class Handshake:
 
 
 def _check_is_tls(data: bytes) -> None:
-    """Raise ProtocolError if a client that speaks another protocol has come to a TLS port."""
+    """Raise ProtocolError if a client speaks another protocol to a TLS port."""
     spoken = "Kafka's plain protocol" if data[:1] == b"\0" else foreign_protocol(int.from_bytes(data[:4], "big"))
     if spoken is not None and spoken != "TLS":
         raise ProtocolError(f"the client speaks {spoken} to a TLS port")
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason as words."""
+    """Return OpenSSL's reason in words."""
     return error.reason.lower().replace("_", " ") if error.reason else str(error)

@@ -1,10 +1,10 @@
-"""Operations that wait: for an event on one of their keys, or for their time-out, whichever comes first.
+"""Delayed operations: each waits for an event on one of its keys or for its time-out, whichever comes first.
 
-An operation completes exactly once, and what completes it also takes it out of the wheel and off every key: lists of
-watchers hold only what still waits, so nothing has to be purged, and each step costs the same with a hundred waiting
-as with a hundred thousand (one dict operation per key of the operation at hand).
+An operation completes exactly once. Completion also removes it from the timing wheel and from the watchers of all its
+keys. Watchers are therefore only pending operations, and nothing has to be purged. Every step costs one dict operation
+per key of the operation, independent of how many operations are pending.
 
-A key is any hashable object; partitions are keys by identity.
+A key is any hashable object; partition objects are compared by identity.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,7 +13,7 @@ from kafkapy.timer.wheel import TimerEntry, TimingWheel
 
 
 class DelayedOperation(TimerEntry):
-    """An operation that may have to wait. Subclasses say when it can complete and what then happens."""
+    """An operation that may have to wait. Subclasses define when it can complete and what happens then."""
 
     __slots__ = ("_keys", "_purgatory", "is_completed")
 
@@ -24,25 +24,25 @@ class DelayedOperation(TimerEntry):
         self._purgatory: Purgatory | None = None
 
     def try_complete(self) -> bool:
-        """Look whether the condition holds; if so, call complete() and return True."""
+        """If the condition holds, call complete() and return True; otherwise return False."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Carry out what was waited for. Called exactly once, when nothing watches the operation any more."""
+        """Carry out the operation. Called exactly once, after it was removed from its keys and the wheel."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """The time-out, not an event, is about to complete the operation."""
+        """Called before on_complete() when the time-out, not an event, completes the operation."""
 
     def complete(self) -> bool:
-        """Stop waiting and call on_complete(); return False where that has happened before."""
+        """Stop waiting and call on_complete(); return False if the operation was already completed."""
         if not self._leave():
             return False
         self.on_complete()
         return True
 
     def abandon(self) -> None:
-        """Stop waiting without on_complete(): whoever waited has gone."""
+        """Stop waiting without calling on_complete(): the requester has disconnected."""
         self._leave()
 
     def on_timeout(self, now_ms: int) -> None:
@@ -61,7 +61,7 @@ class DelayedOperation(TimerEntry):
 
 
 class Purgatory:
-    """Watches operations by key, times them out by a wheel that other purgatories may share."""
+    """Holds pending operations by key; times them out with a wheel that other purgatories may share."""
 
     __slots__ = ("_watchers", "_wheel", "waiting_count")
 
@@ -73,9 +73,9 @@ class Purgatory:
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], *, timeout_ms: int, now_ms: int
     ) -> bool:
-        """Complete the operation if it can be; else watch it under `keys` until now_ms + timeout_ms.
+        """Complete the operation if possible; otherwise watch it under `keys` until now_ms + timeout_ms.
 
-        Returns whether it completed. `now_ms` is of the clock that advances the wheel.
+        Returns whether it completed. `now_ms` is from the clock that advances the wheel.
         """
         if operation.try_complete():
             return True
@@ -86,7 +86,7 @@ class Purgatory:
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something happened to `key`: complete those of its watchers that now can be; return how many could."""
+        """Call after an event on `key`: complete its watchers that can complete now; return how many did."""
         watchers = self._watchers.get(key)
         if watchers is None:
             return 0
@@ -97,7 +97,7 @@ class Purgatory:
         return completed
 
     def expire_all(self) -> int:
-        """Complete everything that waits as its time-out would, as at a shutdown; return how many there were."""
+        """Complete all pending operations as if they had timed out (for a shutdown); return how many there were."""
         waiting = {operation: None for watchers in self._watchers.values() for operation in watchers}
         for operation in waiting:
             operation.on_timeout(0)

@@ -1,14 +1,15 @@
-"""A hierarchical timing wheel: time-outs by the thousand, each added and cancelled in O(1). Varghese and Lauck, 1987.
+"""A hierarchical timing wheel: thousands of time-outs, each added and cancelled in O(1). Varghese and Lauck, 1987.
 
-Time is counted in ticks. A tick is a number with digits in base `wheel_size`; level k of the wheel holds the entries
-whose tick first differs from the current one in digit k, in a slot for each value of that digit. So
+Time is counted in ticks. Write a tick as a number in base `wheel_size`: level k of the wheel holds the entries whose
+highest digit that differs from the current tick is digit k, with one slot per value of that digit. It follows that
 
-* every entry of a level is due before every entry of the level above, and the lowest occupied slot comes next;
-* an entry moves down a level when the wheel enters its slot: once per level in its life, mostly never, as what waits
-  is usually cancelled first;
-* which slots are occupied is a bit mask per level, so finding the next one needs no search and no heap.
+* every entry of a level is due before every entry of the level above, and the lowest occupied slot is due next;
+* an entry moves to a lower level when the wheel reaches its slot: at most once per level, usually never, since most
+  entries are cancelled first;
+* a bit mask per level records the occupied slots, so finding the next one needs no search and no heap.
 
-The wheel reads no clock: `advance` is told the time. Entries never expire early; late by less than one tick.
+The wheel reads no clock: the caller passes the time to `advance`. Entries expire never early and less than one tick
+late.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ FAR_FUTURE_MS = 1 << 62
 
 
 class TimerEntry:
-    """Something with a deadline. Subclassed, so that what waits is its own handle; in at most one wheel at a time."""
+    """Base class of objects with a deadline; the object is its own handle. In at most one wheel at a time."""
 
     __slots__ = ("_slot", "deadline_ms")
 
@@ -33,7 +34,7 @@ class TimerEntry:
         return self._slot is not None
 
     def cancel(self) -> bool:
-        """Leave the wheel; return whether it was in one."""
+        """Remove the entry from its wheel; return whether it was in one."""
         slot = self._slot
         if slot is None:
             return False
@@ -42,12 +43,12 @@ class TimerEntry:
         return True
 
     def on_timeout(self, now_ms: int) -> None:
-        """The deadline has passed; the entry is out of the wheel."""
+        """Called when the deadline has passed; the entry is no longer in the wheel."""
         raise NotImplementedError
 
 
 class _Level:
-    """The slots of one digit. A set bit means that the slot may hold entries; it is cleared when found empty."""
+    """The slots of one digit. A set bit in `occupied` means that the slot may hold entries."""
 
     __slots__ = ("occupied", "slots")
 
@@ -57,9 +58,9 @@ class _Level:
 
 
 class TimingWheel:
-    """Holds entries until their tick has come.
+    """Holds entries until their deadline.
 
-    `on_earlier_deadline` is told when an added entry is due before all that were there.
+    `on_earlier_deadline(deadline_ms)` is called when an added entry is due before all others.
     """
 
     __slots__ = ("_bits", "_current_tick", "_levels", "_next_wake_ms", "_tick_ms", "on_earlier_deadline")
@@ -83,7 +84,7 @@ class TimingWheel:
         self.on_earlier_deadline = on_earlier_deadline
 
     def add(self, entry: TimerEntry, deadline_ms: int) -> None:
-        """Schedule an entry. A deadline in the past expires with the next advance."""
+        """Schedule an entry. An entry with a past deadline expires at the next `advance`."""
         assert entry._slot is None, "an entry is in one wheel at a time"
         entry.deadline_ms = deadline_ms
         self._place(entry)
@@ -93,7 +94,7 @@ class TimingWheel:
                 self.on_earlier_deadline(deadline_ms)
 
     def advance(self, now_ms: int) -> list[TimerEntry]:
-        """Move to `now_ms`; return what has expired, by tick, then in the order of adding. O(1) for each."""
+        """Advance to `now_ms`; return the expired entries, by tick, then in the order they were added. O(1) each."""
         target_tick = now_ms // self._tick_ms
         expired: list[TimerEntry] = []
         while (found := self._next_slot()) is not None:
@@ -114,9 +115,9 @@ class TimingWheel:
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """Return when to advance next, None when nothing waits: no later than the first deadline rounded up to a tick.
+        """Return when to call `advance` next, or None if the wheel is empty.
 
-        It may be earlier, where entries have to move down a level first.
+        It is at most the first deadline rounded up to a tick; earlier if entries have to move down a level first.
         """
         found = self._next_slot()
         if found is None:
@@ -138,7 +139,7 @@ class TimingWheel:
         slot[entry] = None
 
     def _next_slot(self) -> tuple[int, int, int] | None:
-        """Return (level, slot, first tick of that slot) of the earliest entries. Clears the bits of emptied slots."""
+        """Return (level, slot, first tick of the slot) of the earliest entries. Clears the bits of empty slots."""
         for level_index, level in enumerate(self._levels):
             while level.occupied:
                 slot_index = (level.occupied & -level.occupied).bit_length() - 1
