@@ -1,4 +1,4 @@
-"""The core's control entries as control records of the log and back: LeaderChange, KRaftVersion, Voters.
+"""Conversion of the core's LeaderChange, KRaftVersion and Voters to control records of the log, and back.
 
 LeaderChange is written at version 0 (ids only) and Voters at version 0, as Apache Kafka 4.3.1 writes them.
 """
@@ -19,7 +19,7 @@ from kafkapy.types import ReplicaKey
 def build_control_batch(
     controls: Iterable[Control], *, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """Return the batch that holds the controls, a record each."""
+    """Return a batch with one record per control."""
     return build_raft_control(
         [to_message(control) for control in controls],
         base_offset=base_offset,
@@ -75,7 +75,7 @@ def voters_from_record(record: VotersRecord) -> VoterSet:
 
 
 def read_controls(batch: RecordBatch) -> list[tuple[int, Control]]:
-    """Return a control batch's entries with their offsets; types that the core does not know are left out.
+    """Return a control batch's controls with their offsets; unknown record types are skipped.
 
     Raises InvalidRecordsError, CorruptRecordError.
     """
@@ -94,7 +94,7 @@ def read_controls(batch: RecordBatch) -> list[tuple[int, Control]]:
 
 
 def note_in_history(history: VoterHistory, batch: RecordBatch) -> None:
-    """Take a control batch's voters and kraft.version into the history, as replaying the log at start does."""
+    """Add a control batch's voters and kraft.version to the history (replay of the log at start)."""
     for offset, control in read_controls(batch):
         if isinstance(control, KRaftVersion):
             history.add_kraft_version(offset, control.level)
@@ -103,6 +103,6 @@ def note_in_history(history: VoterHistory, batch: RecordBatch) -> None:
 
 
 def to_log_batch(batch: RecordBatch) -> LogBatch:
-    """Return a fetched batch as the core sees it, its bytes with it. Offsets in controls follow from their place."""
+    """Return a fetched batch as the core sees it, with its bytes. Control i has the offset base_offset + i."""
     controls = tuple(control for _, control in read_controls(batch)) if batch.is_control else ()
     return LogBatch(batch.base_offset, batch.last_offset, batch.partition_leader_epoch, controls, batch.raw())

@@ -1,12 +1,12 @@
-"""KRaft as a pure machine: `step(event, now_ms)` returns effects, `deadline_ms()` says when time alone matters.
+"""KRaft as a pure machine: `step(event, now_ms)` returns effects, `deadline_ms()` returns the time of the next timeout.
 
 Raft with Kafka's pull replication (KIP-595), snapshots (KIP-630), voters in the log (KIP-853) and pre-votes (KIP-996).
 The core knows offsets, epochs and voters, never records. Its parts: state.py (role, log, connections), voting.py,
 replication.py, membership.py; roles.py has the table of transitions.
 
 Invariants, asserted here and checked after every event by tests/simulator/raft_cluster.py: epochs and the high
-watermark never go back; one leader an epoch; no committed record is truncated; what is promised is durable before it is
-said.
+watermark never decrease; an epoch has at most one leader; no committed record is truncated; state is durable before a
+response promises it.
 """
 
 from kafkapy.machine import Effect, Event
@@ -50,22 +50,22 @@ __all__ = ["RaftConfig", "RaftCore"]
 
 
 class RaftCore(VoteHandling, Membership):
-    """One replica. Build it from recovered state, step Started first, then whatever happens."""
+    """One replica of the metadata quorum. Build it from recovered state and step Started before any other event."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take what happened; return what to do, in order. now_ms is monotonic."""
+        """Process an event and return the effects to carry out, in order. now_ms is monotonic."""
         self._dispatch(event, now_ms)
         self._poll(now_ms)
         return self._out.take()
 
     def deadline_ms(self) -> int | None:
-        """Return when to step TimePassed if nothing else happens; None for never. It may lie in the past."""
+        """Return when to step TimePassed if no event comes before, None for never. It may lie in the past."""
         deadlines = [self._role_deadline_ms(self.role), *(peer.due_ms for peer in self.connections.values())]
         earliest_ms = min((deadline for deadline in deadlines if deadline > self._polled_ms), default=FOREVER_MS)
         return earliest_ms if earliest_ms < FOREVER_MS else None
 
     _polled_ms = -1
-    """When _poll last ran: what was due then has been seen to."""
+    """When _poll last ran: deadlines up to then have been handled."""
 
     # ---- events
 
@@ -151,7 +151,7 @@ class RaftCore(VoteHandling, Membership):
                 self._note_told_leader(request, response)
 
     def _on_started(self, now_ms: int) -> None:
-        """Take up what quorum-state remembers; the only voter leads at once, in a new epoch."""
+        """Restore the role from quorum-state. A single voter becomes leader at once, in a new epoch."""
         self._adopt(self._initial_role(self._recovered_election, now_ms))
         if isinstance(self.role, Candidate):
             self._maybe_go_forward(now_ms)
@@ -188,7 +188,7 @@ class RaftCore(VoteHandling, Membership):
     # ---- time
 
     def _poll(self, now_ms: int) -> None:
-        """Do what is due: transitions by time-out first, until none is; then send what the role sends."""
+        """Handle expired deadlines: first role transitions, until no more are due, then the role's requests."""
         self._polled_ms = now_ms
         self._expire_connections(now_ms)
         role = None
@@ -242,7 +242,7 @@ class RaftCore(VoteHandling, Membership):
                 self._send_to_any_bootstrap(now_ms)
 
     def _send_as_follower(self, role: Follower, now_ms: int) -> None:
-        """One request at a time to the leader; while it does not answer, ask another who leads."""
+        """Send the next request, one at a time. While the leader is in back-off, ask another node for the leader."""
         if role.is_installing:
             return
         has_sent = self._maybe_send_update_voter(role, now_ms) if self.is_voter else self._maybe_join(role, now_ms)
@@ -259,10 +259,10 @@ class RaftCore(VoteHandling, Membership):
             self._send_fetch(role.leader_id, now_ms)
 
     def _send_to_any_bootstrap(self, now_ms: int) -> None:
-        """Fetch from somebody: whoever it is tells the leader. One such request at a time, each time another node.
+        """Fetch from any known node, to learn the leader from its response. One request at a time, nodes in turn.
 
-        A deviation: Apache Kafka asks the bootstrap servers alone, and finds no leader once none of them is left. Here
-        the voters that the log names are asked, too.
+        A deviation: Apache Kafka asks only the bootstrap servers, and finds no leader if all of them are gone. Here the
+        voters in the log are asked, too.
         """
         known = dict.fromkeys((*self.config.bootstrap_ids, *self.voters.current.ids))
         others = [node_id for node_id in known if node_id != self.local.node_id]

@@ -1,4 +1,4 @@
-"""What the driver must do, in the order given. PersistElection is done (durable) before anything after it starts."""
+"""The core's effects: the driver carries them out in order. PersistElection is durable before the next one starts."""
 
 from kafkapy.dataclass import dataclass
 from kafkapy.machine import Effect
@@ -9,7 +9,7 @@ from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What quorum-state remembers: never two votes, never two leaders in one epoch."""
+    """The content of the quorum-state file. It prevents two votes or two leaders in one epoch."""
 
     leader_epoch: int = 0
     leader_id: int = -1
@@ -18,7 +18,7 @@ class ElectionState:
 
 @dataclass(frozen=True, slots=True)
 class PersistElection(Effect):
-    """voter_ids are written by version 0 of the file only, which goes with kraft.version 0."""
+    """voter_ids are written only in version 0 of the file, which is used with kraft.version 0."""
 
     state: ElectionState
     kraft_version: int
@@ -27,7 +27,7 @@ class PersistElection(Effect):
 
 @dataclass(frozen=True, slots=True)
 class AppendBatch(Effect):
-    """Write one batch at the end of the log. As leader: made of data or controls; as follower: data as it came."""
+    """Append one batch to the log. As leader: build it from data or controls; as follower: write data as received."""
 
     batch: LogBatch
     is_leader: bool
@@ -35,7 +35,7 @@ class AppendBatch(Effect):
 
 @dataclass(frozen=True, slots=True)
 class FlushLog(Effect):
-    """fsync; then LogFlushed. While one fsync runs, only the latest of those asked for meanwhile need follow."""
+    """Fsync the log, then step LogFlushed. Of the requests made while an fsync runs, only the latest need be done."""
 
     end_offset: int
     generation: int
@@ -48,14 +48,14 @@ class TruncateLog(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ResetLogToSnapshot(Effect):
-    """Empty the log and let it start at the snapshot's end; load the snapshot into the listeners."""
+    """Empty the log, start it at the snapshot's end, and load the snapshot into the listeners."""
 
     snapshot_id: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class SendRequest(Effect):
-    """To a voter's node id, to the leader (endpoints given), or to a bootstrap server (its negative id)."""
+    """Send to a voter (node id), to the leader (with its endpoints), or to a bootstrap server (negative id)."""
 
     node_id: int
     request_id: int
@@ -81,7 +81,7 @@ class ReplyWithRecords(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithSnapshot(Effect):
-    """Answer a FetchSnapshot with a slice of the file; POSITION_OUT_OF_RANGE where there is none."""
+    """Answer a FetchSnapshot with a slice of the file, POSITION_OUT_OF_RANGE if position is beyond its end."""
 
     reply_to: object
     response: Response
@@ -92,7 +92,7 @@ class ReplyWithSnapshot(Effect):
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotPart(Effect):
-    """Write to the .part file of a snapshot being downloaded; position 0 starts it anew."""
+    """Write to the .part file of a snapshot being downloaded; position 0 starts the file over."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -101,7 +101,7 @@ class WriteSnapshotPart(Effect):
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot(Effect):
-    """The download is complete: check it, sync, rename; then SnapshotInstalled or SnapshotRefused."""
+    """The download is complete: check, fsync and rename it, then step SnapshotInstalled or SnapshotRefused."""
 
     snapshot_id: OffsetAndEpoch
 
@@ -113,7 +113,7 @@ class HighWatermarkAdvanced(Effect):
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged(Effect):
-    """leader_id is -1 where none is known. For ourselves: tell listeners once they have seen all below start_offset."""
+    """leader_id is -1 if unknown. If it is this node, notify listeners after they have read all below start_offset."""
 
     leader_id: int
     leader_epoch: int

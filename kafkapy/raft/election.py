@@ -1,7 +1,7 @@
-"""Counting votes, and who may be granted one. Pure functions and a tally; roles and core use them.
+"""Counting votes, and deciding whether to grant one. Used by the roles and the core.
 
-Pre-vote (KIP-996): a replica that misses its leader first asks whether it could win, without raising its epoch, so that
-one behind a partition does not disturb the others when it comes back.
+Pre-vote (KIP-996): a replica that has lost its leader first asks whether it could win, without raising its epoch. So a
+replica that was cut off by a network partition does not disrupt the quorum when it returns.
 """
 
 from kafkapy.raft.voters import VoterSet
@@ -20,7 +20,7 @@ class VoteTally:
             self._votes[own_key.node_id] = True
 
     def record(self, voter_id: int, is_granted: bool) -> None:
-        """Note a vote; an answer from somebody who is no voter is ignored, a granted vote is never taken back."""
+        """Record a vote. Votes of non-voters are ignored; a granted vote cannot be revoked."""
         if voter_id in self._votes and self._votes[voter_id] is not True:
             self._votes[voter_id] = is_granted
 
@@ -47,7 +47,10 @@ class VoteTally:
 def may_grant_vote(
     *, candidate: ReplicaKey, voted: ReplicaKey | None, leader_id: int, is_log_up_to_date: bool, is_pre_vote: bool
 ) -> bool:
-    """Decide for a replica without a live leader (Unattached, Prospective): one vote an epoch, to an up-to-date log."""
+    """Return whether a replica without a live leader (Unattached, Prospective) grants its vote.
+
+    A candidate needs an up-to-date log; an epoch has one vote, pre-votes are not limited.
+    """
     if is_pre_vote:
         return is_log_up_to_date
     if voted is not None:
@@ -56,9 +59,9 @@ def may_grant_vote(
 
 
 def successor_backoff_ms(position: int, successor_count: int, max_backoff_ms: int) -> int:
-    """Return how long the replica at `position` of the preferred successors waits before it stands.
+    """Return how long the replica at `position` of the preferred successors waits before it starts an election.
 
-    The first not at all; the others twice as long as the one before them, up to max_backoff_ms, as strangers wait.
+    0 for the first; then it doubles, up to max_backoff_ms. Replicas that are not successors wait max_backoff_ms.
     """
     if position == 0:
         return 0

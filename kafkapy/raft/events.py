@@ -1,4 +1,4 @@
-"""What the core is told. Every event also lets time pass: TimePassed alone says that nothing else happened."""
+"""The core's events. Each carries the time, so deadlines are checked on every event; TimePassed does only that."""
 
 from kafkapy.dataclass import dataclass
 from kafkapy.machine import Event
@@ -9,7 +9,7 @@ from kafkapy.types import OffsetAndEpoch
 
 @dataclass(frozen=True, slots=True)
 class Started(Event):
-    """The driver is ready to carry out effects; comes first, once."""
+    """The driver is ready to carry out effects. The first event, exactly once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class TimePassed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived(Event):
-    """A peer asks; the core answers now or later with a Reply that carries reply_to back."""
+    """A peer sent a request. The core answers, now or later, with a Reply that has the same reply_to."""
 
     reply_to: object
     request: Request
@@ -34,7 +34,7 @@ class ResponseReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed(Event):
-    """No answer will come: the connection failed. (Time-outs the core counts itself.)"""
+    """The connection failed: no response will come. (The core keeps track of timeouts itself.)"""
 
     node_id: int
     request_id: int
@@ -42,7 +42,7 @@ class RequestFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class AppendRequested(Event):
-    """The leader's state machine wants a batch on the log. Only step this on the leader of that epoch."""
+    """The leader's state machine appends a batch. Only step this on the leader of that epoch."""
 
     leader_epoch: int
     record_count: int
@@ -51,12 +51,12 @@ class AppendRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class KraftUpgradeRequested(Event):
-    """Raise kraft.version from 0 to 1. Only step this on a leader whose core has no kraft_upgrade_refusal."""
+    """Raise kraft.version from 0 to 1. Only step this on a leader whose kraft_upgrade_refusal() is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFlushed(Event):
-    """The fsync asked for by FlushLog(end_offset, generation) or a later one has ended."""
+    """The fsync requested by FlushLog(end_offset, generation), or a later one, has ended."""
 
     end_offset: int
     generation: int
@@ -64,7 +64,7 @@ class LogFlushed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstalled(Event):
-    """A downloaded snapshot was checked, is durable under its name, and says this of voters and kraft.version."""
+    """A downloaded snapshot was checked and is durable under its name; it holds these voters and kraft.version."""
 
     snapshot_id: OffsetAndEpoch
     voters: VoterSet | None
@@ -73,7 +73,7 @@ class SnapshotInstalled(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused(Event):
-    """A downloaded snapshot was damaged: fetch again."""
+    """A downloaded snapshot was corrupt and must be fetched again."""
 
     snapshot_id: OffsetAndEpoch
 
@@ -94,6 +94,6 @@ class LogPrefixDeleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResignRequested(Event):
-    """Step down if leader of this epoch (shutdown, or the controller met its own failure)."""
+    """Resign if leader of this epoch (at shutdown, or after a failure of the controller)."""
 
     leader_epoch: int

@@ -1,8 +1,8 @@
-"""What the core knows of its log: offsets, epochs, snapshots and how much of it is durable. It never sees records.
+"""The core's view of its log: offsets, epochs, snapshots and the durable end. It never sees records.
 
-The driver carries out appends and truncations that the core has already noted here; only durability comes back, as an
-event with the generation it was asked under: a truncation starts a new generation, and an fsync that was asked for
-before it says nothing about what was written after.
+The core records appends and truncations here first; the driver then carries them out. Only the end of an fsync comes
+back, as an event with the generation of its request. A truncation starts a new generation, because an fsync requested
+before it does not cover what was written after it.
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from kafkapy.types import OffsetAndEpoch
 
 
 class FetchPosition(Enum):
-    """What a fetch position means to the leader's log."""
+    """How a fetch position relates to the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -28,14 +28,14 @@ class LogView:
     start_offset: int = 0
     end_offset: int = 0
     epoch_starts: list[tuple[int, int]] = field(default_factory=list)
-    """(epoch, its first offset), both rising; the first one may start below start_offset."""
+    """(epoch, its first offset), both increasing; the first one may start below start_offset."""
     snapshots: list[OffsetAndEpoch] = field(default_factory=list)
     durable_end_offset: int = 0
     generation: int = 0
 
     @property
     def last_epoch(self) -> int:
-        """Return the epoch of the last record; of the snapshot where the log is empty; 0 where there is neither."""
+        """Return the epoch of the last record, of the latest snapshot if the log is empty, or 0."""
         if self.epoch_starts:
             return self.epoch_starts[-1][0]
         return self.snapshots[-1].leader_epoch if self.snapshots else 0
@@ -57,7 +57,10 @@ class LogView:
         self.end_offset = last_offset + 1
 
     def end_offset_for_epoch(self, leader_epoch: int) -> OffsetAndEpoch:
-        """Return the largest epoch not above leader_epoch and its end; what the oldest snapshot ends in, below all."""
+        """Return the end offset and epoch of the largest epoch up to leader_epoch.
+
+        Below all epochs: the end of the oldest snapshot, at most the first epoch's start.
+        """
         if not self.epoch_starts:
             return self.end
         index = bisect_right(self.epoch_starts, leader_epoch, key=lambda start: start[0]) - 1
@@ -69,9 +72,9 @@ class LogView:
         return OffsetAndEpoch(end_offset, self.epoch_starts[index][0])
 
     def validate(self, offset: int, leader_epoch: int) -> tuple[FetchPosition, OffsetAndEpoch]:
-        """Say whether a log that ends at (offset, leader_epoch) is a prefix of ours.
+        """Return whether a log that ends at (offset, leader_epoch) is a prefix of this one.
 
-        VALID, or DIVERGING with the end to truncate to, or SNAPSHOT with the snapshot to start from.
+        VALID, DIVERGING with the epoch end to truncate to, or SNAPSHOT with the snapshot to start from.
         """
         if self.start_offset == 0 and offset == 0:
             return FetchPosition.VALID, OffsetAndEpoch(0, 0)
@@ -92,7 +95,7 @@ class LogView:
         return FetchPosition.VALID, OffsetAndEpoch(offset, leader_epoch)
 
     def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
-        """Return where to cut so that nothing beyond the leader's end of that epoch stays."""
+        """Return the offset to truncate to, so that nothing beyond the leader's end of that epoch is left."""
         mine = self.end_offset_for_epoch(diverging.leader_epoch)
         if mine.leader_epoch == diverging.leader_epoch:
             return min(mine.offset, diverging.offset)
@@ -107,7 +110,7 @@ class LogView:
         self.generation += 1
 
     def reset_to_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Drop everything and start at the end of a snapshot that was just installed."""
+        """Empty the log and start it at the end of a newly installed snapshot."""
         self.start_offset = self.end_offset = self.durable_end_offset = snapshot_id.offset
         self.epoch_starts.clear()
         self.snapshots = [snapshot_id]
@@ -118,7 +121,7 @@ class LogView:
         self.snapshots.append(snapshot_id)
 
     def advance_start(self, offset: int) -> None:
-        """Note that the prefix below `offset` (the end of a snapshot) is gone."""
+        """Record that the log was deleted below `offset`, the end of a snapshot."""
         assert self.start_offset <= offset <= self.end_offset
         self.start_offset = offset
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.offset >= offset]
@@ -128,7 +131,7 @@ class LogView:
             self.epoch_starts.clear()
 
     def note_durable(self, end_offset: int, generation: int) -> bool:
-        """Take an fsync's result; return whether more is durable now."""
+        """Record the end of an fsync; return whether the durable end advanced."""
         if generation != self.generation or end_offset <= self.durable_end_offset:
             return False
         assert end_offset <= self.end_offset

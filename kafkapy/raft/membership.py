@@ -1,7 +1,8 @@
 """Changing the voters, one at a time (KIP-853): AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter.
 
-A change is a Voters record. It holds from when it is appended, so that the next majority is counted with it; another
-may start only once it is committed: two sets in force at a time always share a member of any two majorities.
+A change is a Voters record. It takes effect when it is appended: the majority that commits it is counted with the new
+set. Another change may start only after it is committed, so any majority of the old set and any majority of the new
+set share a voter.
 """
 
 from typing import Final
@@ -36,10 +37,10 @@ PENDING_CHANGE: Final = "Request timed out waiting for leader to handle previous
 
 
 class Membership(Replication):
-    """The part of the core that changes who votes."""
+    """The part of the core that changes the voter set."""
 
     def add_voter_refusal(self, request: AddVoterRequest, now_ms: int) -> VoterChangeResponse | None:
-        """Return what a request to add a voter is answered before that voter is asked for its versions; None: go on."""
+        """Return the error response to an AddRaftVoter, or None to go on and ask the new voter for its versions."""
         error, message = self._voter_change_error("adding", now_ms)
         voters = self.voters.current
         if error == NONE and request.voter.node_id in voters.ids:
@@ -58,7 +59,7 @@ class Membership(Replication):
             self._emit(Reply(reply_to, self._voter_change_response(NONE)))
 
     def _candidate_refusal(self, voter: Voter, now_ms: int) -> VoterChangeResponse | None:
-        """Return why a node that was asked for its versions cannot vote yet."""
+        """Return the error response if the new voter's versions do not fit or it lags behind, else None."""
         role = self.role
         assert isinstance(role, Leader)
         key, lowest, highest = voter.key, voter.min_kraft_version, voter.max_kraft_version
@@ -85,7 +86,7 @@ class Membership(Replication):
         self._append_voters(voters.without_voter(request.voter), reply_to, request.timeout_ms, now_ms)
 
     def _on_update_voter_request(self, reply_to: object, request: UpdateVoterRequest, now_ms: int) -> None:
-        """A voter tells its endpoints and versions; answered once committed, at once where no log keeps them."""
+        """Update a voter's endpoints and versions. Answer when committed; at once with kraft.version 0 (not logged)."""
         error, message = self._voter_change_error("updating", now_ms)
         voters = self.voters.current
         is_static = error == UNSUPPORTED_VERSION
@@ -104,7 +105,7 @@ class Membership(Replication):
         self._append_voters(voters.with_voter(request.voter), reply_to, self.config.request_timeout_ms, now_ms)
 
     def kraft_upgrade_refusal(self) -> tuple[int, str] | None:
-        """Return why kraft.version cannot rise to 1 now, with the error code; None where it can. On the leader only."""
+        """Return (error code, reason) if kraft.version cannot be raised to 1 now, else None. On the leader only."""
         known = self._told_voters()
         missing = [node_id for node_id in self.voters.current.ids if node_id not in known]
         if missing:
@@ -117,7 +118,7 @@ class Membership(Replication):
         return None
 
     def _upgrade_kraft_version(self) -> None:
-        """Begin with the voters that have told of themselves; they are the log's from now on (KIP-853)."""
+        """Raise kraft.version to 1 and write the voters, as they described themselves, to the log (KIP-853)."""
         assert isinstance(self.role, Leader), "only a leader raises kraft.version"
         assert self.voters.kraft_version == 0, "kraft.version rises from 0"
         assert self.kraft_upgrade_refusal() is None, "asked before"
@@ -136,7 +137,7 @@ class Membership(Replication):
             role.has_told_leader = role.has_told_leader or request.leader_epoch == role.leader_epoch
 
     def _voter_change_error(self, change: str, now_ms: int) -> tuple[int, str | None]:
-        """Say what forbids any change just now. `change`: adding, removing or updating."""
+        """Return (error code, message) if no voter change may start now. `change`: adding, removing or updating."""
         role = self.role
         if not isinstance(role, Leader):
             return NOT_LEADER_OR_FOLLOWER, None
@@ -158,7 +159,7 @@ class Membership(Replication):
         return NONE, None
 
     def _append_voters(self, voters: VoterSet, reply_to: object | None, timeout_ms: int, now_ms: int) -> None:
-        """Put the new set in force. Whoever is new in it gets a whole check-quorum time-out to fetch."""
+        """Append the new voter set, which takes effect at once. Restart the check-quorum timeout for a new voter."""
         assert voters.overlaps_majority_of(self.voters.current), "one voter at a time"
         role = self.role
         assert isinstance(role, Leader)
@@ -177,7 +178,7 @@ class Membership(Replication):
             role.is_resigning = True
 
     def _expire_voter_change(self, role: Leader, now_ms: int) -> None:
-        """Stop the requester's wait; the record stays, and no other change starts before it is committed."""
+        """Answer a timed-out requester. The record stays; no other change starts before it is committed."""
         change = role.pending_voter_change
         if change is not None and now_ms >= change.deadline_ms:
             change.deadline_ms = FOREVER_MS
@@ -186,9 +187,10 @@ class Membership(Replication):
                 change.reply_to = None
 
     def _maybe_send_update_voter(self, role: Follower, now_ms: int) -> bool:
-        """Tell the leader when the voter set knows us by other endpoints or versions than we have.
+        """Send UpdateRaftVoter if the voter set has other endpoints or versions for this node than it has.
 
-        With kraft.version 0 tell every new leader: nothing else has our directory, which kraft.version 1 needs.
+        With kraft.version 0 send it to every new leader: it is the only way to learn this node's directory id, which
+        an upgrade to kraft.version 1 needs.
         """
         if now_ms < role.update_voter_deadline_ms:
             return False
@@ -201,7 +203,7 @@ class Membership(Replication):
         )
 
     def _maybe_join(self, role: Follower, now_ms: int) -> bool:
-        """Ask to become a voter (controller.quorum.auto.join.enable); first to remove this node's former directory."""
+        """Ask to become a voter (controller.quorum.auto.join.enable), after removing this node's former directory."""
         if not self.config.joins_by_itself or now_ms < role.update_voter_deadline_ms:
             return False
         if self.voters.kraft_version == 0:
@@ -217,7 +219,7 @@ class Membership(Replication):
     def _send_voter_change(
         self, role: Follower, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest, now_ms: int
     ) -> bool:
-        """Send once the leader has answered what was sent before; the next attempt is a fetch time-out later."""
+        """Send unless a request to the leader is in flight; the next attempt comes a fetch timeout later."""
         if not self._maybe_send(role.leader_id, request, now_ms):
             return False
         role.update_voter_deadline_ms = now_ms + self.config.fetch_timeout_ms

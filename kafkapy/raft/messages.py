@@ -1,8 +1,8 @@
-"""What replicas say to each other, in the core's own words; a driver maps these to Kafka's requests and responses.
+"""The messages between replicas, as the core sees them; kafkapy.raft.wire maps them to Kafka's requests and responses.
 
 Requests: Vote (KIP-595, pre-vote KIP-996), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot (KIP-630),
-AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). A response tells the sender's epoch and leader, so that
-whoever lags learns from any answer. `error` is a code of kafkapy.protocol.error_code; those that Raft speaks are here.
+AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). Every response carries the sender's epoch and leader, so that
+a replica that lags learns them from any response. `error` is a code of kafkapy.protocol.error_code.
 """
 
 from typing import Final, TypeAlias
@@ -43,7 +43,7 @@ class KRaftVersion:
 
 @dataclass(frozen=True, slots=True)
 class Voters:
-    """The record that sets the voters; holds from when it is appended."""
+    """The record that sets the voters; takes effect when it is appended."""
 
     voters: VoterSet
 
@@ -53,7 +53,7 @@ Control: TypeAlias = LeaderChange | KRaftVersion | Voters
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A batch as the core sees it: where it stands, and its control records (record i at base_offset + i)."""
+    """A batch as the core sees it: its offsets and epoch, and its control records (record i at base_offset + i)."""
 
     base_offset: int
     last_offset: int
@@ -65,7 +65,7 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """`is_pre_vote`: would you vote for me in leader_epoch + 1? Nothing is promised by the answer."""
+    """`is_pre_vote`: asks whether the voter would grant a vote in leader_epoch + 1, without committing it to that."""
 
     candidate: ReplicaKey
     leader_epoch: int
@@ -84,7 +84,7 @@ class BeginEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndEpochRequest:
-    """A leader steps down; the first of the preferred successors may stand at once."""
+    """A leader resigns; the first of the preferred successors may start an election at once."""
 
     leader_id: int
     leader_epoch: int
@@ -116,7 +116,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
-    """The driver has asked the new voter for its versions before (ApiVersions)."""
+    """The driver has already asked the new voter for its supported versions (ApiVersions)."""
 
     voter: Voter
     timeout_ms: int
@@ -149,7 +149,7 @@ Request: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What every answer says: the sender's epoch, and its leader with where that listens (-1: it knows none)."""
+    """The fields of every response: the sender's epoch, and the leader it knows (-1: none) with its endpoints."""
 
     error: int = NONE
     leader_epoch: int
@@ -174,7 +174,7 @@ class EndEpochResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(Response):
-    """At most one of diverging, snapshot_id and batches says something. high_watermark is -1 while unknown."""
+    """At most one of diverging, snapshot_id and batches is set. high_watermark is -1 while unknown."""
 
     high_watermark: int = -1
     log_start_offset: int = -1
@@ -185,7 +185,7 @@ class FetchResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse(Response):
-    """`data` is the part of the file from `position` on; size_bytes is the whole file's."""
+    """`data` is the part of the file from `position` on; size_bytes is the size of the whole file."""
 
     snapshot_id: OffsetAndEpoch | None = None
     size_bytes: int = 0

@@ -1,7 +1,8 @@
-"""How far each replica is, as the leader sees it: high watermark, check-quorum, who is caught up.
+"""The leader's view of each replica's progress: high watermark, check-quorum, which replicas are caught up.
 
-The high watermark is the largest offset that a majority of voters has durable, and it moves only past a record of the
-leader's own epoch (a record of an older epoch on a majority may still be lost: Raft, section 5.4.2).
+The high watermark is the largest offset below which a majority of voters has everything durable. It advances only to
+include a record of the leader's own epoch (a record of an older epoch on a majority may still be lost: Raft, section
+5.4.2).
 """
 
 from kafkapy.dataclass import dataclass
@@ -9,7 +10,7 @@ from kafkapy.raft.voters import VoterSet
 from kafkapy.types import ZERO_UUID, ReplicaKey
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
-"""An observer that has not fetched for so long is forgotten (Kafka's LeaderState)."""
+"""An observer that has not fetched for this long is removed (Kafka's LeaderState)."""
 
 CAUGHT_UP_WINDOW_MS = 3_600_000
 """A replica may become a voter if it was caught up and has fetched within this time."""
@@ -17,7 +18,7 @@ CAUGHT_UP_WINDOW_MS = 3_600_000
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """One replica; -1 stands for never."""
+    """The progress of one replica; -1 means never."""
 
     key: ReplicaKey
     durable_end_offset: int = -1
@@ -26,7 +27,10 @@ class ReplicaProgress:
     leader_end_offset_at_last_fetch: int = -1
 
     def on_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Caught up is who has all that the leader had at this fetch, or had at the one before (then: since then)."""
+        """Record a fetch. The replica is caught up if it has all that the leader has now, or had at the previous fetch.
+
+        In the second case it was caught up at the time of the previous fetch.
+        """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif 0 < self.leader_end_offset_at_last_fetch <= fetch_offset:
@@ -37,7 +41,7 @@ class ReplicaProgress:
 
 
 class QuorumProgress:
-    """All replicas of one leader's epoch: the voters (itself among them, unless it was removed) and observers."""
+    """All replicas during one leader epoch: the voters (including the leader, unless it was removed) and observers."""
 
     __slots__ = ("_epoch_start_offset", "_fetched_voter_ids", "_local", "high_watermark", "observers", "voters")
 
@@ -50,7 +54,7 @@ class QuorumProgress:
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Take over an appended voter set; what is known of a replica stays known as it changes sides."""
+        """Adopt an appended voter set. A replica keeps its progress when it moves between voters and observers."""
         former = self.voters
         self.voters = {}
         for voter in voters:
@@ -67,7 +71,7 @@ class QuorumProgress:
         self._fetched_voter_ids &= self.voters.keys()
 
     def replica(self, key: ReplicaKey) -> ReplicaProgress:
-        """Return the voter, or the observer (remembered from now on)."""
+        """Return the progress of the voter or observer `key`; an unknown replica is added as an observer."""
         voter = self.voters.get(key.node_id)
         if voter is not None and voter.key.directory_id in (bytes(16), key.directory_id):
             return voter
@@ -79,7 +83,7 @@ class QuorumProgress:
         local.durable_end_offset = end_offset
 
     def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """Take a valid Fetch; return whether a majority of voters has now fetched since the last time this was so."""
+        """Record a valid Fetch; return whether a majority of voters has fetched since this last returned True."""
         self.replica(key).on_fetch(fetch_offset, leader_end_offset, now_ms)
         return self.note_contact(key)
 
@@ -105,13 +109,13 @@ class QuorumProgress:
         return True
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """Return the other voters, the most advanced first: who should stand when the leader steps down."""
+        """Return the other voters, most advanced first: the preferred successors when the leader resigns."""
         others = [voter for node_id, voter in self.voters.items() if node_id != self._local.node_id]
         others.sort(key=lambda voter: (-voter.durable_end_offset, voter.key))
         return tuple(voter.key for voter in others)
 
     def silent_voter_ids(self, now_ms: int, interval_ms: int) -> tuple[int, ...]:
-        """Return the other voters that have not fetched for interval_ms: they may not know who leads."""
+        """Return the other voters that have not fetched for interval_ms: they may not know the leader."""
         return tuple(
             node_id
             for node_id, voter in self.voters.items()

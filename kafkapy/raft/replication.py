@@ -1,8 +1,8 @@
-"""Fetch and FetchSnapshot: how log and snapshots travel from the leader to everybody else.
+"""Fetch and FetchSnapshot: replication of the log and of snapshots from the leader to the other replicas.
 
-A replica fetches from its log's end with the epoch of its last record. The leader answers with records, with a
-diverging epoch (cut back to there), or with a snapshot to start from. A voter's fetch offset says what it has durable:
-it does not fetch on before its fsync has ended.
+A replica fetches from its log end offset and names the epoch of its last record. The leader answers with records, with
+a diverging epoch to truncate to, or with the id of a snapshot to download. Everything below a voter's fetch offset is
+durable: it sends no fetch before its fsync has ended.
 """
 
 from kafkapy.raft.effects import (
@@ -36,13 +36,13 @@ from kafkapy.raft.voters import VoterSet
 from kafkapy.types import OffsetAndEpoch, ReplicaKey
 
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
-"""What `storage format` writes: no prefix of any log, so nobody is sent to it."""
+"""The snapshot written by `storage format`. It is not a prefix of the log, so no replica is told to download it."""
 
 
 class Replication(RaftState):
-    """The log half of the core."""
+    """The part of the core that replicates the log."""
 
-    # ---- the leader answers
+    # ---- as leader
 
     def _on_fetch_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
         error = self._leader_only_error(request.leader_epoch)
@@ -61,7 +61,7 @@ class Replication(RaftState):
     def _try_answer_fetch(
         self, role: Leader, reply_to: object, request: FetchRequest, now_ms: int, *, is_last_try: bool
     ) -> bool:
-        """Answer if there is something to say; a valid position counts as the replica's progress either way."""
+        """Answer if there is something to send; return whether it was answered. A valid position counts as progress."""
         kind, position = self._fetch_position(request)
         if kind is FetchPosition.VALID:
             self._note_fetch(role, request.replica, request.fetch_offset, now_ms)
@@ -104,17 +104,17 @@ class Replication(RaftState):
         self._on_committed(role)
 
     def _on_committed(self, role: Leader) -> None:
-        """Overridden by Membership: a voter change may be through."""
+        """Overridden by Membership, which completes a committed voter change."""
 
     def _learn_high_watermark(self, high_watermark: int) -> None:
-        """Tell the driver of newly committed records; a new leader's high watermark starts below what is known."""
+        """Report newly committed records to the driver. A new leader's high watermark may start below the known one."""
         known = min(high_watermark, self.log.end_offset)
         if known > self.high_watermark:
             self.high_watermark = known
             self._emit(HighWatermarkAdvanced(known))
 
     def _complete_fetches(self, role: Leader, now_ms: int) -> None:
-        """Answer the waiting fetches that have something to get by now, or that have waited long enough."""
+        """Answer the pending fetches that have new records, a higher high watermark, or an expired deadline."""
         waiting, role.pending_fetches = role.pending_fetches, []
         for fetch in waiting:
             has_expired = now_ms >= fetch.deadline_ms
@@ -156,10 +156,10 @@ class Replication(RaftState):
             return UNKNOWN_LEADER_EPOCH
         return NONE if self.is_leader else NOT_LEADER_OR_FOLLOWER
 
-    # ---- the follower takes
+    # ---- as follower
 
     def _send_fetch(self, node_id: int, now_ms: int) -> bool:
-        """Fetch on from our end; not before everything up to it is durable."""
+        """Fetch from the log end offset, if all below it is durable; return whether a request was sent."""
         if self.log.durable_end_offset < self.log.end_offset:
             return False
         request = FetchRequest(
@@ -218,7 +218,7 @@ class Replication(RaftState):
             self._learn_high_watermark(response.high_watermark)
 
     def _is_next(self, batch: LogBatch, leader_epoch: int) -> bool:
-        """A batch that does not fit ends what is taken of an answer; the next fetch settles it."""
+        """Return whether a batch continues the log. If not, it and the rest of the response are dropped."""
         return (
             batch.base_offset == self.log.end_offset
             and self.log.last_epoch <= batch.leader_epoch <= leader_epoch
@@ -259,7 +259,7 @@ class Replication(RaftState):
             self._emit(InstallSnapshot(role.snapshot_id))
 
     def _on_snapshot_installed(self, snapshot_id: OffsetAndEpoch, voters: VoterSet | None, kraft_version: int) -> None:
-        """Start over at the snapshot, whoever leads by now: it holds committed records only."""
+        """Restart the log at the snapshot's end, even if the leader has changed: it holds committed records only."""
         self._end_installation(snapshot_id)
         if snapshot_id.offset <= self.log.end_offset and snapshot_id.leader_epoch <= self.log.last_epoch:
             return

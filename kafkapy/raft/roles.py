@@ -1,14 +1,14 @@
-"""The roles of a replica, and which may follow which.
+"""The roles of a replica, and the legal transitions between them.
 
     Unattached --timeout--> Prospective --majority of pre-votes--> Candidate --majority of votes--> Leader
     Follower   --timeout--> Prospective --lost--> Follower (leader still known) or Unattached
     Candidate  --timeout--> Prospective
     Leader     --resigns--> Resigned --timeout--> Unattached in the next epoch
-    any        --a higher epoch--> Unattached, or Follower where its leader is known
+    any        --a higher epoch--> Unattached, or Follower if its leader is known
 
-A vote does not change the role (KIP-996): `voted` is kept by Unattached, Prospective and Follower of the same epoch. On
-restart the leader of an epoch is Resigned in it: records it had not synced are lost, and another record must never take
-their offset in the same epoch.
+A vote does not change the role (KIP-996): `voted` is kept by Unattached, Prospective and Follower of the same epoch.
+After a restart the leader of an epoch is Resigned in it: records that it had not fsynced are lost, and a different
+record must never get their offset in the same epoch.
 """
 
 from dataclasses import field
@@ -29,11 +29,11 @@ FOREVER_MS = 1 << 62
 
 @dataclass(slots=True, kw_only=True)
 class Unattached:
-    """Knows no live leader; votes, and stands for election once election_deadline_ms passes."""
+    """Knows no live leader. May grant votes; becomes Prospective when election_deadline_ms passes."""
 
     leader_epoch: int
     leader_id: int = -1
-    """Known by name only: nobody said where it listens."""
+    """The leader, if its id is known but not its endpoints; else -1."""
     leader_endpoints: tuple[Endpoint, ...] = ()
     voted: ReplicaKey | None = None
     election_deadline_ms: int
@@ -53,7 +53,7 @@ class Unattached:
 
 @dataclass(slots=True, kw_only=True)
 class Prospective:
-    """Asks for pre-votes in its present epoch; remembers the leader it has lost, should it turn out to be alive."""
+    """Asks for pre-votes in its current epoch. Keeps the leader it lost, to follow it again if the pre-vote fails."""
 
     leader_epoch: int
     leader_id: int = -1
@@ -95,7 +95,7 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Fetches from the leader; turns Prospective once fetch_deadline_ms passes without a good answer."""
+    """Fetches from the leader. Becomes Prospective when fetch_deadline_ms passes without a successful fetch."""
 
     leader_epoch: int
     leader_id: int
@@ -105,9 +105,9 @@ class Follower:
     update_voter_deadline_ms: int = FOREVER_MS
     has_fetched: bool = False
     has_told_leader: bool = False
-    """Whether the leader knows this voter's directory and endpoints, which the log of kraft.version 0 does not."""
+    """Whether the leader knows this voter's directory and endpoints. With kraft.version 0 they are not in the log."""
     snapshot_id: OffsetAndEpoch | None = None
-    """The snapshot being downloaded, from snapshot_position on."""
+    """The snapshot being downloaded; snapshot_position is the next byte."""
     snapshot_position: int = 0
     is_installing: bool = False
 
@@ -115,13 +115,13 @@ class Follower:
         return ElectionState(self.leader_epoch, self.leader_id, self.voted)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_log_up_to_date: bool, is_pre_vote: bool) -> bool:
-        """A leader that answers is not voted against; one that has not yet answered may be dead already."""
+        """Grant pre-votes only until the first successful fetch: before it, the leader may already be dead."""
         return is_pre_vote and is_log_up_to_date and not self.has_fetched
 
 
 @dataclass(slots=True)
 class PendingFetch:
-    """A Fetch that waits for more log or a higher high watermark."""
+    """A Fetch that waits for more records or a higher high watermark."""
 
     reply_to: object
     request: FetchRequest
@@ -139,7 +139,7 @@ class PendingVoterChange:
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
-    """Takes appends and answers fetches; resigns when a majority of voters has been silent for too long."""
+    """Takes appends and answers fetches. Resigns if no majority of voters fetches before check_quorum_deadline_ms."""
 
     leader_epoch: int
     leader_id: int
@@ -152,7 +152,7 @@ class Leader:
     pending_fetches: list[PendingFetch] = field(default_factory=list)
     pending_voter_change: PendingVoterChange | None = None
     told_voters: dict[int, Voter] = field(default_factory=dict)
-    """What static voters, whose directories no log knows, have told of themselves: kraft.version 1 begins with it."""
+    """Static voters as they described themselves by UpdateRaftVoter: the first voter set of kraft.version 1."""
     is_resigning: bool = False
 
     def election_state(self) -> ElectionState:
@@ -164,7 +164,7 @@ class Leader:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """Was the leader of this epoch and tells the voters so; takes part again in a later epoch."""
+    """Was the leader of this epoch and sends EndQuorumEpoch to the voters; takes part again in a later epoch."""
 
     leader_epoch: int
     leader_id: int
@@ -185,7 +185,7 @@ Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Res
 
 
 class EpochRule(Enum):
-    """How the epoch may move with a transition."""
+    """How the epoch may change in a transition."""
 
     SAME = "same"
     HIGHER = "higher"
@@ -214,12 +214,12 @@ LEGAL_TRANSITIONS: dict[tuple[type[Role], type[Role]], EpochRule] = {
     (Resigned, Prospective): EpochRule.SAME,
     (Resigned, Follower): EpochRule.HIGHER,
 }
-"""Every transition that may happen; leaving the table is an assertion. (Prospective, Prospective) adds a vote;
-(Follower, Follower) in one epoch learns more of the leader's endpoints; (Resigned, Prospective) is the only voter's."""
+"""All legal transitions; any other fails an assertion. (Prospective, Prospective) adds a vote; (Follower, Follower) in
+one epoch adds endpoints of the leader; (Resigned, Prospective) happens only to a single voter."""
 
 
 def is_legal(source: Role, target: Role) -> bool:
-    """Return whether the table lets `source` become `target` with these epochs."""
+    """Return whether `source` may become `target`, given their types and epochs."""
     rule = LEGAL_TRANSITIONS.get((type(source), type(target)))
     if rule is None:
         return False

@@ -1,4 +1,4 @@
-"""The state of a replica that all parts of the core share: role, log, voters, connections, and the way roles change."""
+"""The state of a replica that all parts of the core share: role, log, voters, connections; and role transitions."""
 
 from dataclasses import field
 
@@ -45,19 +45,19 @@ from kafkapy.raft.voters import Endpoint, Voter, VoterHistory
 from kafkapy.types import ReplicaKey
 
 CHECK_QUORUM_FACTOR = 1.5
-"""A leader resigns after 1.5 fetch time-outs without fetches from a majority: followers have long given up then."""
+"""A leader resigns after 1.5 fetch timeouts without fetches from a majority: followers give up after one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Who we are, and Kafka's controller.quorum.* times."""
+    """This replica's voter entry, and Kafka's controller.quorum.* timeouts."""
 
     local: Voter
     can_become_voter: bool = True
     joins_by_itself: bool = False
-    """Whether an observer that may vote asks to become a voter (controller.quorum.auto.join.enable)."""
+    """Whether a controller that is an observer asks to become a voter (controller.quorum.auto.join.enable)."""
     bootstrap_ids: tuple[int, ...] = ()
-    """Whom to ask for the leader while nobody is known: voters' node ids or negative ids of bootstrap servers."""
+    """Nodes to ask while the leader is unknown: node ids of voters, or negative ids of bootstrap servers."""
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -70,7 +70,7 @@ class RaftConfig:
 
 @dataclass(slots=True)
 class Connection:
-    """What runs with one peer: at most one request, and a pause after a failure."""
+    """The requests to one peer: at most one in flight, and a back-off after a failure."""
 
     request_id: int = -1
     request: Request | None = None
@@ -84,7 +84,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Jitter:
-    """A small deterministic generator (Knuth's MMIX): the driver brings the seed, the core rolls no dice of its own."""
+    """A deterministic pseudorandom generator (Knuth's MMIX), seeded by the driver: the core has no other randomness."""
 
     state: int
 
@@ -105,7 +105,7 @@ class Outbox:
 
 
 class RaftState:
-    """What a replica of the quorum knows. Parts (VoteHandling, ...) extend this class; RaftCore joins them."""
+    """The state of one quorum replica. The parts (VoteHandling, Membership, ...) extend it; RaftCore combines them."""
 
     def __init__(
         self, config: RaftConfig, log: LogView, voters: VoterHistory, election: ElectionState, seed: int
@@ -115,7 +115,7 @@ class RaftState:
         self.log = log
         self.voters = voters
         self.high_watermark = log.latest_snapshot.offset if log.latest_snapshot is not None else -1
-        """The highest committed end offset that this replica knows of; never goes back."""
+        """The highest committed end offset that this replica knows of; never decreases."""
         self.jitter = Jitter(seed)
         self.connections: dict[int, Connection] = {}
         self.role: Role = Unattached(leader_epoch=0, election_deadline_ms=FOREVER_MS)
@@ -154,7 +154,7 @@ class RaftState:
     # ---- changing roles
 
     def _enter(self, role: Role) -> None:
-        """Become `role`: leave what the old one held, make the election state durable, tell the leader if it is new."""
+        """Become `role`: fail the old role's pending requests, persist the election state, announce a new leader."""
         assert is_legal(self.role, role), f"{self.role} must not become {role}"
         self._adopt(role)
 
@@ -226,7 +226,7 @@ class RaftState:
         )
 
     def _become_prospective(self, now_ms: int, voted: ReplicaKey | None = None) -> None:
-        """Ask for pre-votes; the only voter needs nobody and goes on at once."""
+        """Start asking for pre-votes. A single voter has won already and becomes candidate at once."""
         assert self.is_voter
         role = self.role
         self._enter(
@@ -254,7 +254,7 @@ class RaftState:
         )
 
     def _maybe_go_forward(self, now_ms: int) -> None:
-        """Prospective to Candidate, Candidate to Leader, once a majority has granted it."""
+        """Move from Prospective to Candidate, or from Candidate to Leader, if a majority has granted its vote."""
         role = self.role
         if isinstance(role, Prospective) and role.tally.is_won:
             self._become_candidate(now_ms)
@@ -262,7 +262,7 @@ class RaftState:
             self._become_leader(role, now_ms)
 
     def _become_leader(self, candidate: Candidate, now_ms: int) -> None:
-        """Take over: durable first, then the control records that open the epoch."""
+        """Become leader: persist the election state, then append the control records that open the epoch."""
         voters = self.voters.current
         progress = QuorumProgress(self.local, voters, self.log.end_offset)
         self._enter(
@@ -282,7 +282,7 @@ class RaftState:
         self._append_as_leader((change, *self._voter_controls()))
 
     def _voter_controls(self) -> tuple[Control, ...]:
-        """Return the records that bring our own voter entry, or a bootstrap snapshot's voters, into the log."""
+        """Return the records that write an updated local voter entry, or a bootstrap snapshot's voters, to the log."""
         if self.voters.kraft_version == 0:
             return ()
         voters = self.voters.current
@@ -306,7 +306,7 @@ class RaftState:
     # ---- appending
 
     def _append_as_leader(self, controls: tuple[Control, ...] = (), data: object = None, record_count: int = 0) -> int:
-        """Note and emit one batch; return its last offset."""
+        """Add one batch to the log view and emit its append; return its last offset."""
         role = self.role
         assert isinstance(role, Leader)
         base_offset = self.log.end_offset
@@ -336,13 +336,13 @@ class RaftState:
         elif isinstance(role, Unattached) and self.is_voter and role.election_deadline_ms == FOREVER_MS:
             role.election_deadline_ms = 0
 
-    # ---- talking
+    # ---- requests and responses
 
     def _emit(self, effect: Effect) -> None:
         self._out.effects.append(effect)
 
     def _maybe_send(self, node_id: int, request: Request, now_ms: int) -> bool:
-        """Send unless a request to that node is under way or it is being spared after a failure."""
+        """Send unless a request to that node is in flight or it is in back-off; return whether it was sent."""
         connection = self.connections.setdefault(node_id, Connection())
         if connection.request is not None or now_ms < connection.backoff_until_ms:
             return False
@@ -355,7 +355,7 @@ class RaftState:
         return True
 
     def _complete(self, node_id: int, request_id: int) -> Request | None:
-        """Return the request that was under way, None where the answer comes too late to matter."""
+        """Return the request that was in flight, or None if the response is to an older one and must be ignored."""
         connection = self.connections.get(node_id)
         if connection is None or connection.request_id != request_id:
             return None
@@ -387,13 +387,13 @@ class RaftState:
     # ---- following a higher epoch or a leader
 
     def _is_consistent_leader(self, leader_epoch: int, leader_id: int) -> bool:
-        """Return whether the claim fits what we know: one leader an epoch, and we know whether it is us."""
+        """Return whether the claim fits the local state: one leader per epoch, and we know if it is this node."""
         if leader_id == self.local.node_id:
             return leader_epoch == self.leader_epoch and isinstance(self.role, Leader | Resigned)
         return leader_epoch != self.leader_epoch or leader_id < 0 or self.leader_id in (-1, leader_id)
 
     def _maybe_follow(self, leader_epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], now_ms: int) -> None:
-        """Take what a message says of epoch and leader, where it is news."""
+        """Change role if a message names a newer epoch, an unknown leader of this epoch, or more of its endpoints."""
         endpoints = endpoints or self.voters.current.endpoints_of(leader_id)
         if leader_epoch > self.leader_epoch:
             if leader_id >= 0 and endpoints:
@@ -406,7 +406,7 @@ class RaftState:
                 self._become_follower(leader_epoch, leader_id, endpoints, now_ms)
 
     def _learn_from_response(self, response: Response, now_ms: int) -> bool:
-        """Follow what any answer tells of epoch and leader; return whether its content still matters."""
+        """Adopt a response's epoch and leader if newer; return whether the rest of the response is still relevant."""
         if response.leader_epoch < self.leader_epoch:
             return False
         if not self._is_consistent_leader(response.leader_epoch, response.leader_id):

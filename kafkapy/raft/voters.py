@@ -1,6 +1,6 @@
-"""Voter sets and their history: who may vote, from which offset on (KIP-853).
+"""Voter sets and their history by offset (KIP-853).
 
-A voter set counts from the moment it is *appended*, committed or not; a truncation brings the earlier one back. With
+A voter set takes effect when it is *appended*, before it is committed; a truncation restores the earlier one. With
 kraft.version 0 the set is static (controller.quorum.voters) and directories are unknown; with 1 it comes from Voters
 control records in the log or in the latest snapshot.
 """
@@ -18,11 +18,11 @@ MAX_KRAFT_VERSION = 1
 """The newest kraft.version this core implements."""
 
 BEFORE_LOG = -1
-"""The offset of a voter set that no record of the log holds: static, or from the bootstrap snapshot 0-0."""
+"""The offset of a voter set that is not in the log: static, or from the bootstrap snapshot 0-0."""
 
 
 class Endpoint(NamedTuple):
-    """Where a voter listens, by listener name."""
+    """The address of one of a voter's listeners."""
 
     name: str
     host: str
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A voter with where it listens and which kraft.version it supports. A ZERO_UUID directory stands for any."""
+    """A voter, its endpoints and the kraft.version range it supports. A ZERO_UUID directory matches any."""
 
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
@@ -43,7 +43,7 @@ class Voter:
         return self.key.node_id
 
     def matches(self, key: ReplicaKey) -> bool:
-        """Return whether `key` is this voter: same node, and same directory where ours is known."""
+        """Return whether `key` is this voter: the same node, and the same directory if this voter's is known."""
         return self.key.node_id == key.node_id and self.key.directory_id in (ZERO_UUID, key.directory_id)
 
 
@@ -93,14 +93,14 @@ class VoterSet:
         return voter.endpoints if voter is not None else ()
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """Return the set with `voter` added, or put in place of the voter with its node id."""
+        """Return the set with `voter` added, replacing a voter with the same node id."""
         return VoterSet([*(other for other in self if other.node_id != voter.node_id), voter])
 
     def without_voter(self, key: ReplicaKey) -> "VoterSet":
         return VoterSet(voter for voter in self if not voter.matches(key))
 
     def needs_update(self, local: Voter) -> bool:
-        """Return whether the set knows `local` by other endpoints, directory or versions than it has."""
+        """Return whether the set holds `local` with other endpoints, versions or (static voter) directory."""
         known = self._by_id.get(local.node_id)
         return known is not None and known.matches(local.key) and known != local
 
@@ -112,7 +112,7 @@ class VoterSet:
 
 @dataclass(slots=True)
 class OffsetHistory(Generic[T]):
-    """Values by the offset that brought them; the last one holds. Offsets rise strictly."""
+    """Values by the offset of their record, strictly increasing; the last value is the current one."""
 
     entries: list[tuple[int, T]] = field(default_factory=list)
 
@@ -124,7 +124,7 @@ class OffsetHistory(Generic[T]):
         return self.entries[-1] if self.entries else None
 
     def value_before(self, end_offset: int) -> T | None:
-        """Return the value that holds for a log that ends at end_offset (exclusive)."""
+        """Return the value in effect for a log that ends at end_offset (exclusive)."""
         for offset, value in reversed(self.entries):
             if offset < end_offset:
                 return value
@@ -135,13 +135,13 @@ class OffsetHistory(Generic[T]):
             self.entries.pop()
 
     def trim_before(self, start_offset: int) -> None:
-        """Forget what is superseded at start_offset; the value that holds there stays."""
+        """Remove the values superseded before start_offset; keep the one in effect there."""
         while len(self.entries) > 1 and self.entries[1][0] < start_offset:
             self.entries.pop(0)
 
 
 class VoterHistory:
-    """The static voters and what snapshot and log say of voters and kraft.version."""
+    """The static voters, and the voter sets and kraft.versions from snapshot and log."""
 
     def __init__(self, static_voters: VoterSet) -> None:
         self.static_voters = static_voters
@@ -155,7 +155,7 @@ class VoterHistory:
 
     @property
     def current_offset(self) -> int:
-        """Return the offset of the current set's record; BEFORE_LOG where none in the log holds it."""
+        """Return the offset of the current set's record, BEFORE_LOG if it is not in the log."""
         entry = self._voters.last()
         return entry[0] if entry is not None else BEFORE_LOG
 
@@ -185,7 +185,7 @@ class VoterHistory:
         self._versions.trim_before(start_offset)
 
     def reset(self, snapshot_end_offset: int, voters: VoterSet | None, kraft_version: int) -> None:
-        """Take over what a snapshot says: it speaks for all offsets below its end."""
+        """Replace the history by a snapshot's voters and version; they apply to all offsets below its end."""
         self._voters = OffsetHistory()
         self._versions = OffsetHistory()
         if kraft_version > 0:
@@ -195,5 +195,5 @@ class VoterHistory:
 
 
 def static_voter(node_id: int, *endpoints: Endpoint) -> Voter:
-    """Return a voter of controller.quorum.voters: its directory is not known."""
+    """Return a voter of controller.quorum.voters; its directory is unknown."""
     return Voter(ReplicaKey(node_id, ZERO_UUID), endpoints)

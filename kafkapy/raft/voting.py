@@ -1,4 +1,4 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch: how requests and answers of an election move a replica."""
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: handling of the requests and responses of an election."""
 
 from kafkapy.raft.effects import Reply
 from kafkapy.raft.election import successor_backoff_ms
@@ -21,7 +21,7 @@ from kafkapy.types import ZERO_UUID, OffsetAndEpoch, ReplicaKey
 
 
 class VoteHandling(RaftState):
-    """The election half of the core."""
+    """The part of the core that handles elections."""
 
     # ---- requests
 
@@ -54,7 +54,7 @@ class VoteHandling(RaftState):
         return FENCED_LEADER_EPOCH if request.leader_epoch < self.leader_epoch else NONE
 
     def _grant_vote(self, request: VoteRequest, now_ms: int) -> bool:
-        """Decide, and remember a real vote (durable before the answer leaves)."""
+        """Decide on a vote, and record a real one (persisted before the response is sent)."""
         end = (request.end.leader_epoch, request.end.offset)
         is_up_to_date = end >= (self.log.last_epoch, self.log.end_offset)
         role = self.role
@@ -66,7 +66,7 @@ class VoteHandling(RaftState):
         return is_granted
 
     def _note_vote(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Keep the role, and wait a whole time-out again: the candidate has as good a chance as we."""
+        """Record the vote in the same role and restart the election timeout, to give the candidate time to win."""
         role = self.role
         if isinstance(role, Prospective):
             self._become_prospective(now_ms, voted=candidate)
@@ -106,7 +106,7 @@ class VoteHandling(RaftState):
         )
 
     def _hurry_election(self, request: EndEpochRequest, now_ms: int) -> None:
-        """Do not wait the fetch time-out for a leader that has said goodbye."""
+        """Replace the fetch timeout by a short back-off, since the leader has resigned: preferred successors first."""
         role = self.role
         if not isinstance(role, Follower) or role.leader_id != request.leader_id:
             return
@@ -123,7 +123,7 @@ class VoteHandling(RaftState):
             return INVALID_REQUEST
         return NONE
 
-    # ---- answers
+    # ---- responses
 
     def _on_vote_response(self, node_id: int, request: VoteRequest, response: VoteResponse, now_ms: int) -> None:
         if not self._learn_from_response(response, now_ms):

@@ -1,4 +1,4 @@
-"""What the newest metadata says of the brokers of other replicas: whether they live and may be in an ISR. KIP-903."""
+"""The brokers of other replicas in the newest metadata: whether they are alive and eligible for an ISR. KIP-903."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from kafkapy.metadata.image import EMPTY_IMAGE, MetadataImage
 
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""A fetch of a version that names no broker epoch: it is not compared."""
+"""The broker epoch of a fetch whose version has none: it is not compared."""
 DEFAULT_MAX_LAG_MS: Final = 30_000
 
 
@@ -15,7 +15,7 @@ def default_max_lag_ms() -> int:
 
 
 class ReplicaBrokers:
-    """The registered brokers, as announced last: a fenced broker counts as fenced before the change is followed."""
+    """The registered brokers in the last announced image: fencing counts before partitions apply that metadata."""
 
     def __init__(self, max_lag_ms: Callable[[], int] = default_max_lag_ms) -> None:
         """`max_lag_ms()` is replica.lag.time.max.ms."""
@@ -35,11 +35,11 @@ class ReplicaBrokers:
         return broker is not None and not broker.fenced
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a broker of this epoch may be in an ISR: unfenced, not shutting down, not registered anew."""
+        """Return whether a broker may be in an ISR: not fenced, not shutting down, and registered with this epoch."""
         broker = self._image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether the broker is registered with a later epoch than this."""
+        """Return whether the broker is registered with a later epoch."""
         broker = self._image.cluster.brokers.get(broker_id)
         return broker is not None and UNKNOWN_BROKER_EPOCH < broker_epoch < broker.epoch

@@ -1,4 +1,4 @@
-"""A deletion of records that waits until all replicas have moved their log start, or the time-out."""
+"""A DeleteRecords that waits until all replicas have raised their log start offset, or for its timeout."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -15,9 +15,9 @@ INVALID_LOW_WATERMARK: Final = -1
 
 
 class PartitionDeletion:
-    """One partition's deletion up to `offset`, and the part of the answer that its fate is written to.
+    """One partition's deletion up to `offset`, and the part of the response for its result.
 
-    required_offset: what the low watermark has to reach, -1 where the deletion failed, has not been tried, or is done.
+    required_offset: the low watermark to wait for; -1 if the deletion failed, has not been tried, or is done.
     """
 
     __slots__ = ("offset", "partition", "required_offset", "result")
@@ -29,7 +29,7 @@ class PartitionDeletion:
         self.required_offset = -1
 
     def is_settled(self) -> bool:
-        """Return whether the answer stands: all replicas start at or behind the offset, or we lead no more."""
+        """Return whether the result is final: all replicas start at or after the offset, or we are not the leader."""
         if self.required_offset < 0:
             return True
         code = self.partition.check_leader()
@@ -42,7 +42,7 @@ class PartitionDeletion:
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Completes once every partition's low watermark has reached its offset."""
+    """Completes when every partition's low watermark has reached its offset."""
 
     __slots__ = ("_on_done", "_pending")
 

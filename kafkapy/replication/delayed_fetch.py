@@ -1,4 +1,4 @@
-"""A fetch that waits for min.bytes, until its max.wait has passed."""
+"""A fetch that waits for fetch.min.bytes, or until fetch.max.wait.ms has passed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes when there is enough to read, or something to say at once: a partition that cannot be served any more.
+    """Completes when min_bytes can be read, or at once when a partition can no longer be served.
 
-    Bytes are counted up to high watermark or last stable offset, whatever the reader may see. What there is is read
-    by whoever waits, behind `on_done`.
+    Bytes count up to the reader's limit (high watermark, last stable offset or log end). The caller reads them again
+    after `on_done`.
     """
 
     __slots__ = ("_is_held_back", "_isolation", "_min_bytes", "_on_done", "_partitions", "_reads_followers")
@@ -31,7 +31,7 @@ class DelayedFetch(DelayedOperation):
         reads_followers: bool = False,
         is_held_back: "Callable[[HostedPartition], bool] | None" = None,
     ) -> None:
-        """`is_held_back(partition)`: whether a throttle lets the reader, a follower, have no records now."""
+        """`is_held_back(partition)`: whether a throttle denies records of the partition to the reading follower now."""
         super().__init__()
         self._is_held_back = is_held_back
         self._reads_followers = reads_followers
@@ -48,7 +48,7 @@ class DelayedFetch(DelayedOperation):
         self._on_done()
 
     def _has_any(self) -> bool:
-        """The common case, min.bytes 1: any offset that may be read is enough, no bytes need be counted."""
+        """The common case, min.bytes 1: one readable offset is enough, without counting bytes."""
         for asked, partition in self._partitions:
             request = asked.request
             check = partition.check_readable if self._reads_followers else partition.check_leader

@@ -1,4 +1,4 @@
-"""An append with acks=-1 that waits until all in-sync replicas have it, or the producer's time-out."""
+"""A Produce with acks=-1 that waits until all in-sync replicas have its records, or for the producer's timeout."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -17,12 +17,12 @@ REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class PartitionAppend:
-    """Records for one partition, and the part of the answer that their fate is written to.
+    """Records for one partition, and the part of the response for their result.
 
-    required_offset: where the append ended, -1 where it failed or has not been made. needed: what a worker has to do
-    before it can be made; checked: what that brought. follow_count: the partition's when it was made. verification:
-    proof for the first batch of a transaction (ReplicaManager.start_verification). transaction_version: of the markers
-    that a coordinator appends (KIP-1228).
+    required_offset: the end of the append; -1 if it failed, has not been made, or is settled. needed: work that a
+    worker must do before the append; checked: its result. follow_count: the partition's at the append. verification:
+    the guard for the first batch of a transaction (ReplicaManager.start_verification). transaction_version: for the
+    markers that a coordinator appends (KIP-1228).
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class PartitionAppend:
         self.transaction_version = transaction_version
 
     def is_settled(self) -> bool:
-        """Return whether the answer stands: it failed, or the replicas have it (or never will, which is an error)."""
+        """Return whether the response is final: failed, replicated, or (an error) no longer able to be replicated."""
         if self.required_offset < 0:
             return True
         is_done, code = self.partition.acknowledgement(self.required_offset, self.follow_count)
@@ -68,7 +68,7 @@ class PartitionAppend:
 
 
 class DelayedProduce(DelayedOperation):
-    """Completes once every append of a request is settled; those that are not by the time-out get REQUEST_TIMED_OUT."""
+    """Completes when every append of a request is settled. At the timeout the others get REQUEST_TIMED_OUT."""
 
     __slots__ = ("_on_done", "_pending")
 

@@ -1,8 +1,8 @@
-"""Reading what a fetch asks for, partition by partition, straight into the structs of its answer.
+"""Reading the records of a fetch, partition by partition, into the structs of its response.
 
-The limits are KIP-74's: of the first partition that has anything, at least one batch is returned, whatever its size;
-behind that, a partition's own limit and what is left of the whole answer's hold. A partition that fails says so in its
-own part. Regions that were read are pinned: whoever does not send them calls `release`.
+The limits are KIP-74's: the first partition with records returns at least one batch, whatever its size; after that,
+the partition's limit and the rest of the response's limit apply. An error of a partition goes into its part of the
+response. Regions that were read are pinned: if they are not sent, the caller must call `release`.
 """
 
 import logging
@@ -36,7 +36,7 @@ KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
-# Shared by all answers that leave them at their defaults. They are replaced, never written to.
+# Shared by all answers that have the default. They may be replaced, but never modified.
 NO_DIVERGING_EPOCH: Final = EpochEndOffset()
 NO_LEADER: Final = LeaderIdAndEpoch()
 NO_SNAPSHOT: Final = SnapshotId()
@@ -60,7 +60,7 @@ def failed_partition(partition_id: int, error_code: int) -> PartitionData:
 
 
 class FetchRead:
-    """One pass over the partitions of a fetch. `read` may have to be called again, after warming (see there)."""
+    """One pass over the partitions of a fetch. `read` may have to be called again after warming a file."""
 
     __slots__ = (
         "_bytes_left",
@@ -75,7 +75,7 @@ class FetchRead:
     )
 
     _cold_log: "Log | None"
-    """The log that has to be warmed, once there is one: by the end of that its partition may have another."""
+    """The log to be warmed. Kept, because the partition may have another log by the end of the warming."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class FetchRead:
         reads_followers: bool = False,
         is_held_back: "Callable[[HostedPartition], bool] | None" = None,
     ) -> None:
-        """`reads_followers`: the reader is content with a follower of the partition (KIP-392).
+        """`reads_followers`: the reader accepts a follower of the partition (KIP-392).
 
-        `is_held_back(partition)`: whether a throttle lets the reader, a follower, have no records now.
+        `is_held_back(partition)`: whether a throttle denies records of the partition to the reading follower now.
         """
         self._partitions = partitions
         self._is_held_back = is_held_back
@@ -99,10 +99,10 @@ class FetchRead:
         """In the order of the partitions."""
         self.bytes_read = 0
         self.must_answer = False
-        """Whether a partition failed or diverges: the client is told at once."""
+        """Whether a partition failed or diverges: the fetch must be answered at once."""
 
     def read(self) -> NeedsWarming | None:
-        """Read on, to the end (None) or to where a read would wait for the disk: warm that and call again."""
+        """Read the remaining partitions. Returns None when done, else a region to warm before the next call."""
         for asked, partition in self._partitions[len(self.answers) :]:
             try:
                 answer = self._read_partition(asked, partition)
@@ -123,7 +123,7 @@ class FetchRead:
         return None
 
     def fail_next(self, error: OSError) -> None:
-        """The partition that had to be warmed cannot be read: it is answered with that, and its directory told."""
+        """Report that warming failed: the partition gets KAFKA_STORAGE_ERROR, its log directory is marked failed."""
         asked, partition = self._partitions[len(self.answers)]
         if self._cold_log is not None:
             self._cold_log.log_dir.failure(error, f"reading {partition.topic_partition}")
@@ -131,7 +131,7 @@ class FetchRead:
         self.must_answer = True
 
     def release(self) -> None:
-        """Let go of what was read and will not be sent."""
+        """Unpin all regions that were read and will not be sent."""
         for answer in self.answers:
             release_records(answer)
 
@@ -190,7 +190,7 @@ class FetchRead:
     def _diverging_epoch(
         self, partition: "HostedPartition", last_fetched_epoch: int, fetch_offset: int
     ) -> EpochEndOffset:
-        """Return where the reader's log parts from ours, NO_DIVERGING_EPOCH where it does not (KIP-595)."""
+        """Return where the reader's log diverges from this one, NO_DIVERGING_EPOCH if it does not (KIP-595)."""
         log = partition.log
         assert log is not None
         found = log.end_offset_for_epoch(last_fetched_epoch)
@@ -214,7 +214,7 @@ def release_records(answer: PartitionData) -> None:
 
 
 def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedTransaction]:
-    """Return aborted transactions by first offset: clients rely on that order."""
+    """Return aborted transactions sorted by first offset, as clients require."""
     if not aborted:
         return []
     pairs = sorted((first_offset, producer_id) for producer_id, first_offset, *_ in aborted)
@@ -226,10 +226,10 @@ def sorted_aborts(aborted: Sequence[tuple[int, int, int, int]]) -> list[AbortedT
 def available_bytes(
     partition: "HostedPartition", asked: "FetchedPartition", isolation: FetchIsolation, *, reads_followers: bool = False
 ) -> int | None:
-    """Return how many bytes a read would find now; None where a waiting fetch should answer without counting.
+    """Return how many bytes a read would return now, None if a waiting fetch should be answered at once.
 
-    That is where the partition cannot be read any more, where the read would be cold, and where it ends at the end of
-    a segment: no later append makes that one longer.
+    None if the partition cannot be read, if the read would have to wait for the disk, or if it stops at the end of an
+    older segment, which will not grow.
     """
     request = asked.request
     log = partition.log
@@ -253,7 +253,7 @@ def available_bytes(
 
 
 def end_offset(log: "Log", isolation: FetchIsolation) -> int:
-    """Return up to where a reader may read."""
+    """Return the offset up to which (exclusive) a reader may read."""
     if isolation is FetchIsolation.HIGH_WATERMARK:
         return log.high_watermark
     return log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else log.log_end_offset

@@ -1,19 +1,19 @@
-"""Incremental fetch sessions: a consumer names its partitions once, then only what changes. KIP-227; pure.
+"""Incremental fetch sessions: a client names its partitions once, then only what changes. KIP-227; pure.
 
-A request's (session id, session epoch) says what it wants:
+The session epoch of a request determines its kind:
 
-    epoch 0             a full fetch that would like a session; an old one that it names is closed
-    epoch -1            a full fetch without a session; one that it names is closed
-    id, epoch n > 0     the partitions of the session, changed by those that the request names and those it forgets;
-                        n must be the next epoch: INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_ID_NOT_FOUND
+    epoch 0             a full fetch that asks for a session; the session that it names, if any, is closed
+    epoch -1            a full fetch without a session; the session that it names, if any, is closed
+    epoch n > 0         an incremental fetch: the session's partitions, plus those named, minus those forgotten;
+                        n must be the next epoch (INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_ID_NOT_FOUND)
 
-An answer in a session leaves out partitions that have nothing new. Partitions that had records go to the end of the
-session's order, so that a full answer never starves the last ones. Topics are known by their ids from version 13 on, by
-name before; a session stays with one kind (FETCH_SESSION_TOPIC_ID_ERROR).
+A response in a session omits partitions without news. Partitions that had records move to the end of the session's
+order, so that a full response never starves the last ones. Topics are named by id from version 13 on, by name before; a
+session cannot switch (FETCH_SESSION_TOPIC_ID_ERROR).
 
-The cache holds max.incremental.fetch.session.cache.slots sessions. A new one evicts a session unused for two minutes;
-else the smallest that is older than two minutes and not larger than itself (any consumer's, for a follower's session).
-Apache Kafka splits the cache in eight, for its locks; ours is one.
+The cache holds max.incremental.fetch.session.cache.slots sessions. A new session evicts one unused for two minutes;
+else the smallest that is older than two minutes and not larger than itself (a follower's session may evict any
+consumer's). Apache Kafka splits the cache into eight shards, for locking; here it is one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ MAX_EPOCH: Final = 0x7FFFFFFF
 TOPIC_IDS_SINCE: Final = 13
 """The first version of Fetch that names topics by id."""
 EVICTION_MS: Final = 120_000
-"""How long a session is safe from being evicted; a constant in Apache Kafka, too."""
+"""How long a session is safe from eviction; a constant in Apache Kafka, too."""
 UNKNOWN_OFFSET: Final = -1
 
 NewWatch: TypeAlias = "Callable[[Iterable[FetchedPartition]], SessionWatch]"
@@ -40,25 +40,25 @@ PartitionKey: TypeAlias = tuple[Uuid | str, int]
 
 
 class FetchedPartition:
-    """A partition that a fetch asks for, and what a session remembers of its last answer."""
+    """A partition of a fetch request, and the state that a session keeps of its last answer."""
 
     __slots__ = ("high_watermark", "key", "known_topic", "log_start_offset", "request", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: Uuid, request: FetchPartition) -> None:
-        """`topic` is empty where the request names the id."""
+        """`topic` is empty if the request names the topic by id."""
         self.topic = topic
         self.topic_id = topic_id
         self.known_topic: str | None = None
-        """The name that the topic had when it was last found: its id may be unknown by now."""
+        """The topic's name when it was last found, in case its id is unknown by now."""
         self.key: PartitionKey = (topic_id if topic_id != ZERO_UUID else topic, request.partition)
         self.request = request
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
 
     def note_answer(self, answer: PartitionData) -> bool:
-        """Remember an answer; return whether it has anything that the one before did not.
+        """Record an answer; return whether it has news compared with the one before.
 
-        After an error the high watermark counts as unknown, so that the first answer behind it is sent.
+        After an error the high watermark is set to unknown, so that the first successful answer is sent.
         """
         has_news = (
             bool(answer.records)
@@ -74,7 +74,7 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """One session; `epoch` is what the next request must bring."""
+    """One session; `epoch` is the one that the next request must have."""
 
     __slots__ = (
         "created_ms",
@@ -105,10 +105,10 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.watch = None if new_watch is None else new_watch(self.partitions.values())
-        """Of a follower's session: which of the partitions have to be looked at."""
+        """For a follower's session: tracks which partitions have changed and must be read."""
 
     def update(self, asked: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """Take over what a request changes: partitions added, asked for otherwise, or forgotten."""
+        """Apply a request's changes: partitions added, changed, or forgotten."""
         partitions, watch = self.partitions, self.watch
         for partition in asked:
             known = partitions.setdefault(partition.key, partition)
@@ -121,7 +121,7 @@ class FetchSession:
                 watch.forget(gone)
 
     def close(self) -> None:
-        """The session is in the cache no more."""
+        """Release the watch after the session was removed from the cache."""
         if self.watch is not None:
             self.watch.close()
 
@@ -142,7 +142,7 @@ class FetchSession:
 
 
 class SessionWatch(Protocol):
-    """Knows which partitions of a session have to be looked at (follower_watch.py)."""
+    """Tracks which partitions of a session must be read (follower_watch.py)."""
 
     def take(self) -> list[FetchedPartition]: ...
     def ask(self, asked: FetchedPartition) -> None: ...
@@ -156,7 +156,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchContext:
-    """What one request asks for, and how its answers are to be sent. Made by FetchSessionCache.open."""
+    """The partitions that one request fetches, and the session for its response. Made by FetchSessionCache.open."""
 
     __slots__ = (
         "_cache",
@@ -180,7 +180,7 @@ class FetchContext:
         is_privileged: bool = False,
         new_watch: "NewWatch | None" = None,
     ) -> None:
-        """`partitions`: of a session with a watch only those that have to be looked at."""
+        """`partitions`: for a session with a watch, only those that must be read."""
         self.partitions = partitions
         self._new_watch = new_watch
         self.error_code = error_code
@@ -192,11 +192,11 @@ class FetchContext:
 
     @property
     def watch(self) -> SessionWatch | None:
-        """Which partitions of a follower's session have to be looked at."""
+        """The watch of a follower's session."""
         return self._session.watch if self._session is not None else None
 
     def finish_throttled(self) -> tuple[int, int]:
-        """Return (error code, session id) of an empty response, which leaves the session's partitions as they were."""
+        """Return (error code, session id) for an empty response; the session's partitions are unchanged."""
         session = self._session
         if session is None:
             return 0, NO_SESSION_ID
@@ -209,8 +209,8 @@ class FetchContext:
     ) -> tuple[int, int, list[tuple[FetchedPartition, PartitionData]]]:
         """Return (error code, session id, the answers to send).
 
-        An answer that is left out has no records, so nothing has to be released; where the session has moved on
-        meanwhile (a request sent twice), all are left out and their records are the caller's to release.
+        Omitted answers have no records to release, with one exception: if the session's epoch has changed meanwhile (a
+        request sent twice), all are omitted and the caller must release their records.
         """
         session = self._session
         if session is not None:
@@ -258,9 +258,9 @@ class FetchSessionCache:
         now_ms: int,
         new_watch: "NewWatch | None" = None,
     ) -> FetchContext:
-        """Return what a request asks for, in its order; without partitions where it has a session error.
+        """Return the context of a request, with the partitions in its order; none if it has a session error.
 
-        new_watch: of a follower whose session is to know which of its partitions have to be looked at.
+        new_watch: creates the watch of a follower's session.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -311,7 +311,7 @@ class FetchSessionCache:
         now_ms: int,
         new_watch: "NewWatch | None" = None,
     ) -> int:
-        """Create a session of the partitions just answered; return its id, NO_SESSION_ID where there is no room."""
+        """Create a session with the partitions just answered; return its id, NO_SESSION_ID if there is no room."""
         has_room = len(self._sessions) < self._max_slots or self._evict(len(answers), is_privileged, now_ms)
         if not has_room:
             return NO_SESSION_ID
@@ -331,7 +331,7 @@ class FetchSessionCache:
         return session_id
 
     def _evict(self, size: int, is_privileged: bool, now_ms: int) -> bool:
-        """Make room for a session of `size` partitions, if its rank allows; return whether there is room now."""
+        """Evict a session to make room for one of `size` partitions, if its rank allows; return whether it did."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
@@ -367,7 +367,7 @@ def _asked(request: FetchRequest) -> list[FetchedPartition]:
 
 
 def _asked_once(request: FetchRequest) -> list[FetchedPartition]:
-    """As _asked; of a partition that is named twice, the last counts, at the place of the first."""
+    """Like _asked, without duplicates: the last entry of a partition counts, in the position of its first."""
     asked = _asked(request)
     if len(asked) < 2:
         return asked

@@ -1,7 +1,7 @@
-"""What a follower does to its log with what its leader answers: append, truncate, start over. KIP-101, 279, 595.
+"""A follower's changes of its log after a leader's response: append, truncate, start over. KIP-101, 279, 595.
 
-Plain calls on the loop's thread. They raise RecordsError for batches that are damaged or do not follow the log's end,
-StorageError where the disk fails.
+Plain calls on the loop's thread. They raise RecordsError for batches that are corrupt or do not continue the log, and
+StorageError if the disk fails.
 """
 
 import logging
@@ -19,18 +19,18 @@ logger = logging.getLogger("kafkapy.replication")
 
 
 class FollowerLogs:
-    """The logs of the partitions that are followed."""
+    """The logs of the partitions that this broker follows."""
 
     def __init__(self, log_manager: "LogManager") -> None:
         self._log_manager = log_manager
 
     def append(self, partition: "HostedPartition", log: "Log", answer: PartitionData, now_ms: int) -> bool:
-        """Append what came, take over high watermark and log start; return whether the high watermark moved.
+        """Append the records, update high watermark and log start offset; return whether the high watermark moved.
 
-        Batches of a later leader epoch than the partition's are left out (KAFKA-18723).
+        Batches of a later leader epoch than the partition's are skipped (KAFKA-18723).
 
-        Deviation: the high watermark never goes back. A new leader may not know yet how far the one before had
-        committed; in Apache Kafka its followers take its smaller one over.
+        Deviation: the high watermark never decreases. A new leader may start with a smaller one than the previous
+        leader had; in Apache Kafka its followers take over the smaller one.
         """
         data = answer.records or b""
         assert not isinstance(data, FileRegion)
@@ -44,7 +44,7 @@ class FollowerLogs:
         return log.high_watermark != high_watermark
 
     def _maybe_begin_earlier(self, partition: "HostedPartition", log: "Log", records: bytearray) -> None:
-        """Have an empty log begin at its first batch, if the leader's log start offset lies within that."""
+        """Restart an empty log at the first batch's base offset if the leader's log start offset lies within it."""
         base_offset = int.from_bytes(records[:8], "big")
         if base_offset < log.log_end_offset == log.log_start_offset:
             last_offset = base_offset + int.from_bytes(records[23:27], "big")
@@ -52,10 +52,10 @@ class FollowerLogs:
                 self.start_over(partition, base_offset)
 
     def truncate_to_agreement(self, partition: "HostedPartition", log: "Log", diverging: EpochEndOffset) -> None:
-        """Drop what the leader has not: all from where the epoch that both know ends on either side.
+        """Truncate the log to where it diverges from the leader's: the smaller end of the epoch that both have.
 
-        diverging: the leader's largest epoch at or below our last, and its end. If that epoch is not known here, what
-        is left is compared again with the next fetch.
+        diverging: the leader's largest epoch at or below our last one, and its end. If this log does not have that
+        epoch, the next fetch compares again.
         """
         ours = log.end_offset_for_epoch(diverging.epoch)
         offset = diverging.end_offset if ours is None else min(ours.offset, diverging.end_offset)
@@ -63,9 +63,9 @@ class FollowerLogs:
         self.truncate(partition, min(offset, log.log_end_offset))
 
     def truncate(self, partition: "HostedPartition", offset: int) -> None:
-        """Drop all at and above offset."""
+        """Truncate the log: remove all records at and above offset."""
         self._log_manager.truncate_to({partition.topic_partition: offset})
 
     def start_over(self, partition: "HostedPartition", offset: int) -> None:
-        """Drop everything, and go on at offset."""
+        """Delete all records and restart the log at offset."""
         self._log_manager.truncate_fully_and_start_at(partition.topic_partition, offset)

@@ -1,12 +1,12 @@
-"""A follower's side of a fetch session: what it follows from one leader, and what the next Fetch has to say. KIP-227.
+"""The follower's side of a fetch session with one leader: its partitions, and the content of the next Fetch. KIP-227.
 
-The leader keeps what the follower asked of each partition. A request names only what changed since the one before:
-partitions to fetch from another offset, new ones, and those to forget. So a request and its answer cost by what
-changed, not by what is followed. Pure.
+The leader remembers the fetch position of each partition. A request names only what changed since the one before:
+partitions with a new position, added partitions, and forgotten ones. So the size of request and response depends on
+what changed, not on the number of partitions. Pure. (session id, session epoch) of a request:
 
-    (0, 0)        the first request: it names all partitions and would like a session
+    (0, 0)        the first request: it names all partitions and asks for a session
     (id, n > 0)   an incremental request of the session
-    (id, 0)       after a failure: it names all, closes the old session and would like another
+    (id, 0)       after a failure: it names all partitions, closes the old session and asks for a new one
 
 A leader without room for a session answers id 0: then every request names all partitions.
 """
@@ -28,7 +28,7 @@ SESSION_ID_NOT_FOUND: Final = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 @dataclass(slots=True)
 class SessionRequest:
-    """What a Fetch says of its session. `is_full`: it names all partitions."""
+    """The session fields of a Fetch request. `is_full`: it names all partitions."""
 
     session_id: int
     session_epoch: int
@@ -38,14 +38,14 @@ class SessionRequest:
 
 
 class FollowerSession:
-    """The partitions followed, by key, with what is asked of each."""
+    """The followed partitions, by key, with the fetch position of each."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION_ID
         self._epoch = INITIAL_EPOCH
         self._asked: dict[PartitionKey, FetchPartition] = {}
         self._sent: dict[PartitionKey, FetchPartition] = {}
-        """What the leader was last asked: answers are of this."""
+        """The positions last sent to the leader: the response refers to these."""
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
 
@@ -57,15 +57,15 @@ class FollowerSession:
 
     @property
     def has_request(self) -> bool:
-        """Whether there is anything to fetch, or anything that the leader is to forget."""
+        """Whether there are partitions to fetch, or partitions that the leader has to forget."""
         return bool(self._asked) or (bool(self._forgotten) and self._epoch != INITIAL_EPOCH)
 
     def sent(self, key: PartitionKey) -> FetchPartition | None:
-        """Return what the request under way asks of a partition, None if it does not fetch it."""
+        """Return a partition's fields in the request in flight, None if that does not fetch it."""
         return self._sent.get(key)
 
     def ask(self, key: PartitionKey, wanted: FetchPartition) -> None:
-        """Fetch a partition so from the next request on."""
+        """Add a partition, or change its position, from the next request on."""
         if self._asked.get(key) == wanted:
             return
         self._asked[key] = wanted
@@ -73,13 +73,13 @@ class FollowerSession:
         self._forgotten.pop(key, None)
 
     def drop(self, key: PartitionKey) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         if self._asked.pop(key, None) is not None:
             self._changed.pop(key, None)
             self._forgotten[key] = None
 
     def next_request(self) -> SessionRequest:
-        """Return what the next Fetch says. It has to be answered, or to fail, before the one after it."""
+        """Return the next request. Call note_answer or note_failure before the one after it."""
         is_full = self._epoch == INITIAL_EPOCH
         named, forgotten = (self._asked, ()) if is_full else (self._changed, self._forgotten)
         request = SessionRequest(
@@ -96,7 +96,7 @@ class FollowerSession:
         return request
 
     def note_answer(self, request: SessionRequest, session_id: int) -> None:
-        """The leader has answered without an error of the session."""
+        """Record a response without a session error."""
         self._session_id = session_id
         if session_id == NO_SESSION_ID:
             self._epoch = INITIAL_EPOCH
@@ -104,7 +104,7 @@ class FollowerSession:
             self._epoch = 1 if request.is_full else next_epoch(request.session_epoch)
 
     def note_failure(self, error_code: int = 0) -> None:
-        """There was no answer, or one of an error: name everything again."""
+        """Record a failed request or a session error: the next request names all partitions."""
         self._epoch = INITIAL_EPOCH
         if error_code == SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION_ID

@@ -1,13 +1,13 @@
-"""Which partitions of a follower's session have news, so that a fetch costs by what changed. KIP-227.
+"""Tracks which partitions of a follower's session changed, so that the cost of a fetch depends on those only. KIP-227.
 
-A leader is fetched from by sessions of thousands of partitions, of which few change between two fetches. A watch knows
-those that have to be looked at: named by the request, appended to, with another high watermark, log start or role since
-they were last read; partitions whose answer was not everything, and those whose follower is not in the ISR, stay among
-them. The others need neither be read nor noted: their follower asked for the end of the log, as before, so it was
-caught up when the session last fetched (FollowerState.session).
+A follower's session may have thousands of partitions, of which few change between two fetches. A watch keeps the set of
+partitions to read: those named by the request, and those with an append or a new high watermark, log start offset or
+role since they were last read. Partitions whose answer was incomplete, or whose follower is not in the ISR, stay in the
+set. The others need not be read or recorded: their follower again asked for the log end offset, so it was caught up
+when the session last fetched (FollowerState.session).
 
-Whoever changes a partition tells `FollowerWatches`. What nobody tells (a log start moved by retention) is found when
-runtime/isr_updates looks at all partitions.
+Code that changes a partition calls `FollowerWatches.tell`. Changes without a call (log start offset raised by
+retention) are found when runtime/isr_updates checks all partitions.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class FollowerWatches:
-    """The watches on each partition led here."""
+    """The watches on each partition that this broker leads."""
 
     def __init__(self) -> None:
         self.throttle: ReplicationThrottle | None = None
-        """Holds followers back that are not in sync; None without leader.replication.throttled.rate."""
+        """Throttles followers that are not in sync; None without leader.replication.throttled.rate."""
         self._by_partition: dict[HostedPartition, dict[FollowerWatch, FetchedPartition]] = {}
 
     def tell(self, partition: "HostedPartition") -> None:
-        """Something of a partition changed: its followers' next fetches look at it; one that waits ends if it may."""
+        """Report a change of a partition: its followers read it in their next fetch; a waiting fetch ends if due."""
         watches = self._by_partition.get(partition)
         if watches:
             for watch, asked in list(watches.items()):
@@ -51,7 +51,7 @@ class FollowerWatches:
 
 
 class FollowerWatch:
-    """The partitions of one follower's session. `times` says when it last fetched."""
+    """The partitions of one follower's session. `times` has the time of its last fetch."""
 
     def __init__(self, watches: FollowerWatches, replica_id: int, asked: "Iterable[FetchedPartition]") -> None:
         self.replica_id = replica_id
@@ -61,40 +61,40 @@ class FollowerWatch:
         self._to_read: dict[FetchedPartition, None] = dict.fromkeys(asked)
         self._min_bytes = 1
         self._on_enough: Callable[[], None] | None = None
-        """Ends the wait of the session's fetch."""
+        """Completes the session's waiting fetch."""
 
     def take(self) -> "list[FetchedPartition]":
-        """Return what has to be looked at. What changes from now on counts for the next time."""
+        """Return and clear the partitions to read. Later changes count for the next fetch."""
         taken, self._to_read = list(self._to_read), {}
         return taken
 
     def ask(self, asked: "FetchedPartition") -> None:
-        """The request names a partition: it is read anew."""
+        """Read a partition that the request names."""
         self._to_read[asked] = None
 
     def forget(self, asked: "FetchedPartition") -> None:
-        """The session goes on without a partition."""
+        """Remove a partition from the session."""
         self._to_read.pop(asked, None)
         self._unbind(asked)
 
     def bind(self, asked: "FetchedPartition", partition: "HostedPartition") -> None:
-        """A partition that the session asks for was found: hear of its changes from now on."""
+        """Subscribe to the changes of a partition that the session fetches."""
         if self._partitions.get(asked) is not partition:
             self._unbind(asked)
             self._partitions[asked] = partition
             self._watches.add(partition, self, asked)
 
     def close(self) -> None:
-        """The session has ended."""
+        """Unsubscribe from all partitions when the session ends."""
         for asked in list(self._partitions):
             self._unbind(asked)
         self._to_read = {}
 
     def settle(self, answers: "Iterable[tuple[FetchedPartition, PartitionData]]") -> None:
-        """Keep among what is to be read whatever has not been told, or not been told to its end.
+        """Keep partitions in the set to read if their answer was incomplete or they have changed meanwhile.
 
-        Those that were read keep their order, before what changed meanwhile; those that had records are the last: an
-        answer is limited, and others are to have their turn.
+        Order: partitions just read, then those changed meanwhile, last those that had records. Responses are limited in
+        size, so the others get their turn first.
         """
         changed, self._to_read = self._to_read, {}
         with_records: dict[FetchedPartition, None] = {}
@@ -125,7 +125,7 @@ class FollowerWatch:
     # -- waiting
 
     def wait(self, min_bytes: int, on_enough: Callable[[], None]) -> bool:
-        """Call on_enough() once there is enough to answer with; return False if there is already."""
+        """Call on_enough() when min_bytes can be read; return False if they already can."""
         self._min_bytes = min_bytes
         if self._is_enough(self._to_read):
             return False
@@ -136,7 +136,7 @@ class FollowerWatch:
         self._on_enough = None
 
     def note_change(self, partition: "HostedPartition", asked: "FetchedPartition") -> None:
-        """Something of a partition changed; from now on only its follower's word counts for how far that is."""
+        """Mark a partition as changed: only a fetch that names it shows the follower's progress from now on."""
         self._to_read[asked] = None
         follower = partition.followers.get(self.replica_id)
         if follower is not None:
@@ -147,7 +147,7 @@ class FollowerWatch:
             on_enough()
 
     def _is_enough(self, to_read: "Iterable[FetchedPartition]") -> bool:
-        """Whether a read would find min_bytes, or that a partition cannot be served any more."""
+        """Whether a read would return min_bytes, or a partition can no longer be served."""
         total, throttle = 0, self._watches.throttle
         for asked in to_read:
             partition = self._partitions.get(asked)

@@ -1,8 +1,8 @@
-"""The partitions that have a replica on this broker, found by name or by topic id, and how metadata changes them.
+"""The partitions that have a replica on this broker, by name and by topic id, and how metadata changes them.
 
-Changes take time, and clients are told of the metadata that comes: so it is announced before it is followed. From then
-on a partition whose topic is deleted by it is not found any more, though it still is in the table: what it acknowledged
-would be lost with it, and its name may be another topic's by now.
+Applying metadata takes time, but clients see new metadata at once. So it is announced before it is applied. From then
+on a partition whose topic it deletes is not found any more, though it is still in the table: writes acknowledged there
+would be lost with it, and its name may already belong to another topic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_PARTITIONS: Final[Mapping[int, HostedPartition]] = {}
 
 
 class HostedPartitions:
-    """The table, and its changes. `image` is the metadata that it follows, `newest_image` what was announced last."""
+    """The table of hosted partitions. `image` is the metadata applied to it, `newest_image` what was announced last."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class HostedPartitions:
         log_config: LogConfigs,
         max_lag_ms: Callable[[], int] = default_max_lag_ms,
     ) -> None:
-        """`log_config(overrides)` gives a topic's configuration. `max_lag_ms()`: replica.lag.time.max.ms."""
+        """`log_config(overrides)` returns a topic's configuration, `max_lag_ms()` replica.lag.time.max.ms."""
         self.brokers = ReplicaBrokers(max_lag_ms)
         self.image: MetadataImage = EMPTY_IMAGE
         self.newest_image: MetadataImage = EMPTY_IMAGE
         self.is_behind = False
-        """Whether there is metadata that is not followed yet: only then `is_deleted` need be asked."""
+        """Whether announced metadata is not applied yet: only then `is_deleted` can be true."""
         self._is_starting = True
-        """While the first image is taken over: its partitions may have had a log here for long."""
+        """Whether the first image is being applied: its partitions may already have logs here."""
         self._node_id = node_id
         self._log_manager = log_manager
         self._log_config = log_config
         self._by_name: dict[str, dict[int, HostedPartition]] = {}
         self._by_id: dict[Uuid, dict[int, HostedPartition]] = {}
         self._high_watermarks: dict[str, dict[TopicPartition, int]] | None = None
-        """As checkpointed by the run before, by directory; until a partition's log has taken its own over."""
+        """The checkpoints of the previous run, by directory; an entry is removed when the partition's log is opened."""
 
     # -- finding --------------------------------------------------------------------------------------------------
 
@@ -73,15 +73,15 @@ class HostedPartitions:
         return partition
 
     def is_deleted(self, partition: HostedPartition) -> bool:
-        """Whether the newest metadata has the partition's topic no more."""
+        """Whether the newest metadata no longer has the partition's topic."""
         return partition.topic_id not in self.newest_image.topics.by_id
 
     def missing_code(self, topic: str, partition_id: int) -> int:
-        """Return the error code of a partition that is not hosted here: does it exist elsewhere, or not at all?
+        """Return the error code for a partition that is not hosted here: it exists elsewhere, or not at all.
 
-        Where another topic took the name, and that is not followed yet, Apache Kafka answers a Produce with
-        UNKNOWN_TOPIC_ID, in versions without ids too, and serves other requests from the old log. Here all are to ask
-        again (a deviation), as they are a moment later while the new partition is made.
+        If the name now belongs to another topic and that metadata is not applied yet, Apache Kafka answers a Produce
+        with UNKNOWN_TOPIC_ID, even in versions without ids, and serves other requests from the old log. Here every
+        request gets a retriable error (a deviation), the same as shortly after, while the new partition is created.
         """
         is_elsewhere = self.newest_image.topics.partition(topic, partition_id) is not None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -96,7 +96,7 @@ class HostedPartitions:
     # -- changing -------------------------------------------------------------------------------------------------
 
     def announce(self, image: MetadataImage) -> None:
-        """Take note of metadata that clients are told of from now on, and that `apply` is to follow."""
+        """Set the newest metadata, which clients see from now on and which `apply` will apply."""
         self.newest_image = image
         self.brokers.announce(image)
         self.is_behind = True
@@ -104,9 +104,9 @@ class HostedPartitions:
     def apply(
         self, delta: MetadataDelta, image: MetadataImage, now_ms: int, *, monotonic_ms: int
     ) -> Iterator[list[HostedPartition]]:
-        """Follow the metadata, a partition a step; yield the partitions whose waiting requests have to look again.
+        """Apply metadata, one partition per step; yield the partitions whose waiting requests must be checked again.
 
-        now_ms: of the wall clock, for logs. monotonic_ms: the time from which the followers' lag counts.
+        now_ms: wall clock, for logs. monotonic_ms: the start of the followers' lag.
         """
         assert self.is_behind, "metadata is announced before it is followed"
         self._is_starting = self.image is EMPTY_IMAGE
@@ -134,7 +134,7 @@ class HostedPartitions:
         return failed
 
     def _with_changed_config(self, delta: MetadataDelta) -> list[str]:
-        """Return the topics whose config changed; a change of the broker's own reaches all, as they inherit from it."""
+        """Return the topics whose config changed: all of them after a change of broker configs, which they inherit."""
         changed = delta.configs_changed
         if any(resource_type == RESOURCE_BROKER for resource_type, _ in changed):
             return list(self._by_name)
@@ -181,7 +181,7 @@ class HostedPartitions:
         return [partition]
 
     def _truncate_to_high_watermark(self, topic_partition: TopicPartition, log: Log) -> None:
-        """Drop what may not be the new leader's: without leader epochs nothing else tells where logs part (KIP-101)."""
+        """Truncate records that the new leader may not have: this log has no leader epochs to compare (KIP-101)."""
         if log.log_end_offset > log.high_watermark:
             logger.info("Truncating %s to its high watermark: it knows no leader epoch", topic_partition)
             try:
@@ -202,8 +202,8 @@ class HostedPartitions:
     def _open_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, registration: PartitionRegistration, now_ms: int
     ) -> Log | None:
-        """Return the partition's log, None where its directory is offline: the partition is then, too."""
-        if self._high_watermarks is None:  # first, as a directory in which they cannot be read goes offline
+        """Return the partition's log, None if it cannot be opened: the partition is then offline."""
+        if self._high_watermarks is None:  # before opening: a directory goes offline if its checkpoint is unreadable
             self._high_watermarks = self._log_manager.checkpoints.read_high_watermarks()
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic_partition.topic))
         directory_id = registration.directory_of(self._node_id)
@@ -225,7 +225,7 @@ class HostedPartitions:
         return log
 
     def _in_table(self, topic_id: Uuid, partition_id: int) -> HostedPartition | None:
-        """Return a partition as the metadata has it that is followed, whatever was announced since."""
+        """Return a partition according to the applied metadata, ignoring what was announced since."""
         return self._by_id.get(topic_id, NO_PARTITIONS).get(partition_id)
 
     def _forget(self, partition: HostedPartition) -> None:
@@ -239,7 +239,7 @@ class HostedPartitions:
             del self._by_id[partition.topic_id]
 
     def _update_config(self, topic: str) -> Iterator[None]:
-        """Take over a topic's config, a partition a step."""
+        """Apply a topic's config, one partition per step."""
         partitions = self._by_name.get(topic, NO_PARTITIONS)
         config = self._log_config(self.image.configs.of(RESOURCE_TOPIC, topic))
         for partition in list(partitions.values()):
@@ -250,9 +250,9 @@ class HostedPartitions:
 
 
 def _hostable(changes: Mapping[TopicPartition, LocalPartition]) -> Iterator[tuple[TopicPartition, LocalPartition]]:
-    """Leave out a topic that has the metadata log's name: that directory is the quorum's.
+    """Skip a topic with the metadata log's name: that directory belongs to the quorum.
 
-    The controller creates no such topic, but a version that did may have written the directory.
+    The controller does not create such a topic, but an older version that did may have written the metadata.
     """
     for topic_partition, local in changes.items():
         if topic_partition.topic == METADATA_PARTITION.topic:

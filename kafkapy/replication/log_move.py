@@ -1,8 +1,8 @@
-"""A replica on its way to another log directory: its future log follows the current one, then takes its place.
+"""Moving a replica to another log directory: its future log is a copy of the current one, then replaces it.
 
-Plain calls; runtime/log_dir_mover.py makes them in turns and waits in between. The copy follows the current log as a
-follower would: batches are appended as they are, the high watermark and the log start offset are taken over, and where
-the current log was truncated the copy is cut to where the two agree, by leader epochs (KIP-101). Source: KIP-113.
+Plain calls; runtime/log_dir_mover.py makes them in turns and waits in between. The copy behaves as a follower of the
+current log: it appends batches unchanged and takes over the high watermark and the log start offset. If the current log
+was truncated, the copy is truncated to where both agree, by leader epochs (KIP-101). Source: KIP-113.
 """
 
 import logging
@@ -21,16 +21,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kafkapy.replication")
 
 CHUNK_BYTES: Final = 256 << 10
-"""What is copied at once: about half a millisecond of the event loop where batches are large."""
+"""Copied per call: about half a millisecond of the event loop if batches are large."""
 MAX_LAST_BYTES: Final = 1 << 20
-"""What may be left to copy in the turn of the loop that swaps."""
+"""The most that may be left to copy in the turn of the loop that swaps the logs."""
 
 
 class LogMove:
-    """One replica's copy on its way to the other directory.
-
-    `partition` is hosted here, and the log manager has a future log of it.
-    """
+    """The move of one replica. `partition` is hosted here, and the log manager has a future log for it."""
 
     def __init__(self, partition: "HostedPartition", log_manager: "LogManager") -> None:
         current = partition.log
@@ -43,7 +40,7 @@ class LogMove:
 
     @property
     def source_id(self) -> "Uuid | None":
-        """The identity of the directory that the replica leaves."""
+        """The id of the directory that the replica leaves."""
         return self._log_manager.directory_of(self.current).directory_id
 
     @property
@@ -52,7 +49,7 @@ class LogMove:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the two logs are still those of the partition: neither deleted, nor lost, nor called back."""
+        """Whether both logs still belong to the partition: neither deleted nor failed, and the move not cancelled."""
         manager, topic_partition = self._log_manager, self.partition.topic_partition
         return (
             manager.logs.get(topic_partition) is self.current
@@ -62,14 +59,13 @@ class LogMove:
 
     @property
     def lag(self) -> int:
-        """How many offsets are still to be copied."""
+        """The number of offsets still to be copied."""
         return self.current.log_end_offset - self.future.log_end_offset
 
     def copy(self, now_ms: int, max_bytes: int = CHUNK_BYTES) -> int:
-        """Copy some batches; return their bytes, 0 where the copy has all.
+        """Copy some batches; return their size in bytes, 0 if the copy is complete.
 
-        Raises NeedsWarming where a read of the current log would wait for the disk, ApiError, StorageError,
-        RecordsError.
+        Raises NeedsWarming if a read of the current log would wait for the disk, ApiError, StorageError, RecordsError.
         """
         current, future = self.current, self.future
         if current.truncation_count != self._truncation_count or future.log_end_offset > current.log_end_offset:
@@ -98,19 +94,19 @@ class LogMove:
         return len(data)
 
     def _begin_with(self, data: bytes) -> None:
-        """Have an empty copy begin where its first batch does: the log start offset may lie within that."""
+        """Restart an empty copy at its first batch's base offset: the log start offset may lie within that batch."""
         base_offset, end_offset = int.from_bytes(data[:8], "big"), self.future.log_end_offset
         if base_offset < end_offset == self.future.log_start_offset:
             self._log_manager.truncate_fully_and_start_at(self.partition.topic_partition, base_offset, is_future=True)
 
     def _follow_offsets(self) -> None:
-        """Take over the high watermark and the log start offset, as far as they are copied."""
+        """Copy the high watermark and the log start offset, limited to what the copy has."""
         current, future = self.current, self.future
         future.update_high_watermark(current.high_watermark)
         future.maybe_increment_log_start_offset(min(current.log_start_offset, future.high_watermark))
 
     def _align(self) -> None:
-        """Cut the copy to where it agrees with the current log. Blocks shortly, as any truncation."""
+        """Truncate the copy to where it agrees with the current log. Blocks briefly, like any truncation."""
         self._truncation_count = self.current.truncation_count
         offset = self._agreed_offset()
         if offset < self.future.log_end_offset:
@@ -119,7 +115,7 @@ class LogMove:
             self._start_over()
 
     def _agreed_offset(self) -> int:
-        """Return the offset up to which both logs are the same: the end of the latest epoch that both know."""
+        """Return the offset up to which both logs are equal: the smaller end of the latest epoch that both have."""
         current, future = self.current, self.future
         limit = min(future.log_end_offset, current.log_end_offset)
         epoch = future.latest_epoch
@@ -138,19 +134,19 @@ class LogMove:
         return min(limit, future.high_watermark)
 
     def _start_over(self) -> None:
-        """The current log begins behind the copy's end: what lies between is not needed any more."""
+        """Restart the copy at the current log's start offset, which is beyond the copy's end."""
         start = self.current.log_start_offset
         self._log_manager.truncate_fully_and_start_at(self.partition.topic_partition, start, is_future=True)
 
     @property
     def is_durable(self) -> bool:
-        """Whether nothing that is durable in the current log would be less so after the swap."""
+        """Whether everything that is durable in the current log is durable in the copy."""
         return self.future.recovery_point >= self.current.recovery_point
 
     def try_finish(self, now_ms: int) -> bool:
-        """Copy the little that is left and swap, with nothing in between; return whether the copy could be completed.
+        """Copy the rest and swap the logs, in one turn of the loop; return whether it swapped.
 
-        Raises as `copy`.
+        It does not if the copy is still incomplete or not durable. Raises the errors of `copy`.
         """
         copied = 0
         while copied < MAX_LAST_BYTES and (count := self.copy(now_ms)):
@@ -161,6 +157,6 @@ class LogMove:
         self.partition.replace_log(self.future)
         try:
             self._log_manager.doom(self.current, now_ms)
-        except (ApiError, StorageError) as error:  # the next start finds it twice, and knows which one counts
+        except (ApiError, StorageError) as error:  # the next start finds both logs and keeps the right one
             logger.error("The log that %s has left stays where it was: %s", self.partition.topic_partition, error)
         return True

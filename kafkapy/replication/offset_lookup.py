@@ -7,7 +7,8 @@
     -5  latest tiered   none: offset -1 (KIP-1005)
     -6  earliest pending upload    none: offset -1 (KIP-1023)
 
-Others are milliseconds: the first record at or after that time. Nothing at or behind what the reader may read is told.
+Other values are milliseconds: the first record at or after that time. Offsets that the reader may not read yet (at or
+beyond high watermark or last stable offset) are not returned.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,7 @@ MIN_VERSIONS: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The first version of ListOffsets that knows a special timestamp."""
+"""The first version of ListOffsets that supports each special timestamp."""
 
 NOT_FOUND: Final = TimestampOffset(-1, -1, -1)
 
@@ -55,11 +56,10 @@ def find_offset(
     is_from_client: bool,
     searched: Searched | None = None,
 ) -> TimestampOffset:
-    """Return what ListOffsets answers, NOT_FOUND where there is no such offset.
+    """Return the offset that ListOffsets answers, NOT_FOUND if there is none.
 
-    The partition's leadership is the caller's to check. Raises ApiError OFFSET_NOT_AVAILABLE for a client while a new
-    leader's high watermark has not reached the start of its epoch; NeedsWarming; HeavySearch where `searched` is given;
-    StorageError.
+    The caller checks the leadership. Raises ApiError OFFSET_NOT_AVAILABLE to clients while a new leader's high
+    watermark has not reached the start of its epoch; NeedsWarming; HeavySearch if `searched` is given; StorageError.
     """
     log = partition.log
     assert log is not None

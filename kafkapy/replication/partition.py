@@ -1,14 +1,14 @@
-"""A partition as its replica here knows it: who leads, at which epoch, who is in sync, how far all of them have got.
+"""The local replica's view of a partition: leader and epochs, the ISR, and the progress of each replica.
 
 Pure: it reads and moves offsets of the log that it is given and does no IO. The high watermark is the smallest log end
-offset of the in-sync replicas, this one included; with nobody else in the ISR it is the log's end, at once. It does not
-move while the ISR is smaller than min.insync.replicas, which counts as at most the number of replicas.
+offset of the in-sync replicas, the leader included; if the leader alone is in the ISR, it is the log end offset. It
+does not advance while the ISR is smaller than min.insync.replicas (capped at the number of replicas).
 
-The leader asks the controller for another ISR (AlterPartition, KIP-497) and counts, until it is answered, whoever is in
-either: the *maximal* ISR. After a refusal that leaves open which ISR the controller has, the maximal ISR counts until
-metadata settles it. A follower outside the ISR that has caught up within replica.lag.time.max.ms and may join is waited
-for, too, or the high watermark would run away from it. The controller's answer may come before the metadata log tells
-the same: metadata of an older partition epoch is ignored.
+The leader changes the ISR by a request to the controller (AlterPartition, KIP-497). Until the answer, the replicas in
+the old or the new ISR count: the *maximal* ISR. If an error leaves open which ISR the controller has, the maximal ISR
+counts until metadata settles it. The high watermark also waits for a follower outside the ISR that may join and has
+caught up within replica.lag.time.max.ms, or that follower could never catch up. The controller's answer may come before
+the same change in the metadata log: metadata of an older partition epoch is ignored.
 Source: Kafka's replication protocol, KIP-101, KIP-320 (fencing), KIP-903 (broker epochs), KIP-966 (high watermark below
 min ISR).
 """
@@ -24,7 +24,7 @@ from kafkapy.replication.brokers import UNKNOWN_BROKER_EPOCH, ReplicaBrokers
 from kafkapy.types import TopicPartition, Uuid
 
 NO_LEADER_EPOCH: Final = -1
-"""A client that names no leader epoch, because its version cannot or because it knows none."""
+"""The leader epoch of a request that names none: its version has no such field, or the client knows none."""
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(1 << 62)
 
@@ -38,7 +38,7 @@ KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Role(Enum):
-    """What the replica here does. Which one may follow which stands in LEGAL_ROLES."""
+    """The role of the local replica. LEGAL_ROLES has the legal transitions."""
 
     NEW = "has not heard from the controller"
     LEADER = "leads"
@@ -57,14 +57,14 @@ LEGAL_ROLES: Final[dict[Role, frozenset[Role]]] = {
 
 
 class TopicSettings(Protocol):
-    """What of a topic's configuration counts here."""
+    """The topic configs that a Partition needs."""
 
     @property
     def min_insync_replicas(self) -> int: ...
 
 
 class ReplicaLog(Protocol):
-    """What of a log counts here."""
+    """The part of a log that a Partition needs."""
 
     @property
     def config(self) -> TopicSettings: ...
@@ -92,7 +92,7 @@ class SessionTimes:
 
 @dataclass(slots=True)
 class FollowerState:
-    """How far another replica has told us that it has got; nothing is known until its first fetch."""
+    """A follower's progress, as its fetches show it; unknown until the first one."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -100,16 +100,19 @@ class FollowerState:
     leader_end_offset: int = UNKNOWN_OFFSET
     """The leader's log end offset at the last fetch."""
     caught_up_ms: int = NEVER_MS
-    """When it last had all that the leader had at the fetch before, or has at this one."""
+    """When it last had everything that the leader had: the time of a fetch, or of the one before it."""
     broker_epoch: int | None = None
-    """As its last fetch says; None before the first."""
+    """As in its last fetch; None before the first."""
     session: SessionTimes | None = None
-    """The session that keeps asking for the end of the log, which has not moved since: each of its fetches counts."""
+    """The fetch session of a follower that has the whole log, while the log does not grow.
+
+    Each fetch of the session then counts as a fetch of this partition, though it does not name it.
+    """
     is_refused: bool = False
-    """Whether the controller refused to let it join: it is not asked again before the next fetch."""
+    """Whether the controller refused to add it to the ISR: not retried before its next fetch."""
 
     def note_fetch(self, *, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A fetch from fetch_offset came while the leader's log ended at leader_end_offset."""
+        """Record a fetch from fetch_offset, received while the leader's log ended at leader_end_offset."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif 0 <= self.leader_end_offset <= fetch_offset:
@@ -119,22 +122,25 @@ class FollowerState:
         self.last_fetch_ms = now_ms
 
     def begin_leader_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
-        """The same leader was elected again: what the follower has stays known, its lag is counted from now."""
+        """Start a new epoch of the same leader: keep the follower's offsets, restart the lag timer if it is in sync."""
         self.session = None
         self.leader_end_offset = leader_end_offset
         self.caught_up_ms = self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Return whether it has all that the leader has, or had all of it within max_lag_ms."""
+        """Return whether the follower has everything that the leader has, or had it within max_lag_ms."""
         caught_up_ms = self.caught_up_ms if self.session is None else self.session.last_fetch_ms
         return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= max_lag_ms
 
     def join_session(self, session: SessionTimes) -> None:
-        """It has all, and asks for more by this session, which will not name the partition until it changes."""
+        """Track a follower that has the whole log by its session, whose fetches omit the partition until it changes."""
         self.session = session
 
     def leave_session(self, session: SessionTimes) -> None:
-        """The log moved, or the session fetches the partition no more: it had all at the session's last fetch."""
+        """Stop tracking by the session: the log changed, or the session dropped the partition.
+
+        The follower was caught up at the session's last fetch.
+        """
         if self.session is session:
             self.session = None
             self.caught_up_ms = max(self.caught_up_ms, session.last_fetch_ms)
@@ -143,10 +149,10 @@ class FollowerState:
 
 @dataclass(slots=True, eq=False)
 class PendingIsr:
-    """An ISR that the controller is asked for. Compared by identity: an answer counts for the one that was sent.
+    """An ISR requested from the controller. Compared by identity: an answer applies only to the change it was sent for.
 
-    broker_epochs: of each replica in `isr`, -1 where it is not known, as they were when the change was decided: a
-    broker that restarts before the request is sent must not join with the progress of its earlier life.
+    broker_epochs: one for each replica in `isr`, -1 if unknown, taken when the change was decided. A broker that
+    restarts before the request is sent must not join with the progress of its earlier incarnation.
     """
 
     isr: tuple[int, ...]
@@ -154,9 +160,9 @@ class PendingIsr:
 
 
 class Partition(Generic[LogT]):
-    """One replica's view of its partition, as leader or as follower.
+    """The local replica's view of its partition, as leader or as follower.
 
-    Hashed by identity: a topic created again under its name has other partitions.
+    Hashed by identity: a topic that is deleted and created again has other Partition objects.
     """
 
     __slots__ = (
@@ -187,7 +193,7 @@ class Partition(Generic[LogT]):
         local_id: int,
         brokers: ReplicaBrokers,
     ) -> None:
-        """`log` is None where the directory that holds it is offline."""
+        """`log` is None if the log directory is offline."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -199,36 +205,36 @@ class Partition(Generic[LogT]):
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.pending_isr: PendingIsr | None = None
-        """What the controller has been asked for, until its answer or newer metadata settles it."""
+        """The ISR requested from the controller, until its answer or newer metadata settles it."""
         self.followers: dict[int, FollowerState] = {}
         self.follow_count = 0
-        """How often it was told to follow: what it appended as a leader before that may have been truncated."""
+        """How often this replica became a follower: what it had appended as leader may have been truncated then."""
         self._local_id = local_id
         self._brokers = brokers
         self._is_alone = False
 
     @property
     def is_alone(self) -> bool:
-        """Whether this is the leader and there is no other replica."""
+        """Whether this replica is the leader and the partition has no other replica."""
         return self._is_alone
 
     @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
 
-    # -- what the controller says ---------------------------------------------------------------------------------
+    # -- role changes ---------------------------------------------------------------------------------------------
 
     def become_leader(self, registration: PartitionRegistration, now_ms: int) -> bool:
-        """Lead, as the registration says, unless newer is known; return whether this is a new leader epoch.
+        """Become leader, unless the registration is outdated; return whether this is a new leader epoch.
 
-        A new epoch begins at the log's end. Followers in the ISR have replica.lag.time.max.ms from now on to fetch.
-        If epochs are missed in which another may have led (metadata comes in larger steps), nothing is known of the
-        followers any more: they may have truncated to the other's log. Deviation: Apache Kafka goes on with what they
-        had, and can acknowledge what no other replica has.
+        A new epoch starts at the log end offset. Followers in the ISR get replica.lag.time.max.ms from now to fetch.
+        If leader epochs were skipped (metadata may be applied in larger steps), another leader may have been active and
+        followers may have truncated to its log, so their progress is reset. Deviation: Apache Kafka keeps it, and can
+        then acknowledge records that no other replica has.
 
-        A partition epoch that the controller's answer has told already leaves the change of the ISR that was asked for
-        since then pending: it may have been made. Deviation: Apache Kafka forgets it, and until it hears of that change
-        acknowledges without a replica that can be elected.
+        If the partition epoch is already known from the controller's answer, an ISR change requested since then stays
+        pending: the controller may have made it. Deviation: Apache Kafka drops it, and until it learns of that change
+        acknowledges records without a replica that can be elected.
         """
         assert self.log is not None, "an offline partition does not lead"
         assert registration.leader == self._local_id
@@ -265,19 +271,22 @@ class Partition(Generic[LogT]):
         return is_new_epoch
 
     def go_offline(self) -> None:
-        """The log directory has failed, or an invariant of this partition broke."""
+        """Take the replica offline: its log directory failed, or an invariant of this partition broke."""
         self._move_to(Role.OFFLINE)
         self._is_alone = False
         self.pending_isr = None
 
     def leave(self) -> None:
-        """The topic was deleted, or the replica moved to another broker. Who still holds the object finds it gone."""
+        """Set the role to GONE: the topic was deleted, or the replica moved to another broker.
+
+        Requests that still hold this object then get UNKNOWN_TOPIC_OR_PARTITION.
+        """
         self._move_to(Role.GONE)
         self._is_alone = False
         self.pending_isr = None
 
     def replace_log(self, log: LogT) -> None:
-        """Go on with a copy of the log: the replica has moved to another directory."""
+        """Replace the log by its copy: the replica has moved to another log directory."""
         assert self.log is not None, "a partition without a log has nothing to move"
         assert log.log_end_offset == self.log.log_end_offset, f"{log} is no whole copy of {self.log}"
         self.log = log
@@ -297,12 +306,12 @@ class Partition(Generic[LogT]):
         assert role in LEGAL_ROLES[self.role], f"{self.topic_partition}: from {self.role.name} to {role.name}"
         self.role = role
 
-    # -- may this request be served here? -------------------------------------------------------------------------
+    # -- leadership checks ----------------------------------------------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> int:
-        """Return the error code of a request that needs the leader at the epoch it names, NONE when this is it.
+        """Return the error code for a request to the leader of current_leader_epoch, NONE if it can be served.
 
-        A negative epoch names none, as in Apache Kafka.
+        A negative epoch is not compared, as in Apache Kafka.
         """
         if self.role is Role.OFFLINE:
             return KAFKA_STORAGE_ERROR
@@ -315,7 +324,7 @@ class Partition(Generic[LogT]):
         return NONE
 
     def check_readable(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> int:
-        """As check_leader, of a consumer that may read from a follower, too (KIP-392)."""
+        """Like check_leader, for a consumer that may also read from a follower (KIP-392)."""
         code = self.check_leader(current_leader_epoch)
         return NONE if code == NOT_LEADER_OR_FOLLOWER and self.role is Role.FOLLOWER else code
 
@@ -323,7 +332,7 @@ class Partition(Generic[LogT]):
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, but never more than there are replicas."""
+        """min.insync.replicas, capped at the number of replicas."""
         assert self.log is not None
         return min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
@@ -336,7 +345,7 @@ class Partition(Generic[LogT]):
         return not self._is_alone and len(self.isr) < self.effective_min_isr
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
-        """Move the high watermark to where all in-sync replicas have got; return whether it moved. Leader only."""
+        """Advance the high watermark to what all in-sync replicas have; return whether it moved. Leader only."""
         log = self.log
         assert log is not None
         assert self.role is Role.LEADER, "only the leader moves the high watermark"
@@ -365,7 +374,7 @@ class Partition(Generic[LogT]):
         return replica_id in self.isr or (self.pending_isr is not None and replica_id in self.pending_isr.isr)
 
     def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
-        """Whether a follower has fetched, with the epoch of a broker that may be in an ISR."""
+        """Whether a follower has fetched, and its broker (of that epoch) is eligible for an ISR."""
         return follower.broker_epoch is not None and self._brokers.is_eligible(replica_id, follower.broker_epoch)
 
     def note_follower_fetch(
@@ -379,11 +388,11 @@ class Partition(Generic[LogT]):
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         session: SessionTimes | None = None,
     ) -> bool:
-        """A follower asked for `fetch_offset`: it has all before that. Return whether the high watermark moved.
+        """Record that a follower has everything below `fetch_offset`; return whether the high watermark moved.
 
-        A follower that is to join the ISR begins a change of it (`pending_isr`), which somebody has to send.
-        leader_end_offset: the end of the log here before the fetch was read; as a rule the end as it is now.
-        session: one that will not name the partition again while it asks for the end of a log that does not move.
+        If the follower can join the ISR, this sets `pending_isr`, which the caller has to send.
+        leader_end_offset: the log end offset when the fetch was read; by default the current one.
+        session: an incremental session, which omits the partition from requests while it has the whole log.
         """
         assert self.log is not None
         assert not self._brokers.is_stale(replica_id, broker_epoch), "an earlier life of the broker says nothing"
@@ -402,10 +411,10 @@ class Partition(Generic[LogT]):
             self.begin_isr_change((*self.isr, replica_id))
         return self.maybe_advance_high_watermark(now_ms)
 
-    # -- another ISR ----------------------------------------------------------------------------------------------
+    # -- ISR changes ----------------------------------------------------------------------------------------------
 
     def _is_to_join(self, replica_id: int, follower: FollowerState) -> bool:
-        """Whether a follower outside the ISR has all that is committed, and all from before this leader epoch."""
+        """Whether a follower outside the ISR has reached the high watermark and the start of this leader epoch."""
         if replica_id in self.isr or self.pending_isr is not None or self.role is not Role.LEADER:
             return False
         assert self.log is not None
@@ -413,7 +422,7 @@ class Partition(Generic[LogT]):
         return has_caught_up and not follower.is_refused and self._may_join(replica_id, follower)
 
     def isr_without_stragglers(self, now_ms: int) -> tuple[int, ...] | None:
-        """Return the ISR without the followers that lag for longer than they may, None where all keep up."""
+        """Return the ISR without the followers that lag beyond replica.lag.time.max.ms, None if there are none."""
         if self.role is not Role.LEADER or self._is_alone or self.pending_isr is not None or self.log is None:
             return None
         end_offset, max_lag_ms = self.log.log_end_offset, self._brokers.max_lag_ms
@@ -429,19 +438,19 @@ class Partition(Generic[LogT]):
         return in_sync if len(in_sync) < len(self.isr) else None
 
     def begin_isr_change(self, isr: tuple[int, ...]) -> PendingIsr:
-        """The controller is asked for another ISR."""
+        """Start an ISR change; the caller sends it to the controller."""
         assert self.role is Role.LEADER
         assert self.pending_isr is None, "one change at a time"
         self.pending_isr = PendingIsr(isr, tuple(self._broker_epoch_of(replica_id) for replica_id in isr))
         return self.pending_isr
 
     def _broker_epoch_of(self, replica_id: int) -> int:
-        """Return the epoch that a follower's last fetch named: -1 if there was none, or for this replica."""
+        """Return the broker epoch of a follower's last fetch, -1 without one and for the local replica."""
         follower = self.followers.get(replica_id)
         return UNKNOWN_BROKER_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def end_isr_change(self, isr: Sequence[int], *, leader_epoch: int, partition_epoch: int, now_ms: int) -> bool:
-        """Take over the controller's answer, unless newer is known; return whether the high watermark moved."""
+        """Apply the controller's answer, unless it is outdated; return whether the high watermark moved."""
         if self.role is not Role.LEADER or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         self.isr = tuple(isr)
@@ -450,10 +459,10 @@ class Partition(Generic[LogT]):
         return self.maybe_advance_high_watermark(now_ms)
 
     def reject_isr_change(self) -> None:
-        """The controller says that it made no change and that the partition epoch is right: the ISR is as before.
+        """Drop the pending change: the controller refused it and confirmed the partition epoch.
 
-        Not for any other error: an earlier attempt may have been carried out, and then the maximal ISR has to count
-        until metadata tells.
+        Not for other errors: an earlier attempt may have succeeded, so the maximal ISR has to count until metadata
+        settles it.
         """
         assert self.pending_isr is not None
         for replica_id in set(self.pending_isr.isr).difference(self.isr):
@@ -462,9 +471,9 @@ class Partition(Generic[LogT]):
         self.pending_isr = None
 
     def acknowledgement(self, required_offset: int, follow_count: int) -> tuple[bool, int]:
-        """Return (whether an append that ends at required_offset need not wait any more, its error code).
+        """Return (whether an append that ends at required_offset can be answered, its error code).
 
-        follow_count: as it was at the append. A leader that has followed since may have other records there.
+        follow_count: its value at the append. If this replica was a follower since, its records there may be others.
         """
         log = self.log
         if log is None or self.role is not Role.LEADER or self.follow_count != follow_count:
@@ -478,7 +487,7 @@ class Partition(Generic[LogT]):
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the replicas that live: what DeleteRecords waits for. Leader only."""
+        """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leader only."""
         assert self.log is not None
         assert self.role is Role.LEADER
         starts = [

@@ -1,10 +1,10 @@
-"""What a broker does with the partitions it hosts: append, wait for replicas, wait for data, delete, describe.
+"""Requests to the partitions hosted on this broker: append, wait for replicas, wait for data, delete records.
 
-Plain calls and callbacks on the event loop's thread. Answers are written straight into the structs of the response:
-`append_records`, `delete_records` and a FetchRead fill in what they are given, and say whether that is all. Where it is
-not, the `wait_for_...` calls keep the request in a purgatory and call `on_done` later, once.
+Plain calls and callbacks on the event loop's thread. Results are written into the structs of the response:
+`append_records`, `delete_records` and a FetchRead fill them in and return whether they are final. If not, the
+`wait_for_...` calls keep the request in a purgatory and call `on_done` exactly once, later.
 
-Whoever moves an offset tells the waiting: `complete_waiting`.
+After any change of a partition's offsets, `complete_waiting` has to be called.
 """
 
 import logging
@@ -44,7 +44,7 @@ logger = logging.getLogger("kafkapy.replication")
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
 HIGH_WATERMARK_OFFSET: Final = -1
-"""As the offset of a DeleteRecords: up to the high watermark."""
+"""The offset in a DeleteRecords request that stands for the high watermark."""
 
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -61,13 +61,13 @@ CODES_WITHOUT_LOG_START: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )
-"""Refusals of an append that do not tell the log start offset, as in Apache Kafka; the others do."""
+"""Append errors whose response has no log start offset, as in Apache Kafka; the others have it."""
 
 
 class ReplicaManager:
-    """The partitions hosted here, and the requests that wait for them.
+    """The partitions hosted on this broker, and the requests that wait for them.
 
-    `wheel` times out what waits; runtime/expirer.py turns it.
+    `wheel` times out waiting requests; runtime/expirer.py advances it.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class ReplicaManager:
         request_flush: Callable[["Log", Callable[[], None]], None],
         max_lag_ms: Callable[[], int] = default_max_lag_ms,
     ) -> None:
-        """`log_config(overrides)` gives the configuration of a topic; `max_lag_ms()` is replica.lag.time.max.ms.
+        """`log_config(overrides)` returns a topic's configuration; `max_lag_ms()` returns replica.lag.time.max.ms.
 
-        `request_flush(log, on_done)` begins to make a log durable and calls on_done() later, in any case.
+        `request_flush(log, on_done)` starts a flush of the log; on_done() is called later, even if it fails.
         """
         self.node_id = node_id
         self.partitions = HostedPartitions(node_id, log_manager, log_config, max_lag_ms)
         self.log_manager = log_manager
         self.owed_flushes: list[PartitionAppend] = []
-        """Appends that reached flush.messages: whoever made them takes them, in the same turn of the loop."""
+        """Appends that reached flush.messages; the caller of append_records takes them in the same turn of the loop."""
         self.on_isr_wanted: Callable[[HostedPartition], None] = _nobody_listens
         """Sends a partition's pending ISR to the controller (runtime/isr_updates.py); set once, before serving."""
         self.on_partition_offline: Callable[[HostedPartition], None] = _nobody_listens
-        """Called for each partition whose log directory failed: nobody is to fetch for it any more; set once."""
+        """Called for each partition whose log directory failed, to stop fetching for it; set once."""
         self.watches = FollowerWatches()
         self._clock = clock
         self._request_flush = request_flush
@@ -101,37 +101,37 @@ class ReplicaManager:
         self._deletions = Purgatory(wheel)
 
     def take_owed_flushes(self) -> list[PartitionAppend]:
-        """Return the appends just made whose answers wait for a flush (flush.messages)."""
+        """Return and clear the appends just made whose answers must wait for a flush (flush.messages)."""
         owed, self.owed_flushes = self.owed_flushes, []
         return owed
 
     @property
     def image(self) -> "MetadataImage":
-        """The metadata that the partitions follow."""
+        """The metadata image that the partitions have applied."""
         return self.partitions.image
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return sum(self.waiting_counts.values())
 
     @property
     def waiting_counts(self) -> dict[str, int]:
-        """How many requests wait, by Kafka's names of the purgatories."""
+        """The number of waiting requests by purgatory (Kafka's names)."""
         return {
             "Produce": self._produces.waiting_count,
             "Fetch": self._fetches.waiting_count,
             "DeleteRecords": self._deletions.waiting_count,
         }
 
-    # -- following the metadata -----------------------------------------------------------------------------------
+    # -- metadata changes -----------------------------------------------------------------------------------------
 
     def announce(self, image: "MetadataImage") -> None:
-        """Take note of metadata that `apply_delta` is to follow: what it deletes is not served from now on."""
+        """Announce metadata that `apply_delta` will apply: topics it deletes are not served from now on."""
         self.partitions.announce(image)
 
     def apply_delta(self, delta: "MetadataDelta", image: "MetadataImage", now_ms: int) -> Iterator[None]:
-        """Create, lead, follow and delete partitions and take over configs, as the metadata now says; in steps."""
+        """Apply a metadata delta, in steps: create and delete partitions, change roles and configs."""
         monotonic_ms = self._clock.monotonic_ms()
         for touched in self.partitions.apply(delta, image, now_ms, monotonic_ms=monotonic_ms):
             for partition in touched:
@@ -139,7 +139,7 @@ class ReplicaManager:
             yield
 
     def directory_failed(self, path: str) -> None:
-        """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on, those that wait too."""
+        """Take a failed log directory's partitions offline: new and waiting requests get KAFKA_STORAGE_ERROR."""
         failed = self.partitions.directory_failed(path)
         logger.warning("Stopped serving %d partitions in dir %s because it has failed", len(failed), path)
         for partition in failed:
@@ -147,7 +147,7 @@ class ReplicaManager:
             self.complete_waiting(partition)
 
     def complete_waiting(self, partition: HostedPartition) -> None:
-        """An offset or the role of a partition changed: complete the requests that waited for it."""
+        """Complete the waiting requests that a change of the partition's offsets or role allows to complete."""
         if not partition.is_alone:
             self.watches.tell(partition)
         if self._fetches.waiting_count:
@@ -158,7 +158,7 @@ class ReplicaManager:
             self._deletions.check_and_complete(partition)
 
     def shutdown(self) -> None:
-        """Answer everything that waits: fetches with what there is; what replicas do not have yet timed out."""
+        """Answer all waiting requests: fetches with the available records, the others with REQUEST_TIMED_OUT."""
         for purgatory in (self._fetches, self._produces, self._deletions):
             purgatory.expire_all()
 
@@ -171,10 +171,10 @@ class ReplicaManager:
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> bool:
-        """Append to the partitions led here, filling in each one's response.
+        """Append to partitions that this broker leads, filling in each append's response.
 
-        Returns whether the responses stand. Else some appends have work `needed` of a worker: once that is `checked`,
-        they come here again; or, with acks=-1, they have to `wait_for_replicas`.
+        Returns whether all responses are final. If not: for each append with work `needed` from a worker, set `checked`
+        to its result and call this again; with acks=-1 then call `wait_for_replicas`.
         """
         now_ms = self._clock.wall_ms()
         is_done = True
@@ -197,11 +197,11 @@ class ReplicaManager:
         base_sequence: int,
         supports_epoch_bump: bool,
     ) -> "VerificationGuard | None":
-        """Return the guard that a transactional batch needs, None if its transaction is open in the partition already.
+        """Return the guard that a transactional batch needs, None if its transaction is already open in the partition.
 
         With a guard: ask the coordinator, then append with PartitionAppend.verification, or `abandon_verification`.
-        supports_epoch_bump: the client's partitions are added by this request (Produce 12, TxnOffsetCommit 5; KIP-890).
-        Raises ApiError INVALID_PRODUCER_EPOCH, and what an append here would be refused with if this is not the leader.
+        supports_epoch_bump: the request adds the partition to the transaction (Produce 12, TxnOffsetCommit 5; KIP-890).
+        Raises ApiError INVALID_PRODUCER_EPOCH, and the error of an append if this broker is not the leader.
         """
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
@@ -217,14 +217,14 @@ class ReplicaManager:
     def abandon_verification(
         self, partition: HostedPartition, *, producer_id: int, producer_epoch: int, guard: "VerificationGuard"
     ) -> None:
-        """End a verification that the coordinator has refused with an error that no client retries."""
+        """End a verification that the coordinator refused with a non-retriable error."""
         if partition.log is not None:
             partition.log.producer_state.abandon_verification(producer_id, producer_epoch, guard)
 
     def wait_for_replicas(
         self, appends: Sequence[PartitionAppend], *, timeout_ms: int, on_done: Callable[[], None]
     ) -> None:
-        """Call on_done() once all in-sync replicas have what append_records appended, or the time is up."""
+        """Call on_done() when all in-sync replicas have what append_records appended, or after timeout_ms."""
         waiting = [append for append in appends if append.required_offset >= 0]
         self._produces.try_complete_else_watch(
             DelayedProduce(waiting, on_done),
@@ -234,12 +234,12 @@ class ReplicaManager:
         )
 
     def wait_for_commit(self, operation: DelayedOperation, partition: HostedPartition, *, timeout_ms: int) -> None:
-        """Have an operation look again whenever the partition's high watermark or role changes, until it completes."""
+        """Retry an operation whenever the partition's high watermark or role changes, until it completes."""
         now_ms = self._clock.monotonic_ms()
         self._produces.try_complete_else_watch(operation, [partition], timeout_ms=timeout_ms, now_ms=now_ms)
 
     def _append(self, append: PartitionAppend, required_acks: int, origin: AppendOrigin, now_ms: int) -> bool:
-        """Return whether the response stands; else a worker is `needed` first."""
+        """Return whether the response is filled in; if not, the append is `needed` by a worker first."""
         partition, response = append.partition, append.response
         log = partition.log
         if partition.role is not Role.LEADER or log is None:
@@ -284,10 +284,10 @@ class ReplicaManager:
         return True
 
     def _owe_flush(self, append: PartitionAppend, origin: AppendOrigin) -> None:
-        """An append has reached flush.messages: its answer waits for a flush.
+        """Delay the answer of an append that reached flush.messages until the log is flushed.
 
-        A client's request awaits it. A coordinator's answers wait for the commit, which `Log.is_committed` says; they
-        look again after the flush.
+        A client's request awaits the flush itself. A coordinator's answers wait for `Log.is_committed`, which is
+        checked again after the flush.
         """
         if origin is AppendOrigin.CLIENT:
             self.owed_flushes.append(append)
@@ -297,9 +297,10 @@ class ReplicaManager:
         self._request_flush(partition.log, lambda: self.complete_waiting(partition))
 
     def begin_gathering(self, partition: HostedPartition, required_acks: int) -> GatheredAppend | None:
-        """Return what takes plain batches for a partition that is led here; None where each is to be appended alone.
+        """Return an object that coalesces plain batches for a partition led here, or None if that is not possible.
 
-        Write, and `tell_of_append`, before anything else is done; with acks=-1 then see whether the replicas have it.
+        The caller must write it and call `tell_of_append` before anything else runs; with acks=-1 it then checks
+        whether the replicas have the batches.
         """
         log = partition.log
         if (
@@ -315,7 +316,7 @@ class ReplicaManager:
         return GatheredAppend(log, leader_epoch=partition.leader_epoch, now_ms=self._clock.wall_ms())
 
     def tell_of_append(self, partition: HostedPartition) -> None:
-        """Let who waits know that a partition's log has grown."""
+        """Advance the high watermark and complete waiting requests after an append."""
         now_ms = 0 if partition.is_alone else self._clock.monotonic_ms()
         if partition.maybe_advance_high_watermark(now_ms):
             self.complete_waiting(partition)
@@ -326,7 +327,7 @@ class ReplicaManager:
             self.watches.tell(partition)
 
     def refuse_append(self, append: PartitionAppend, error: Exception) -> None:
-        """Answer an append that is not made: an ApiError, a StorageError, or a broken invariant."""
+        """Fill in the response of a failed append: an ApiError, a StorageError, or a broken invariant."""
         partition, response = append.partition, append.response
         append.required_offset = -1
         if isinstance(error, ApiError):
@@ -359,9 +360,9 @@ class ReplicaManager:
         broker_epoch: int,
         session: SessionTimes | None = None,
     ) -> int:
-        """A follower has all before fetch_offset: move the high watermark, answer who waited, let it join the ISR.
+        """Record a follower's fetch: advance the high watermark, complete waiting requests, add it to the ISR if due.
 
-        Returns NOT_LEADER_OR_FOLLOWER for a fetch of an earlier life of the follower's broker, which changes nothing.
+        Returns 0, or NOT_LEADER_OR_FOLLOWER (without any change) for a fetch by an earlier incarnation of the broker.
         """
         if partition.role is not Role.LEADER or replica_id not in partition.followers:
             return 0
@@ -394,9 +395,9 @@ class ReplicaManager:
         reads_followers: bool = False,
         is_held_back: Callable[[HostedPartition], bool] | None = None,
     ) -> DelayedFetch:
-        """Call on_done() once there are min_bytes to read, or something else to tell, or max_wait_ms has passed.
+        """Call on_done() when min_bytes can be read, a partition has an error, or max_wait_ms has passed.
 
-        It may be called before this returns. `abandon` of what is returned ends the wait of a request that is gone.
+        It may be called before this returns. To cancel the wait, call `abandon` of the returned operation.
         """
         operation = DelayedFetch(
             partitions,
@@ -415,7 +416,7 @@ class ReplicaManager:
     # -- deleting -------------------------------------------------------------------------------------------------
 
     def delete_records(self, deletions: Sequence[PartitionDeletion]) -> bool:
-        """Move log starts up to the offsets, filling in each one's result; return whether the results stand."""
+        """Raise log start offsets, filling in each deletion's result; return whether all results are final."""
         is_done = True
         for deletion in deletions:
             try:
@@ -431,7 +432,7 @@ class ReplicaManager:
     def wait_for_deletions(
         self, deletions: Sequence[PartitionDeletion], *, timeout_ms: int, on_done: Callable[[], None]
     ) -> None:
-        """Call on_done() once all replicas begin where delete_records moved the start, or the time is up."""
+        """Call on_done() when all replicas have the log start offsets of delete_records, or after timeout_ms."""
         waiting = [deletion for deletion in deletions if deletion.required_offset >= 0]
         self._deletions.try_complete_else_watch(
             DelayedDeleteRecords(waiting, on_done),
@@ -441,7 +442,7 @@ class ReplicaManager:
         )
 
     def _delete_records(self, deletion: PartitionDeletion) -> int:
-        """Move one log start; return the offset that all replicas have to reach."""
+        """Raise one log start offset; return the offset that all replicas have to reach."""
         partition = deletion.partition
         code, log = partition.check_leader(), partition.log
         if code or log is None:
@@ -457,7 +458,7 @@ class ReplicaManager:
 
 
 def _nobody_listens(_partition: HostedPartition) -> None:
-    """Where there is no other broker: no ISR to change, nothing that is followed."""
+    """The default callback: without other brokers there is no ISR to change and nothing to fetch."""
 
 
 def _refuse(response: PartitionProduceResponse, error_code: int, message: str | None) -> None:

@@ -1,4 +1,4 @@
-"""From which replica a consumer had better read: one in its rack (KIP-392, RackAwareReplicaSelector). Pure."""
+"""The preferred read replica of a consumer: one in its rack (KIP-392, RackAwareReplicaSelector). Pure."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.hosted import HostedPartition
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""replica.selector.class; without it everybody reads from the leader. Any other stops the start (config/checks.py)."""
+"""The supported replica.selector.class: others stop the start (config/checks.py). Unset: all read from the leader."""
 
 
 def preferred_read_replica(
@@ -19,9 +19,9 @@ def preferred_read_replica(
     listener_name: str,
     fetch_offset: int,
 ) -> int | None:
-    """Return the most caught-up in-sync follower in a rack, None if the leader is there or nobody is. Leader only.
+    """Return the most caught-up in-sync follower in a rack, None without one or if the leader is there. Leader only.
 
-    Only a replica that has fetch_offset, and that can be reached by the listener through which the consumer came.
+    A candidate must have fetch_offset, and the listener by which the consumer is connected.
     """
     leader = brokers.get(partition.leader_id)
     if leader is not None and leader.rack == rack:

@@ -1,9 +1,9 @@
-"""Replication throttles: how fast this broker sends to followers, or fetches as one, that are not in sync. KIP-73.
+"""Replication throttles: limits on sending to followers that are not in sync, or on fetching as one. KIP-73.
 
 Each side has a rate (leader.replication.throttled.rate, follower.replication.throttled.rate; dynamic configs of
 brokers) and the partitions that it covers (leader. and follower.replication.throttled.replicas; configs of topics). All
 replication of covered partitions counts towards the rate, but only replicas that are not in sync are held back, so that
-no throttle makes an ISR shrink. A rate beyond the limit is let run out; nothing is cut into smaller pieces.
+a throttle never shrinks an ISR. A response may exceed the rate; the next ones then wait until the average is below it.
 
 Source: Apache Kafka's ReplicationQuotaManager.
 """
@@ -26,7 +26,7 @@ UNLIMITED: Final = 9223372036854775807
 
 
 class ThrottledSide(Enum):
-    """Whose bytes are counted."""
+    """The side that is throttled: sending as leader, or fetching as follower."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -44,12 +44,12 @@ class ThrottledSide(Enum):
 
 
 class ReplicationThrottle:
-    """One side's rate, in bytes a second, and what of it is used."""
+    """One side's limit, in bytes per second, and its measured rate."""
 
     def __init__(
         self, side: ThrottledSide, bytes_per_second: int, *, node_id: int, quota: "QuotaConfig", clock: "Clock"
     ) -> None:
-        """`quota` has replication.quota.window.num and .size.seconds."""
+        """`quota` has replication.quota.window.num and replication.quota.window.size.seconds."""
         self.bytes_per_second = bytes_per_second
         self._side = side
         self._node_id = node_id
@@ -57,7 +57,7 @@ class ReplicationThrottle:
         self._rate = SimpleRate(quota.replication_quota_window_num, quota.replication_quota_window_size_seconds * 1000)
 
     def covers(self, partition: "HostedPartition") -> bool:
-        """Whether a partition's replication counts towards the rate, and may be held back."""
+        """Whether a partition's replication counts towards the rate and may be held back."""
         log = partition.log
         return log is not None and covers(
             self._side.replicas_of(log), node_id=self._node_id, partition_id=partition.topic_partition.partition
@@ -82,7 +82,7 @@ class ReplicationThrottle:
 
 @lru_cache(maxsize=256)
 def covered_partitions(entries: tuple[str, ...], node_id: int) -> frozenset[int] | None:
-    """Return the partitions that a list of `partition:broker` names for a broker; None for all (`*`)."""
+    """Return the partitions of a broker in a list of `partition:broker` entries; None for all (`*`)."""
     if entries == (ALL,):
         return None
     pairs = [entry.split(":") for entry in entries if entry]
@@ -90,7 +90,7 @@ def covered_partitions(entries: tuple[str, ...], node_id: int) -> frozenset[int]
 
 
 def covers(entries: tuple[str, ...], *, node_id: int, partition_id: int) -> bool:
-    """Whether a list of throttled replicas names the replica of a partition on a broker."""
+    """Whether a list of throttled replicas includes a partition's replica on a broker."""
     if not entries:
         return False
     covered = covered_partitions(entries, node_id)
@@ -103,9 +103,9 @@ def changed_throttle(
     dynamic: "tuple[Mapping[str, str], Mapping[str, str]]",
     new: Callable[[ThrottledSide, int], ReplicationThrottle],
 ) -> ReplicationThrottle | None:
-    """Return a side's throttle as `dynamic` (the broker's own configs, then the cluster's) says; None without a rate.
+    """Return a side's throttle according to `dynamic` (configs of the broker, of the cluster); None without a rate.
 
-    What was counted stays counted if only the rate changes.
+    If only the rate changes, the bytes already counted are kept.
     """
     of_broker, of_cluster = dynamic
     text = of_broker.get(side.rate_key, of_cluster.get(side.rate_key))

@@ -1,8 +1,8 @@
-"""What replicas say to each other, as Apache Kafka's requests and responses: the core's messages <-> the wire's.
+"""Conversion between the core's messages and Apache Kafka's requests and responses.
 
-`request_to_message` and `message_to_response` are the side that asks, `message_to_request` and `response_to_message`
-the side that answers. Every request is about `__cluster_metadata-0` alone; one that is about anything else, or comes
-from another cluster, is refused before the core sees it. Sources: KIP-595, KIP-630, KIP-853, KIP-996.
+`request_to_message` and `message_to_response` are for the sender of a request, `message_to_request` and
+`response_to_message` for its receiver. Every request is about `__cluster_metadata-0` only; a request about anything
+else, or from another cluster, is refused before the core sees it. Sources: KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
 from typing import Final
@@ -81,30 +81,30 @@ def lowest_version(request: Request) -> int:
 
 
 def request_to_message(request: Request, version: int, peer: WirePeer) -> Message:
-    """Return the request that says this at `version`."""
+    """Encode a request at `version`."""
     return _PARTS[API_KEYS[type(request)]].to_request(request, version, peer)
 
 
 def message_to_response(message: Message, request: Request, version: int, peer: WirePeer) -> Response:
-    """Return what a response says. Raises PeerError for an error of the whole response, RecordsError, ProtocolError."""
+    """Decode a response. Raises PeerError for a top-level error code; RecordsError, ProtocolError."""
     response: Response = _PARTS[API_KEYS[type(request)]].from_response(message, version, peer)
     return response
 
 
 def message_to_request(message: Message, version: int, peer: WirePeer) -> Request:
-    """Return what a request asks. Raises PeerError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST; answer `refusal` then."""
+    """Decode a request. Raises PeerError (INCONSISTENT_CLUSTER_ID, INVALID_REQUEST): answer it with `refusal`."""
     assert message.API_KEY is not None
     request: Request = _PARTS[message.API_KEY].from_request(message, version, peer)
     return request
 
 
 def response_to_message(response: Response, request: Message, version: int, peer: WirePeer) -> Message:
-    """Return the response that says this at `version`."""
+    """Encode a response at `version`."""
     assert request.API_KEY is not None
     return _PARTS[request.API_KEY].to_response(response, version, peer)
 
 
 def refusal(error: PeerError, request: Message) -> Message:
-    """Return the response that refuses a request as a whole."""
+    """Return the response with a top-level error that refuses a request."""
     assert request.API_KEY is not None
     return _PARTS[request.API_KEY].refusal(error)

@@ -1,7 +1,7 @@
 """Vote 0-2, BeginQuorumEpoch 0-1 and EndQuorumEpoch 0-1 on the wire.
 
-Vote 1: directories of candidate and voter, where the leader listens (KIP-853); 2: pre-votes (KIP-996).
-BeginQuorumEpoch 1 and EndQuorumEpoch 1: directories, where the leader listens (KIP-853).
+Vote 1: directories of candidate and voter, the leader's endpoints (KIP-853); 2: pre-votes (KIP-996).
+BeginQuorumEpoch 1 and EndQuorumEpoch 1: directories, the leader's endpoints (KIP-853).
 """
 
 from collections.abc import Sequence

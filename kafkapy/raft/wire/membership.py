@@ -21,18 +21,18 @@ from kafkapy.types import ZERO_UUID, ReplicaKey
 
 ACK_WHEN_COMMITTED_SINCE: Final = 1
 REMOVE_TIMEOUT_MS: Final = 30_000
-"""RemoveRaftVoter carries no time-out; Apache Kafka takes its own request time-out."""
+"""RemoveRaftVoter has no timeout field; Apache Kafka uses its own request timeout."""
 
 
 def _voter_key(node_id: int, directory_id: bytes, request: str) -> ReplicaKey:
-    """Return whom a request is about. `request`: its name, for the refusal of a voter without id or directory."""
+    """Return the voter key. Raises PeerError without a valid id and directory; `request` names it in the message."""
     if node_id < 0 or directory_id == ZERO_UUID:
         raise PeerError(INVALID_REQUEST, f"{request} voter request didn't include a valid voter")
     return ReplicaKey(node_id, directory_id)
 
 
 def _endpoints(listeners: Sequence[Any], peer: WirePeer, request: str) -> tuple[Endpoint, ...]:
-    """Return where a voter listens; it must do so by the name that controllers use."""
+    """Return a voter's endpoints. Raises PeerError without one on the controllers' listener."""
     endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
     if not any(endpoint.name == peer.listener_name for endpoint in endpoints):
         told = ", ".join(f"ListenerName({each.name})={each.host}/<unresolved>:{each.port}" for each in endpoints)

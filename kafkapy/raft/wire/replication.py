@@ -1,8 +1,8 @@
 """Fetch 12-18 of `__cluster_metadata-0` and FetchSnapshot 0-1 on the wire.
 
-Fetch 13: topic ids (KIP-516); 15: the replica in a tagged field (KIP-903); 17: its directory, and where the leader
-listens (KIP-853); 18: its high watermark, so that a leader answers at once when it has a higher one (KIP-1166).
-FetchSnapshot 1: directory, where the leader listens (KIP-853).
+Fetch 13: topic ids (KIP-516); 15: the replica in a tagged field (KIP-903); 17: its directory, and the leader's
+endpoints (KIP-853); 18: its high watermark, so that a leader with a higher one answers at once (KIP-1166).
+FetchSnapshot 1: directory, the leader's endpoints (KIP-853).
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ DIRECTORY_SINCE: Final = 17
 HIGH_WATERMARK_SINCE: Final = 18
 SNAPSHOT_DIRECTORY_SINCE: Final = 1
 INT64_MAX: Final = (1 << 63) - 1
-"""The high watermark of a replica that does not tell it: no leader's is higher."""
+"""The high watermark of a replica that does not send one: never lower than the leader's."""
 
 _TOPIC, _PARTITION = METADATA_PARTITION
 
@@ -233,7 +233,7 @@ def _raw(batch: messages.LogBatch) -> bytes | memoryview:
 
 
 def _bytes_of(records: Records) -> bytes:
-    """Return received records as bytes of their own: the frame that holds them goes."""
+    """Return a copy of received records, since the frame that holds them is freed."""
     assert not isinstance(records, FileRegion)
     return bytes(records or b"")
 
