@@ -92,6 +92,8 @@ class ControllerRuntime:
         self._note_loaded: Callable[[int], None] = _ignore
         self._controller: Controller | None = None
         self._leader_epoch = -1
+        self._ended_terms = 0
+        """How often a term has ended, or none had begun: the epoch stays where a leader resigns."""
         self._appended: deque[tuple[int, list[Any]]] = deque()
         """(base offset, records) of own batches not yet committed, so that they need not be decoded again."""
         self._pending: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -217,12 +219,12 @@ class ControllerRuntime:
 
     async def close(self) -> None:
         """Cancel the tasks; pending writes fail. The owner closes the quorum after this."""
+        self._end_term()
         tasks = [*self._tasks, *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
-        self._end_term()
 
     # -- the quorum's listener ------------------------------------------------------------------------------------
 
@@ -240,7 +242,7 @@ class ControllerRuntime:
         self._leader_epoch = leader_epoch
         if leader_id != self._config.node_id:
             return None
-        return self._guarded(self._begin_term(leader_epoch))
+        return self._guarded(self._begin_term(leader_epoch, self._ended_terms))
 
     def _load_snapshot(self, reader: "SnapshotSource") -> Iterator[None]:
         snapshot_id = reader.snapshot_id
@@ -305,7 +307,7 @@ class ControllerRuntime:
 
     # -- a term ---------------------------------------------------------------------------------------------------
 
-    def _begin_term(self, leader_epoch: int) -> Iterator[None]:
+    def _begin_term(self, leader_epoch: int, ended_terms: int) -> Iterator[None]:
         config = self._config
         self._fences_checked_ms = self._clock.monotonic_ms()  # no broker was to be fenced by this node before
         controller = Controller(
@@ -321,8 +323,8 @@ class ControllerRuntime:
         )
         image = self.image
         yield from controller.load_topics(image)
-        if self._leader_epoch != leader_epoch:
-            return  # another node leads by now
+        if self._ended_terms != ended_terms:
+            return  # another node leads by now, or this one has resigned
         assert image is self.image, "nothing is committed between the steps of a term's beginning"
         controller.load_rest(image, next_offset=self._quorum.log_end_offset, now_ms=self._clock.monotonic_ms())
         self._controller = controller
@@ -339,6 +341,7 @@ class ControllerRuntime:
 
     def _end_term(self) -> None:
         self._controller = None
+        self._ended_terms += 1
         self._appended.clear()
         pending, self._pending = self._pending, deque()
         for _, future in pending:
@@ -385,7 +388,7 @@ class ControllerRuntime:
         return response, first_offset, end_offset
 
     async def _go_on(self, controller: Controller, steps: Generator[int, None, R], turn: Turn) -> tuple[R, int]:
-        """Run the remaining turns of a decision, then release the decision lock."""
+        """Run the remaining turns of a decision."""
         try:
             while True:
                 await asyncio.sleep(PAUSE_MS / 1000)
@@ -395,10 +398,10 @@ class ControllerRuntime:
                     pass
         except StopIteration as end:
             return end.value, controller.next_offset
-        finally:
-            self._decisions.release()
 
     def _note_ended(self, task: "asyncio.Task[Any]") -> None:
+        """A decision that took more than a turn is done, or was cancelled, perhaps before its task began."""
+        self._decisions.release()
         self._background.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the caller, who gets it, may be gone
@@ -453,7 +456,7 @@ class ControllerRuntime:
             try:
                 for offset, record in enumerate(part, base_offset + start):
                     controller.replay(record, offset)
-            except AssertionError as error:
+            except Exception as error:
                 self._fail(error)
                 raise
             yield len(part)
@@ -475,7 +478,7 @@ class ControllerRuntime:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._pending.append((offset, future))
+        self._wait_for(offset, future)
         if timeout_ms is None:
             await future
             return
@@ -484,6 +487,14 @@ class ControllerRuntime:
             await future
         finally:
             timer.cancel()
+
+    def _wait_for(self, offset: int, future: "asyncio.Future[None]") -> None:
+        """Have a future done once `offset` is committed. Whoever decided next may have come before us."""
+        later = []
+        while self._pending and self._pending[-1][0] > offset:
+            later.append(self._pending.pop())
+        self._pending.append((offset, future))
+        self._pending.extend(reversed(later))
 
     # -- by itself ------------------------------------------------------------------------------------------------
 
