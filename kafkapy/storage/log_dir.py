@@ -1,4 +1,4 @@
-"""A log directory's health, shared by its logs: once its disk has failed, nothing in it is served until a restart."""
+"""A log directory's state, shared by its logs: after its disk has failed, it stays offline until a restart."""
 
 import errno
 import logging
@@ -13,17 +13,17 @@ logger = logging.getLogger("kafkapy.storage")
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 SHORTAGES: Final = (*NO_SPACE, *NO_DESCRIPTORS, errno.ENOMEM)
-"""What passes: the disk has not failed."""
+"""Errors of a temporary shortage: the disk has not failed."""
 
 RESUME_FREE_BYTES: Final = 8 << 20
-"""Once a disk was full, records are let in again where so much is free: the rest is for metadata and checkpoints."""
+"""After a disk was full, appends resume at this much free space; below it, space is for metadata and checkpoints."""
 
 
 class LogDirState:
     """Whether a log directory is online, and whether it is full.
 
-    `on_directory_failed` is called once, when it stops being online; `on_full` each time when an append finds no room
-    any more, `on_room` when there is room again.
+    `on_directory_failed` is called once, when it goes offline; `on_full` each time an append finds the disk full,
+    `on_room` when there is space again.
     """
 
     __slots__ = ("_free_bytes", "is_full", "offline_reason", "on_directory_failed", "on_full", "on_room", "path")
@@ -37,11 +37,11 @@ class LogDirState:
         on_room: Callable[["LogDirState"], None] | None = None,
         free_bytes: Callable[[str], int] | None = None,
     ) -> None:
-        """free_bytes(path): the room there is; where it is not given, every append finds out for itself."""
+        """free_bytes(path): the free space; without it `check_room` always succeeds, and each append tries to write."""
         self.path = path
         self.offline_reason: str | None = None
         self.is_full = False
-        """Whether an append found no room, and `check_room` has found none since."""
+        """Whether an append failed for lack of space and `check_room` has found none since."""
         self.on_directory_failed = on_directory_failed
         self.on_full = on_full
         self.on_room = on_room
@@ -52,7 +52,7 @@ class LogDirState:
         return self.offline_reason is not None
 
     def check_online(self) -> None:
-        """Raise StorageError when the directory is offline."""
+        """Raise StorageError if the directory is offline."""
         if self.offline_reason is not None:
             raise StorageError(self.path, f"offline: {self.offline_reason}")
 
@@ -65,16 +65,16 @@ class LogDirState:
                 self.on_directory_failed(self)
 
     def note_full(self) -> None:
-        """Refuse records until `check_room` finds room."""
+        """Refuse appends until `check_room` finds space."""
         if not self.is_full:
             self.is_full = True
             if self.on_full is not None:
                 self.on_full(self)
 
     def check_room(self) -> None:
-        """Raise ApiError KAFKA_STORAGE_ERROR while the disk is still too full for records.
+        """Raise ApiError KAFKA_STORAGE_ERROR while less than RESUME_FREE_BYTES are free; else allow appends again.
 
-        Raises StorageError where the directory is gone.
+        Raises StorageError if the directory is missing.
         """
         try:
             free_bytes = self._free_bytes(self.path) if self._free_bytes is not None else RESUME_FREE_BYTES
@@ -87,9 +87,9 @@ class LogDirState:
             self.on_room(self)
 
     def failure(self, error: OSError, doing: str) -> ApiError | StorageError:
-        """Return what an OSError means: a shortage leaves the directory online, all else does not.
+        """Convert an OSError: a shortage becomes an ApiError, any other error takes the directory offline.
 
-        A deviation from Apache Kafka, which takes it offline in every case: a full disk gets room again.
+        A deviation: Apache Kafka takes the directory offline in every case. A full disk can get space again.
         """
         message = f"{doing}: {error.strerror or error}"
         if error.errno in NO_SPACE:

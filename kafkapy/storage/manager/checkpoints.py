@@ -1,6 +1,6 @@
 """The offset checkpoints of all log directories: collected on the loop's thread, written by a worker.
 
-A future replica's offsets stand in the files of its own directory, under the partition's name.
+A future log's offsets are in the checkpoints of its own directory, under the partition's name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from kafkapy.types import TopicPartition
 
 
 class CheckpointWrite(NamedTuple):
-    """A checkpoint file to be written. `run` syncs: for a worker. Raises as LogDirectory.write_offsets."""
+    """A checkpoint file to write. A worker calls `run`, which syncs. Raises as LogDirectory.write_offsets."""
 
     directory: LogDirectory
     name: str
@@ -27,7 +27,7 @@ class CheckpointWrite(NamedTuple):
 
 
 class LogCheckpoints:
-    """`all_logs()` gives the logs in service, future ones too."""
+    """Collects, writes and reads offset checkpoints. `all_logs()` returns the logs in service and the future logs."""
 
     def __init__(self, directories: LogDirectories, all_logs: Callable[[], Iterable[Log]]) -> None:
         self._directories = directories
@@ -35,11 +35,11 @@ class LogCheckpoints:
         self._sequence = 0
 
     def recovery_points(self) -> list[CheckpointWrite]:
-        """Return the recovery-point-offset-checkpoint of each live directory, to be run in the pool."""
+        """Return the recovery-point-offset-checkpoint of each online directory, to run in the pool."""
         return self._writes(checkpoint.RECOVERY_POINT_FILE, lambda log: log.recovery_point)
 
     def log_start_offsets(self) -> list[CheckpointWrite]:
-        """Return the log-start-offset-checkpoints: of logs that start inside a segment."""
+        """Return the log-start-offset-checkpoints; they list only logs that start inside a segment."""
         return self._writes(checkpoint.LOG_START_OFFSET_FILE, _log_start_offset_to_keep)
 
     def high_watermarks(self) -> list[CheckpointWrite]:
@@ -47,17 +47,17 @@ class LogCheckpoints:
         return self._writes(checkpoint.HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
 
     def cleaner_offsets(self) -> list[CheckpointWrite]:
-        """Return the cleaner-offset-checkpoints: up to where compacted logs are clean."""
+        """Return the cleaner-offset-checkpoints: the offset below which a compacted log is clean."""
         return self._writes(checkpoint.CLEANER_OFFSET_FILE, lambda log: log.clean_to)
 
     def all_at_the_end(self) -> Iterator[CheckpointWrite]:
-        """Yield what a clean stop writes."""
+        """Yield the checkpoints that a clean stop writes."""
         yield from self.recovery_points()
         yield from self.log_start_offsets()
         yield from self.high_watermarks()
 
     def write_now(self, writes: Iterable[CheckpointWrite]) -> None:
-        """Write checkpoints here and now. Blocks. Raises StorageError, with the directory offline; ApiError."""
+        """Write checkpoints on this thread. Blocks. Raises ApiError; StorageError, with the directory offline."""
         for write in writes:
             try:
                 write.run()
@@ -79,11 +79,11 @@ class LogCheckpoints:
         ]
 
     def read_high_watermarks(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the high watermarks as they were last written, by directory: of partitions about to be taken up."""
+        """Return the checkpointed high watermarks, by directory path, for partitions about to be served."""
         return {each.path: self._read(each, checkpoint.HIGH_WATERMARK_FILE) for each in self._directories.live}
 
     def read_cleaner_offsets(self) -> None:
-        """Tell each log up to where it is clean, as it was last written."""
+        """Set each log's clean offset from the cleaner-offset-checkpoints."""
         logs = {(log.log_dir.path, log.topic_partition): log for log in self._all_logs()}
         for directory in self._directories.live:
             for partition, offset in self._read(directory, checkpoint.CLEANER_OFFSET_FILE).items():
@@ -92,7 +92,7 @@ class LogCheckpoints:
                     log.note_cleaned(offset)
 
     def _read(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; a directory in which that fails goes offline."""
+        """Read a checkpoint; if that fails, the directory goes offline."""
         try:
             return directory.read_offsets(name)
         except OSError as error:
@@ -101,5 +101,5 @@ class LogCheckpoints:
 
 
 def _log_start_offset_to_keep(log: Log) -> int | None:
-    """A log that starts where its first segment does needs no entry."""
+    """Return the log start offset to checkpoint; None if the log starts at its first segment's base offset."""
     return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None

@@ -1,10 +1,10 @@
-"""Directories of deleted logs: they wait out file.delete.delay.ms under another name, then a worker unlinks them.
+"""Directories of deleted logs: renamed to -delete, and after file.delete.delay.ms deleted by a worker.
 
-A crash in between loses nothing of it: a directory called -delete is found by the next start, which goes on waiting.
+After a crash the next start finds the -delete directories and deletes them after the delay.
 
-The longer name may need a block of its own, which a full disk does not have. Then the log keeps its name for now, the
-rename is tried again whenever `take_due` is called, and once the delay has passed the log's oldest segment makes room
-for it: a crash leaves a log as retention leaves it, of a topic that is gone. Stray logs wait for their name likewise.
+On a full disk the rename can fail, as the longer name may need another directory block. Then the log keeps its name and
+each `take_due` retries the rename. When the delay has passed, the log's oldest segment is deleted to free space: after
+a crash, that log looks like one after retention, of a topic that no longer exists. Renames to -stray are retried, too.
 """
 
 import logging
@@ -19,13 +19,13 @@ from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_dir import NO_SPACE, LogDirState
 
 NAMES_AT_ONCE: Final = 64
-"""Renames that found no room and are tried again in one turn of the loop: a millisecond or two."""
+"""How many failed renames one turn of the event loop retries: one or two milliseconds."""
 
 logger = logging.getLogger("kafkapy.storage")
 
 
 class DirectorySync(NamedTuple):
-    """The names in a log directory, to be made durable. `run` is for a worker; it raises OSError."""
+    """A log directory whose renames must be made durable. A worker calls `run`, which raises OSError."""
 
     disk: Disk
     log_dir: LogDirState
@@ -35,14 +35,14 @@ class DirectorySync(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A directory to be deleted now. `run` is for a worker: it unlinks what may be gigabytes, and syncs the names."""
+    """A directory due for deletion. A worker calls `run`: it may unlink gigabytes, then syncs the log directory."""
 
     disk: Disk
     log_dir: LogDirState
     path: str
 
     def run(self) -> None:
-        """Delete the directory for good. Blocks. Raises OSError."""
+        """Delete the directory. Blocks. Raises OSError."""
         self.disk.delete_tree(self.path)
         self.disk.sync_directory(self.log_dir.path)
 
@@ -51,7 +51,7 @@ class Deletion(NamedTuple):
 
 
 class _DoomedLog(NamedTuple):
-    """log: None where it was found so at the start, and never opened."""
+    """A -delete directory. log: None if it was found at the start and never opened."""
 
     log_dir: LogDirState
     path: str
@@ -60,7 +60,7 @@ class _DoomedLog(NamedTuple):
 
 
 class _Nameless(NamedTuple):
-    """A log that is to be called -delete or -stray and is not yet. due_ms: None of a stray one, which is kept."""
+    """A log not yet renamed to -delete or -stray (`marker`). due_ms: None for a stray log, which is kept."""
 
     log: Log
     marker: str
@@ -68,13 +68,13 @@ class _Nameless(NamedTuple):
 
 
 class DoomedLogs:
-    """What waits, and the names that it gets. One event-loop thread."""
+    """Logs pending deletion, and pending renames to -delete and -stray. Used on the event loop's thread only."""
 
     def __init__(self, disk: Disk, random: Random) -> None:
         self._disk = disk
         self._random = random
         self._waiting: dict[str, _DoomedLog] = {}
-        """By path."""
+        """Logs pending deletion, by path."""
         self._nameless: list[_Nameless] = []
         self._renamed_in: list[LogDirState] = []
 
@@ -84,7 +84,7 @@ class DoomedLogs:
     # Names
 
     def doom(self, log: Log, now_ms: int) -> None:
-        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError."""
+        """Rename a log that is in no table to -delete; it is deleted after its delay. Raises StorageError."""
         self._begin(_Nameless(log, DELETE_DIRECTORY_SUFFIX, now_ms + log.config.file_delete_delay_ms))
 
     def set_aside(self, log: Log) -> None:
@@ -100,11 +100,11 @@ class DoomedLogs:
             logger.warning("%s keeps its name until there is room for the longer one", nameless.log.directory)
             self._nameless.append(nameless)
         except StorageError:
-            self._nameless.append(nameless)  # for good: a directory that failed is not touched
+            self._nameless.append(nameless)  # never renamed: nothing in a failed directory is touched
             raise
 
     def _name(self, nameless: _Nameless) -> None:
-        """Raises OSError."""
+        """Rename the log to its marker and, unless it is stray, schedule its deletion. Raises OSError."""
         log, partition = nameless.log, nameless.log.topic_partition
         self.rename(log, marked_directory(partition, self._random.uuid(), nameless.marker))
         if nameless.due_ms is None:
@@ -114,20 +114,20 @@ class DoomedLogs:
         self._waiting[log.directory] = _DoomedLog(log.log_dir, log.directory, log, nameless.due_ms)
 
     def rename(self, log: Log, name: str) -> None:
-        """Give the log's directory a name, to be made durable by `due_syncs`. Raises OSError."""
+        """Rename the log's directory; `due_syncs` makes the name durable. Raises OSError."""
         log.local_log.rename_directory(f"{log.log_dir.path}/{name}")
         if log.log_dir not in self._renamed_in:
             self._renamed_in.append(log.log_dir)
 
     def make_way(self, path: str) -> None:
-        """See to it that no log in here is called `path`. Raises ApiError KAFKA_STORAGE_ERROR where one has to be."""
+        """Ensure that no log pending a rename occupies `path`. Raises ApiError KAFKA_STORAGE_ERROR without space."""
         for nameless in [each for each in self._nameless if each.log.directory == path]:
             if not self._try_again(nameless):
                 raise ApiError(KAFKA_STORAGE_ERROR, f"{path} is a deleted log's, and there is no room to rename it")
             self._nameless.remove(nameless)
 
     def _try_again(self, nameless: _Nameless) -> bool:
-        """Return whether the log has its name now; what is still missing was said before."""
+        """Retry a rename; return whether it succeeded. A missing space is not logged again."""
         try:
             self._name(nameless)
         except OSError as error:
@@ -137,21 +137,21 @@ class DoomedLogs:
         return True
 
     def due_syncs(self) -> list[DirectorySync]:
-        """Return the directories in which logs were renamed, in that order, to be synced by a worker."""
+        """Return the directories in which logs were renamed, in order of their first rename, for a worker to sync."""
         renamed_in, self._renamed_in = self._renamed_in, []
         return [DirectorySync(self._disk, state) for state in renamed_in if not state.is_offline]
 
-    # What is due
+    # Deletion
 
     def add(self, log_dir: LogDirState, path: str, due_ms: int) -> None:
-        """Take a directory that was called -delete at the start."""
+        """Schedule the deletion of a -delete directory that was found at the start."""
         self._waiting[path] = _DoomedLog(log_dir, path, None, due_ms)
 
     def take_due(self, now_ms: int) -> Iterator[Deletion]:
-        """Yield what is due, its files let go of; what is being sent stays readable until it is released.
+        """Yield the due deletions, with their files released; pinned regions stay readable until they are released.
 
-        A log at a time: of a topic that was deleted thousands fall due at once, and each has files to close. One that
-        is being flushed waits: a file that the worker puts there meanwhile would keep the directory from being removed.
+        One log at a time, because thousands may be due at once after a topic's deletion, and each has files to close. A
+        log being flushed is skipped for now: a file created by the flush would prevent the removal of the directory.
         """
         self._name_some(now_ms)
         for doomed in [doomed for doomed in self._waiting.values() if doomed.due_ms <= now_ms]:
@@ -163,7 +163,7 @@ class DoomedLogs:
             yield Deletion(self._disk, doomed.log_dir, doomed.path)
 
     def _name_some(self, now_ms: int) -> None:
-        """Try renames that found no room again, with that of one segment of a log that is due, where it takes that."""
+        """Retry some failed renames; if a due log still cannot be renamed, delete one segment and try again."""
         tried, self._nameless = self._nameless[:NAMES_AT_ONCE], self._nameless[NAMES_AT_ONCE:]
         has_dropped = False
         for nameless in tried:
@@ -176,14 +176,14 @@ class DoomedLogs:
                 self._nameless.append(nameless)
 
     def _drop_oldest_segment(self, log: Log) -> bool:
-        """Delete what a rename may find room in; return whether there was something. Here and now: it may block."""
+        """Delete a log's oldest segment to free space for a rename; return whether it did. May block."""
         if log.is_offline or not len(log.segments):
             return False
         segment = log.segments.first
         log.segments.remove(segment)
         segment.let_go()
         try:
-            for handle in reversed(segment.handles()):  # the log first: its indexes alone are orphans to recovery
+            for handle in reversed(segment.handles()):  # the .log first: recovery deletes orphaned indexes
                 self._disk.delete(handle.path)
         except OSError as error:
             log.log_dir.failure(error, f"deleting segments in {log.directory}")
@@ -191,7 +191,7 @@ class DoomedLogs:
         return True
 
     def close(self) -> None:
-        """Close the files as they are; the directories are found by the next start, which keeps those without name."""
+        """Retry renames, then close all files without syncing. The next start loads logs that still have their name."""
         for nameless in self._nameless:
             if not nameless.log.is_offline:
                 self._try_again(nameless)

@@ -1,16 +1,16 @@
-"""Loading all logs of a broker at its start: what there is to load, one log after another, and what is settled then.
+"""Load all logs of a broker at its start: plan, load one log after another, then resolve interrupted moves.
 
     loading = LogLoading(...)
     for item in loading.plan(): loading.load(item)      # a driver may have a helper process recover it first
     loading.finish()
 
-A replica may be found twice, or only as a future one, where a move between directories was cut short. What the metadata
-log says then counts: a move first has the controller take note of the new directory, then renames.
+After an interrupted move between directories a replica may be found twice, or only as a future log. The assignment in
+the metadata log decides: a move first reports the new directory to the controller, then renames.
 
-    both as current     the one in the assigned directory stays, the other goes: the crash came between the two renames
-    current and future  the future one takes over where it is assigned and has all that the current one has; else the
-                        move goes on. A deviation from Apache Kafka, which lets it take over however far it had got
-    future alone        it takes over where it is assigned, or where no directory is offline that may hold the current
+    both as current     keep the one in the assigned directory, delete the other: the crash came between the renames
+    current and future  the future log takes over if it is in the assigned directory and has caught up; else the move
+                        continues. A deviation: in Apache Kafka it takes over even if it has not caught up
+    future only         it takes over if it is in the assigned directory, or if no directory is offline
 """
 
 import logging
@@ -41,9 +41,9 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LogToLoad:
-    """A partition directory, and what the checkpoints say of it.
+    """A partition directory and its checkpointed offsets.
 
-    is_recovered: a helper process has put it right, which took recovery_ms.
+    is_recovered: a helper process has recovered it, which took recovery_ms.
     """
 
     directory: LogDirectory
@@ -67,10 +67,10 @@ class LogToLoad:
 
 
 class LogLoading:
-    """The logs found in all directories, loaded one by one. config_for(topic): its configuration.
+    """Loads the logs found in all directories, one by one. config_for(topic): returns its configuration.
 
-    is_stray(log): whether the metadata no longer places it here, so that it is moved aside; assigned_directory(log):
-    the directory in which the metadata places it, None where it does not say; clock_ms: a monotonic clock.
+    is_stray(log): whether the metadata does not assign it to this broker; such a log is moved aside.
+    assigned_directory(log): the directory assigned by the metadata, None if unknown. clock_ms: a monotonic clock.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class LogLoading:
         self._is_stray = is_stray
         self._assigned_directory = assigned_directory
         self._counts: dict[str, list[int]] = {}
-        """By directory: logs loaded, logs there."""
+        """By directory path: [number of logs loaded, number of logs found]."""
         self._is_finished = False
 
-    # What there is
+    # Planning
 
     @property
     def missing(self) -> str | None:
-        """How far the logs are loaded: "recovering 37 of 120 logs"; None where all are."""
+        """The progress, as in "recovering 37 of 120 logs"; None if loading has finished."""
         if self._is_finished:
             return None
         done, total = (sum(counts) for counts in zip((0, 0), *self._counts.values(), strict=True))
@@ -107,7 +107,7 @@ class LogLoading:
         return f"{'recovering' if is_recovering else 'loading'} {done} of {total} logs"
 
     def plan(self) -> list[LogToLoad]:
-        """Return what is to be loaded, in every directory that can be read; the others go offline."""
+        """Return the logs to load from all readable directories; the others go offline."""
         directories = self._manager.directories
         logger.info("Loading logs from log dirs %s", ", ".join(each.path for each in directories.live))
         items: list[LogToLoad] = []
@@ -151,7 +151,7 @@ class LogLoading:
         return self._config_for(topic) if self._config_for is not None else self._manager.default_config
 
     def _partition_directories(self, directory: LogDirectory) -> list[tuple[str, TopicPartition, str]]:
-        """Return (name, partition, marker) of what is to be loaded."""
+        """Return (name, partition, marker) of the directories to load."""
         disk = self._manager.disk
         found = []
         for name in disk.list_directory(directory.path):
@@ -167,7 +167,7 @@ class LogLoading:
         return found
 
     def unflushed_bytes(self, item: LogToLoad) -> int:
-        """Return about how many bytes recovery has to read. Raises OSError."""
+        """Estimate the number of bytes that recovery has to read. Raises OSError."""
         if not item.needs_recovery:
             return 0
         disk = self._manager.disk
@@ -180,7 +180,7 @@ class LogLoading:
     # One log
 
     def load(self, item: LogToLoad) -> None:
-        """Load one log into the manager; where that fails its directory goes offline. Blocks."""
+        """Load one log into the manager; if that fails, its directory goes offline. Blocks."""
         if item.directory.state.is_offline:
             return
         started_ms = self._clock_ms() - item.recovery_ms
@@ -202,7 +202,7 @@ class LogLoading:
     def _load(self, item: LogToLoad) -> Log | None:
         manager = self._manager
         if item.marker == DELETE_DIRECTORY_SUFFIX:
-            # The last run began to delete it. What is in there was not made durable, so it is not read.
+            # Its deletion began before the restart. Its files may not be durable, so they are not read.
             due_ms = self._now_ms + manager.default_config.file_delete_delay_ms
             manager.doomed.add(item.directory.state, item.path, due_ms)
             return None
@@ -249,7 +249,7 @@ class LogLoading:
     # The end
 
     def finish(self) -> None:
-        """Note which directories are loaded; finish or go on with moves between directories."""
+        """Mark the directories as loaded; complete moves whose future log has caught up (module docstring)."""
         self._is_finished = True
         manager = self._manager
         for directory in manager.directories.live:

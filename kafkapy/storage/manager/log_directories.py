@@ -1,8 +1,8 @@
-"""The log.dirs of a broker: which are usable, which hold what identity, and where a new replica goes.
+"""The log.dirs of a broker: their health, their identities, and the placement of new replicas.
 
-A directory that cannot be read at the start is offline from the start, as one that fails later; the others serve. One
-that another process has locked stops the start. Placement: fewest replicas first, cordoned directories left out unless
-all are (KIP-1066).
+A directory that cannot be read at the start is offline, like one that fails later; the others stay in service. If
+another process has locked one, the broker does not start. Placement: fewest replicas first, without cordoned
+directories unless all are cordoned (KIP-1066).
 """
 
 import logging
@@ -19,16 +19,16 @@ from kafkapy.storage.manager.log_directory import LogDirectory
 from kafkapy.types import Uuid
 
 ALL_CORDONED: Final = "*"
-"""As the only entry of cordoned.log.dirs: all of them."""
+"""As the only entry of cordoned.log.dirs: all log directories."""
 
 logger = logging.getLogger("kafkapy.storage")
 
 
 class LogDirectories:
-    """The directories in the order of log.dirs. `cordoned` are paths in which no new replica is to be placed.
+    """The directories in the order of log.dirs. `cordoned`: paths that get no new replicas.
 
-    `metadata_only` is the one of metadata.log.dir where that is none of log.dirs: locked and identified like the
-    others, but found by `at` alone.
+    `metadata_only` is metadata.log.dir, if that is not one of log.dirs: it is locked and identified like the others,
+    but only `at` returns it.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LogDirectories:
         return [*self, *([self.metadata_only] if self.metadata_only is not None else [])]
 
     def with_id(self, directory_id: Uuid) -> LogDirectory | None:
-        """Return the live directory that has this identity."""
+        """Return the online directory with this id, or None."""
         return next((directory for directory in self.live if directory.directory_id == directory_id), None)
 
     @property
@@ -81,9 +81,9 @@ class LogDirectories:
         return [directory.path for directory in self if directory.state.is_offline]
 
     def lock(self) -> None:
-        """Take all directories and read their identities; one without an id is given one, as by Apache Kafka.
+        """Lock all directories and read their identities; assign an id to one without, as Apache Kafka does.
 
-        A directory that fails goes offline. Raises StorageError where one is locked by another process, or none works.
+        A directory that fails goes offline. Raises StorageError if another process has locked one, or none is usable.
         """
         try:
             for directory in self._all:
@@ -111,7 +111,7 @@ class LogDirectories:
             directory.unlock()
 
     def last_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean stop where all directories agree on it, else -1."""
+        """Return the broker epoch of the last clean stop if all directories agree on it, else -1."""
         if self.offline_paths:
             return -1
         epochs = {directory.last_broker_epoch() for directory in self}
@@ -119,9 +119,9 @@ class LogDirectories:
         return epoch if epoch is not None else -1
 
     def take_clean_shutdown(self, path: str) -> bool:
-        """Return whether the last stop was clean in the directory `path`, and forget it in all of them.
+        """Return whether the last stop was clean in `path`; delete the clean-shutdown files of all directories.
 
-        The quorum writes to its directory before the logs are loaded, so it is taken before that.
+        Call it before the quorum writes to its directory, which is before the logs are loaded.
         """
         taken = {}
         for directory in self.live:
@@ -132,7 +132,7 @@ class LogDirectories:
         return taken.get(path, False)
 
     def give_back_clean_shutdown(self) -> None:
-        """Undo take_clean_shutdown, as the start ends before anything was written: the next one is to judge alike."""
+        """Undo take_clean_shutdown if the start fails before anything was written: the next start decides alike."""
         for directory in self.live:
             try:
                 directory.give_back_clean_shutdown()
@@ -140,22 +140,22 @@ class LogDirectories:
                 logger.warning("The next start recovers what is in %s: %s", directory.path, error)
 
     def forget_clean_stop(self, path: str) -> None:
-        """Have the next start recover the directory `path`, however well its logs are closed."""
+        """Have the next start recover the directory `path`, even if its logs are closed cleanly."""
         directory = self.at(path)
         if directory is not None:
             directory.needs_recovery = True
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """Take over cordoned.log.dirs."""
+        """Apply cordoned.log.dirs."""
         paths = frozenset(paths)
         self.cordoned = frozenset(self._by_path) if ALL_CORDONED in paths else paths
 
     @property
     def cordoned_ids(self) -> list[Uuid]:
-        """The identities of the cordoned directories that are online, for the controller."""
+        """The ids of the cordoned directories that are online, for the controller."""
         return [each.directory_id for each in self.live if each.path in self.cordoned and each.directory_id is not None]
 
     def for_new_log(self, counts: Counter[str]) -> list[LogDirectory]:
-        """Return where a new replica may go, best first; counts: of the replicas that there are, by directory."""
+        """Return the directories for a new replica, best first; counts: the number of replicas by directory path."""
         allowed = [directory for directory in self.live if directory.path not in self.cordoned]
         return sorted(allowed, key=lambda directory: counts[directory.path]) or self.live[:1]

@@ -1,4 +1,4 @@
-"""One of log.dirs: its lock, its identity (meta.properties), whether the last stop was clean, its checkpoints."""
+"""One directory of log.dirs: its lock, identity (meta.properties), clean-shutdown file and checkpoints."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 
 class LogDirectory:
-    """A directory with partition directories in it. `state` is shared with the logs."""
+    """A directory that contains partition directories. `state` is shared with its logs."""
 
     def __init__(self, disk: Disk, path: str, state: LogDirState) -> None:
         self.path = path
@@ -25,15 +25,15 @@ class LogDirectory:
         self.was_clean_shutdown = False
         self.is_loaded = False
         self.needs_recovery = False
-        """Whether something in it could not be closed: then the stop is no clean one."""
+        """Whether something in it could not be closed cleanly: then no clean-shutdown file is written."""
         self._clean_shutdown: bytes | None = None
-        """What the file of the last clean stop held, once it was taken."""
+        """Content of the last stop's clean-shutdown file, set by take_clean_shutdown."""
         self._disk = disk
         self._lock: DirectoryLock | None = None
         self._written: dict[str, bytes] = {}
         self._sequences: dict[str, int] = {}
         self._writing = threading.Lock()
-        """Held while a checkpoint is written: workers and the loop must not write one temporary file at once."""
+        """Held while a checkpoint is written: workers and the loop use the same temporary file."""
 
     @property
     def directory_id(self) -> Uuid | None:
@@ -43,9 +43,9 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
     def lock(self) -> None:
-        """Take the directory for this process, making it where it is missing.
+        """Lock the directory for this process, creating it if missing.
 
-        Raises OSError; StorageError where another process has it.
+        Raises OSError; StorageError if another process has locked it.
         """
         if not self._disk.exists(self.path):
             logger.info("Log directory %s not found, creating it.", self.path)
@@ -59,32 +59,32 @@ class LogDirectory:
             raise StorageError(self.path, f"Failed to acquire lock on file .lock in {self.path}. {used}")
 
     def unlock(self) -> None:
-        """Let go of the directory; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
     def read_meta(self) -> MetaProperties | None:
-        """Return what meta.properties says, None where there is none. Raises CheckpointError, OSError."""
+        """Return the content of meta.properties, None if it is missing. Raises CheckpointError, OSError."""
         path = self.file(checkpoint.META_PROPERTIES_FILE)
         if self._disk.exists(path):
             self.meta = checkpoint.decode_meta_properties(self._disk.read_file(path), path)
         return self.meta
 
     def write_meta(self, meta: MetaProperties) -> None:
-        """Give the directory its identity. Raises OSError."""
+        """Write meta.properties. Raises OSError."""
         self._disk.write_file_atomically(self.file(checkpoint.META_PROPERTIES_FILE), meta.encode())
         self.meta = meta
 
     def last_broker_epoch(self) -> int | None:
-        """Return the broker epoch of the last clean stop; None where there was none, or it is not known."""
+        """Return the broker epoch of the last clean stop; None if there was none or it is unknown."""
         path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
         return checkpoint.decode_clean_shutdown(self._disk.read_file(path)) if self._disk.exists(path) else None
 
     def take_clean_shutdown(self) -> bool:
-        """Return whether the last stop was clean, and forget it: a crash from here on is not a clean stop.
+        """Return whether the last stop was clean; delete the clean-shutdown file, as a later crash is not a clean stop.
 
-        To be called before anything is written. Asked again, it says the same.
+        Call it before anything is written. Later calls return the same.
         """
         path = self.file(checkpoint.CLEAN_SHUTDOWN_FILE)
         if self._disk.exists(path):
@@ -95,12 +95,12 @@ class LogDirectory:
         return self.was_clean_shutdown
 
     def give_back_clean_shutdown(self) -> None:
-        """Undo take_clean_shutdown: nothing was written since. Raises OSError."""
+        """Undo take_clean_shutdown, if nothing was written since. Raises OSError."""
         if self._clean_shutdown is not None:
             self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), self._clean_shutdown)
 
     def write_clean_shutdown(self, broker_epoch: int) -> None:
-        """Say that the stop was clean: all is durable and every index trimmed. Raises OSError."""
+        """Write the clean-shutdown file: everything is durable and every index trimmed. Raises OSError."""
         if self.needs_recovery:
             logger.warning("The next start recovers what is in %s", self.path)
             return
@@ -108,7 +108,7 @@ class LogDirectory:
         self._disk.write_file_atomically(self.file(checkpoint.CLEAN_SHUTDOWN_FILE), data)
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Read an offset checkpoint; one that is damaged counts as empty, as in Kafka. Raises OSError."""
+        """Read an offset checkpoint; a damaged one counts as empty, as in Kafka. Raises OSError."""
         try:
             return checkpoint.read_offsets(self._disk, self.file(name))
         except CheckpointError as error:
@@ -116,12 +116,12 @@ class LogDirectory:
             return {}
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, sequence: int) -> None:
-        """Write an offset checkpoint where it changed. Syncs, so fit for a worker.
+        """Write an offset checkpoint if it changed. Blocks, as it syncs; safe on a worker.
 
-        sequence: rises with each that was collected. One that comes behind a later one is left out: a recovery point
-        that was lowered since must not rise again.
+        sequence: increases with each collected checkpoint. A write that arrives after a later one is skipped: a
+        recovery point that was lowered must not rise again.
 
-        Raises StorageError; ApiError KAFKA_STORAGE_ERROR where there is no room for it: then the old one stays.
+        Raises StorageError; ApiError KAFKA_STORAGE_ERROR at a shortage (the old file stays).
         """
         with self._writing:
             if sequence < self._sequences.get(name, 0):

@@ -1,13 +1,12 @@
-"""All logs of a broker: creating, moving between directories, deleting, flushing, retention, the clean stop.
+"""All logs of a broker: creation, moves between directories, deletion, flushing, retention, clean stop.
 
-Life: `directories.lock` -> (identity checks by the server) -> LogLoading once the metadata tells the topics' configs ->
-service, with a driver that calls `flush_due`, `checkpoints`, `cleanup_steps`, `due_syncs` and `due_deletions` in their
-periods -> `close`.
+Life cycle: `directories.lock` -> (identity checks by the server) -> LogLoading, when the topics' configs are known from
+the metadata -> service: a driver periodically calls `flush_due`, `checkpoints`, `cleanup_steps`, `due_syncs` and
+`due_deletions` -> `close`.
 
-A replica that moves has two logs: `logs` holds the one in service, `future_logs` the copy in another directory, called
-topic-N.<uuid>-future there, until `replace_by_future_log`. The partition `__cluster_metadata-0` is the quorum's, which
-opens it itself. A directory whose name is no partition's is left alone with a warning, where Apache Kafka refuses to
-start (lost+found of a file system's root is such a one).
+A replica being moved has two logs: `logs` holds the one in service, `future_logs` its copy in another directory, named
+topic-N.<uuid>-future, until `replace_by_future_log`. The quorum opens `__cluster_metadata-0` itself. A directory that
+does not have a partition's name (lost+found, for example) is ignored with a warning; Apache Kafka refuses to start.
 """
 
 import logging
@@ -41,7 +40,7 @@ logger = logging.getLogger("kafkapy.storage")
 
 @dataclass(slots=True)
 class LogDirFacts:
-    """What DescribeLogDirs tells of a directory. error_code: KAFKA_STORAGE_ERROR where it is offline, else 0."""
+    """What DescribeLogDirs returns for a directory. error_code: KAFKA_STORAGE_ERROR if it is offline, else 0."""
 
     path: str
     error_code: int = 0
@@ -53,9 +52,9 @@ class LogDirFacts:
 
 
 class LogManager:
-    """Owns the logs of all partitions here, and their directories.
+    """Owns the logs of all partitions on this broker, and their directories.
 
-    One event-loop thread; `run` of what it hands out is for workers.
+    Used on the event loop's thread only; workers call `run` of the returned objects.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class LogManager:
         on_directory_full: Callable[[LogDirState], None] | None = None,
         on_directory_room: Callable[[LogDirState], None] | None = None,
     ) -> None:
-        """on_directory_failed(path) is called when a directory fails, with its logs already out of `logs`."""
+        """on_directory_failed(path) is called when a directory fails, after its logs were removed from `logs`."""
         self.disk = disk
         self.default_config = default_config
         self.logs = LogTable()
@@ -97,7 +96,7 @@ class LogManager:
         self._on_directory_failed = on_directory_failed
         self._preferred_paths: dict[TopicPartition, str] = {}
         self._lost_logs: list[Log] = []
-        """Whose directory failed, and that nobody asks for any more: their files are closed at the end."""
+        """Logs in failed directories that are no longer needed: `close` closes their files."""
 
     def _all_logs(self) -> list[Log]:
         return [*self.logs.values(), *self.future_logs.values()]
@@ -108,7 +107,7 @@ class LogManager:
         return directory
 
     def _directory_failed(self, state: LogDirState) -> None:
-        """Take the logs of a failed directory out of service; their files stay open, calls may be at work in them."""
+        """Take the logs of a failed directory out of service; their files stay open, as calls may still use them."""
         failed = {partition: log for partition, log in self.logs.items() if log.log_dir is state}
         for partition in failed:
             del self.logs[partition]
@@ -142,7 +141,7 @@ class LogManager:
         was_clean_shutdown: bool = True,
         is_recovered: bool = False,
     ) -> Log:
-        """Open or make the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
+        """Open or create the log in a directory's subdirectory `name`; it is in no table yet. Raises as `open_log`."""
         path = directory.file(name)
         self.doomed.make_way(path)
         return open_log(
@@ -169,7 +168,7 @@ class LogManager:
         )
 
     def configure_producers(self, *, expiration_ms: int, is_verification_enabled: bool) -> None:
-        """Take other values for what logs know of producers, those that are open too."""
+        """Change the producer settings of all logs, including open ones."""
         self.producer_id_expiration_ms = expiration_ms
         self.is_verification_enabled = is_verification_enabled
         for log in self._all_logs():
@@ -189,11 +188,11 @@ class LogManager:
         directory_id: Uuid | None = None,
         is_new: bool = False,
     ) -> Log:
-        """Return the partition's log, made where it is missing: in the directory asked for, or the emptiest.
+        """Return the partition's log. If missing, create it in the requested directory or the one with the fewest logs.
 
-        is_new: the partition cannot have had a log here before. Raises ApiError INCONSISTENT_TOPIC_ID where the log
-        there belongs to another topic of that name; StorageError; ApiError KAFKA_STORAGE_ERROR where no directory is
-        online, or the log may be in one that is not: an empty one beside it would hide what it holds.
+        is_new: the partition cannot have had a log here before. Raises StorageError; ApiError INCONSISTENT_TOPIC_ID if
+        the log belongs to another topic of that name; ApiError KAFKA_STORAGE_ERROR if no directory is online, or if the
+        log may be in an offline one: a new empty log would hide its records.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -217,7 +216,7 @@ class LogManager:
         now_ms: int,
         directory_id: Uuid | None,
     ) -> Log:
-        """Make a log in the best directory that takes it."""
+        """Create a log in the best directory in which that succeeds."""
         failure: ApiError | StorageError | None = None
         for directory in self._candidates(topic_partition, directory_id):
             try:
@@ -241,7 +240,7 @@ class LogManager:
         return self.directories.for_new_log(self.logs.counts + self.future_logs.counts)
 
     def prefer_path(self, topic_partition: TopicPartition, path: str) -> None:
-        """Make a log that is not here yet in this directory, when it comes."""
+        """If the partition has no log here, create it in this directory later."""
         if topic_partition not in self.logs:
             self._preferred_paths[topic_partition] = path
 
@@ -250,7 +249,7 @@ class LogManager:
     def create_future_log(
         self, topic_partition: TopicPartition, directory: LogDirectory, topic_id: Uuid | None, now_ms: int
     ) -> Log:
-        """Make an empty log beside the one in service, which is to take its place. Raises as get_or_create_log."""
+        """Create an empty log, later to replace the one in service. Raises as get_or_create_log."""
         current = self.logs[topic_partition]
         assert current.log_dir is not directory.state, f"{topic_partition} lies in {directory.path} already"
         if self.directories.offline_paths:
@@ -263,10 +262,10 @@ class LogManager:
         return log
 
     def replace_by_future_log(self, topic_partition: TopicPartition) -> Log:
-        """Let the future log take the place of the one in service, which the caller dooms then. Raises StorageError.
+        """Replace the log in service by the future log; the caller then dooms the old one. Raises StorageError.
 
-        The caller has seen to it that the future one has all that the other has, durable as far as that was, and that
-        the controller knows the new directory: see loading.py for what a crash between the renames leaves.
+        Before the call the future log must have caught up, with at least as much of it durable, and the controller must
+        know the new directory. loading.py handles a crash between the renames.
         """
         current, future = self.logs.get(topic_partition), self.future_logs[topic_partition]
         logger.info("Attempting to replace current log %s with %s for %s", current, future, topic_partition)
@@ -284,7 +283,7 @@ class LogManager:
         return future
 
     def delete_future_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Give up a move; return whether there was one. Raises StorageError."""
+        """Cancel a move; return whether there was one. Raises StorageError."""
         log = self.future_logs.take(topic_partition)
         if log is None:
             return False
@@ -294,11 +293,10 @@ class LogManager:
     # Deleting
 
     def delete_log(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        """Take a log out of service and rename its directory to -delete, its future log's too, as `doom` does.
+        """Take a log and its future log out of service and `doom` them; return whether there was a log in service.
 
-        Returns whether there was one. The files go after file.delete.delay.ms, by `due_deletions`. One in a directory
-        that is offline is forgotten, so that the name is free; the next start that finds it moves it aside as a stray.
-        Raises as `doom`.
+        Files are deleted after file.delete.delay.ms, by `due_deletions`. A log in an offline directory is forgotten, so
+        the partition can be created again; the next start that finds it moves it aside as stray. Raises as `doom`.
         """
         self._preferred_paths.pop(topic_partition, None)
         offline = self.offline_logs.pop(topic_partition, None)
@@ -313,25 +311,25 @@ class LogManager:
         return log is not None
 
     def doom(self, log: Log, now_ms: int) -> None:
-        """Rename a log that is in no table to -delete; it goes after its delay. Raises StorageError.
+        """Rename a log that is in no table to -delete; it is deleted after its delay. Raises StorageError.
 
-        Without room for the longer name it keeps its own until `due_deletions` finds some.
+        If there is no space for the longer name, the log keeps its name and `due_deletions` tries again.
         """
         log.note_doomed()
         self.doomed.doom(log, now_ms)
 
     def due_syncs(self) -> list[DirectorySync]:
-        """Return the directories in which logs were renamed, in that order, to be synced by a worker."""
+        """Return the directories in which logs were renamed, in order of their first rename, for a worker to sync."""
         return self.doomed.due_syncs()
 
     def due_deletions(self, now_ms: int) -> Iterator[Deletion]:
-        """Yield the directories whose delay has passed, one at a time, each to be deleted by a worker."""
+        """Yield the directories whose delay has passed, one at a time; a worker deletes each."""
         return self.doomed.take_due(now_ms)
 
     # Truncating
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool = False) -> None:
-        """Truncate logs. Their recovery points are lowered on disk first: recovery trusts what lies below. Blocks."""
+        """Truncate logs. Lower their recovery points on disk first: recovery does not check records below. Blocks."""
         table = self.future_logs if is_future else self.logs
         self._lower_recovery_points({table[partition]: offset for partition, offset in offsets.items()})
         for partition, offset in offsets.items():
@@ -345,13 +343,13 @@ class LogManager:
         *,
         is_future: bool = False,
     ) -> None:
-        """Empty a log, which goes on at `offset`; its recovery point is lowered first. Blocks."""
+        """Empty a log and set its log end offset to `offset`; lower its recovery point on disk first. Blocks."""
         log = (self.future_logs if is_future else self.logs)[topic_partition]
         self._lower_recovery_points({log: 0})
         truncate_fully_and_start_at(log, offset, log_start_offset)
 
     def _lower_recovery_points(self, offsets: Mapping[Log, int]) -> None:
-        """Write the recovery points of the directories concerned, where a log is about to be cut below its own."""
+        """Write the recovery points of the directories in which a log will be truncated below its recovery point."""
         paths = set()
         for log, offset in offsets.items():
             if offset < log.recovery_point:
@@ -360,12 +358,12 @@ class LogManager:
         writes = self.checkpoints.recovery_points() if paths else []
         self.checkpoints.write_now(write for write in writes if write.directory.path in paths)
 
-    # What a driver calls in its periods
+    # Called periodically by a driver
 
     def flush_due(self, now_ms: int) -> Iterator[Flush]:
-        """Yield what is due: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete it.
+        """Yield the due flushes: rolled segments, flush.messages, flush.ms. Run each in the pool, then complete it.
 
-        Each is prepared as it is asked for, so other work may run between two.
+        Each flush is prepared when the iterator reaches it, so other work may run in between.
         """
         for log in self._all_logs():
             end_offset = _flush_end_offset(log, now_ms)
@@ -380,10 +378,10 @@ class LogManager:
         return log in (self.logs.get(log.topic_partition), self.future_logs.get(log.topic_partition))
 
     def cleanup_steps(self, now_ms: int) -> Iterator[int]:
-        """Apply retention log by log, yielding the segments deleted: run a few steps at a time among other work.
+        """Apply retention log by log, yielding the number of deleted segments, so that other work can run in between.
 
-        Compacted logs are left to the cleaner, which does it between its passes: a segment that goes under a pass
-        costs all that the pass has read. As in Apache Kafka, even where log.cleaner.enable is false.
+        The cleaner applies retention to compacted logs, between its passes: a segment deleted during a pass would waste
+        what the pass has read. As in Apache Kafka, this holds even if log.cleaner.enable is false.
         """
         for log in self._all_logs():
             if log.is_offline or not self._is_in_service(log):
@@ -398,7 +396,7 @@ class LogManager:
             yield deleted
 
     def due_file_deletions(self, now_ms: int) -> Iterator[FileDeletion]:
-        """Yield the files of deleted segments whose delay has passed, log by log; each is to be run in the pool."""
+        """Yield the files of deleted segments whose delay has passed, log by log. Run each in the pool."""
         for log in self._all_logs():
             paths = [] if log.is_offline else log.local_log.take_due_files(now_ms)
             if paths:
@@ -407,10 +405,10 @@ class LogManager:
     # Facts and the end
 
     def describe_log_dirs(self) -> list[LogDirFacts]:
-        """Return what DescribeLogDirs tells.
+        """Return the facts for DescribeLogDirs.
 
-        A directory that is found to be gone goes offline, with KAFKA_STORAGE_ERROR as any other that failed. A
-        deviation: Apache Kafka answers UNKNOWN_SERVER_ERROR, and goes on with it until a read or a write fails.
+        A directory found missing goes offline with KAFKA_STORAGE_ERROR, as after any other disk failure. A deviation:
+        Apache Kafka answers UNKNOWN_SERVER_ERROR and keeps it online until a read or a write fails.
         """
         facts = {directory.path: LogDirFacts(directory.path) for directory in self.directories}
         for directory in self.directories:
@@ -434,14 +432,14 @@ class LogManager:
         return list(facts.values())
 
     def logs_to_close(self) -> list[list[Log]]:
-        """Return the logs that `close` will make durable, by directory, for who does most of that before, in a pool."""
+        """Return the logs that `close` will make durable, by directory: a caller may flush them in a pool before."""
         directories = [each.state for each in self.directories if each.is_loaded and not each.state.is_offline]
         return [[log for log in self._all_logs() if log.log_dir is state] for state in directories]
 
     def close(self, broker_epoch: int = -1) -> None:
         """Stop cleanly: all logs durable and closed, checkpoints, clean-shutdown file, locks released. Blocks.
 
-        A directory that is offline, fails now, or was never loaded gets no clean-shutdown file.
+        A directory that is offline, fails during the stop, or was never loaded gets no clean-shutdown file.
         """
         for directory in self.directories:
             if directory.is_loaded and not directory.state.is_offline:
@@ -449,7 +447,7 @@ class LogManager:
                     self._close_directory(directory, broker_epoch)
                 except (OSError, StorageError, ApiError) as error:
                     directory.state.go_offline(f"closing: {error}")
-                except Exception as error:  # our mistake costs no more than the directory that it is found in
+                except Exception as error:  # a bug takes only this directory offline
                     logger.exception("Closing %s failed", directory.path)
                     directory.state.go_offline(f"closing: {error!r}")
         for log in (*self._all_logs(), *self.offline_logs.values(), *self._lost_logs):
@@ -466,7 +464,7 @@ class LogManager:
 
 
 def _flush_end_offset(log: Log, now_ms: int) -> int | None:
-    """Return up to where a log is to be flushed, None where nothing is due."""
+    """Return the offset up to which a flush is due, or None."""
     if log.recovery_point >= log.log_end_offset:
         return None
     is_due = log.log_end_offset - log.recovery_point >= log.config.flush_messages

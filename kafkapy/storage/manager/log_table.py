@@ -1,4 +1,4 @@
-"""Logs by partition, counted by directory as they come and go: a new one goes where the fewest are."""
+"""Logs by partition, with a count by directory: new logs are placed in the directory with the fewest."""
 
 from collections import Counter
 
@@ -7,14 +7,14 @@ from kafkapy.types import TopicPartition
 
 
 class LogTable(dict[TopicPartition, Log]):
-    """A dict that is changed by `table[partition] = log`, `del` and `take` only."""
+    """A dict changed only by `table[partition] = log`, `del` and `take`."""
 
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
-        """How many logs lie in each directory, by its path."""
+        """The number of logs by directory path."""
 
     def __setitem__(self, topic_partition: TopicPartition, log: Log) -> None:
         self.take(topic_partition)
@@ -26,7 +26,7 @@ class LogTable(dict[TopicPartition, Log]):
         super().__delitem__(topic_partition)
 
     def take(self, topic_partition: TopicPartition) -> Log | None:
-        """Return a partition's log and forget it; None where there is none."""
+        """Remove and return a partition's log, or None."""
         log = self.get(topic_partition)
         if log is not None:
             del self[topic_partition]

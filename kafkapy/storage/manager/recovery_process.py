@@ -1,8 +1,8 @@
-"""Putting a log right in a process of its own, after a stop that was not clean: what a broker's helper processes run.
+"""Recover a log in a helper process, after an unclean stop.
 
-The files are left as after a clean stop (what does not hold cut, indexes rebuilt and trimmed, snapshots taken), but
-not made durable: the broker opens the log with `is_recovered` and keeps its recovery point. A crash in between is met
-by doing it all again.
+The helper leaves the files as a clean stop does (invalid data truncated, indexes rebuilt and trimmed, snapshots taken)
+but not durable: the broker opens the log with `is_recovered` and keeps its recovery point. After a crash in between,
+the log is recovered again.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ FUNCTION = "kafkapy.storage.manager.recovery_process:recover"
 
 
 def arguments(item: LogToLoad, *, now_ms: int, producer_id_expiration_ms: int) -> dict[str, Any]:
-    """Return the call of `recover` for a log, as JSON can carry it."""
+    """Return the JSON-serializable arguments of `recover` for a log."""
     return {
         "directory": item.path,
         "topic": item.topic_partition.topic,
@@ -46,7 +46,7 @@ def recover(
     now_ms: int,
     producer_id_expiration_ms: int,
 ) -> str | None:
-    """Recover a log; return why that failed, None where it did not: whoever asks may then try it himself."""
+    """Recover a log; return the error message if that failed, else None. The broker may then try it itself."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
     try:
         log = open_log(
@@ -67,7 +67,7 @@ def recover(
 
 
 def hand_over(log: Log) -> None:
-    """Leave the files as after a clean stop, though not durable, for who opens the log with `is_recovered`."""
+    """Leave the files as a clean stop does, but not durable, for a process that opens the log with `is_recovered`."""
     with log.failures("handing over"):
         log.local_log.snapshots.maybe_take(log.producer_state)
         log.segments.active.become_inactive()
