@@ -61,7 +61,7 @@ def write_assignment(assignment: Assignment, image: MetadataImage, version: int)
 
 
 def by_topic_id(topics: Iterable[AssignedTopic | OwnedTopic], image: MetadataImage) -> dict[Uuid, frozenset[int]]:
-    """Return those of the partitions that exist."""
+    """Return the partitions by topic id, without those that do not exist."""
     found: dict[Uuid, frozenset[int]] = {}
     for topic in topics:
         known = image.topics.by_name.get(topic.topic)

@@ -10,15 +10,15 @@ from kafkapy.types import TopicPartition
 
 
 class NeedsProducerId(Exception):
-    """A fresh producer id is needed and none is at hand: call the method again once one is."""
+    """A new producer id is needed and none is available: call the method again once one is."""
 
 
 @dataclass(slots=True, frozen=True)
 class WriteMarkers(Effect):
-    """Write the markers of a decided transaction, then tell the shard (markers_written).
+    """Write the markers of a decided transaction, then call the shard's markers_written.
 
-    partitions: those that have no marker yet, perhaps none. transaction_version: 0 or 2, which epochs a partition
-    accepts (KIP-1228).
+    partitions: those without a marker yet, perhaps none. transaction_version: 0 or 2; it determines which producer
+    epochs a partition accepts (KIP-1228).
     """
 
     transactional_id: str
@@ -32,10 +32,10 @@ class WriteMarkers(Effect):
 
 @dataclass(slots=True)
 class TransactionDecision:
-    """The response leaves, and the effects are carried out, once the records are committed.
+    """The response is sent, and the effects are carried out, once the records are committed.
 
     If the records cannot be appended, nothing has changed, and the request is answered with the error of the append.
-    is_atomic: all records or none, in one batch. Tombstones need not be.
+    is_atomic: append all records or none, in one batch. Tombstones need not be atomic.
     """
 
     response: Any = None
@@ -44,4 +44,4 @@ class TransactionDecision:
     is_atomic: bool = True
     replies: ClassVar[tuple[()]] = ()
     on_failed: ClassVar[None] = None
-    """Transactions have no requests that wait for a later decision."""
+    """Transaction requests are never parked until a later decision."""

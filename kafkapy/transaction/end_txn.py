@@ -1,18 +1,18 @@
 """EndTxn 0-5: which end of a transaction each state accepts, by version and epoch.
 
-v0-4: the client keeps its epoch, so only the current epoch passes, and a retry is told by the state alone.
-v5: every end bumps the epoch (KIP-890). A request at the epoch before the current one is a retry of the end that bumped
-it, or, once the epochs were used up, a request of the producer id before at its last epoch. An abort is accepted
-without a transaction.
+v0-4: the client keeps its epoch, so only the current epoch is accepted, and a retry is recognised by the state alone.
+v5: every end bumps the epoch (KIP-890). A request at the previous epoch is a retry of the end that bumped it. If that
+end exhausted the epochs, the retry has the previous producer id and its last epoch. An abort is accepted without a
+transaction.
 
-Deviation: Apache Kafka 4.3.1 takes every request at the epoch before the current one for a retry, also if the last end
-was that of a client before KIP-890, which bumped no epoch: the current epoch is that of a newer producer, which fenced
-the asking one. Answered NONE, it would go on with the newer producer's epoch beside it, and of two different batches
-one would be taken for the other's duplicate. Here it is told PRODUCER_FENCED, from transaction.version 2 on, without
-which no client asks so.
+Deviation: Apache Kafka 4.3.1 takes every request at the previous epoch for a retry, also if the last end was by a
+client older than KIP-890, which bumps no epoch. Then the current epoch is that of a newer producer, which fenced the
+sender. If the sender got NONE, both producers would use the same epoch, and a batch of one could be taken for a
+duplicate of the other's. Here the sender gets PRODUCER_FENCED, from transaction.version 2 on; below that, no client
+sends v5.
 
-While markers are written Kafka answers CONCURRENT_TRANSACTIONS, whatever is asked for; v5 does not even look at the
-producer id and epoch before that, because the client may be using those that are on their way.
+While markers are written Kafka always answers CONCURRENT_TRANSACTIONS. v5 checks this before the producer id and epoch,
+because the client may already use those that follow the transaction.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from kafkapy.transaction.states import TransactionState
 BUMPS_EPOCH_SINCE: Final = 5
 
 Verdict: TypeAlias = ErrorCode | TransactionState
-"""The state to prepare, or a code: NONE if the request was carried out before."""
+"""The state to prepare, or an error code: NONE for a retry of a request that was carried out."""
 
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _COMMITTED, _ABORTED = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
@@ -43,7 +43,7 @@ _VERDICTS: Final[Mapping[tuple[TransactionState, TransactionState], Verdict]] = 
     (_ABORTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
     (_ABORTED, _ABORT): ErrorCode.NONE,
 }
-"""Versions 0-4, by state and what is asked for."""
+"""Versions 0-4, by (state, requested end)."""
 
 _VERDICTS_AT_CURRENT_EPOCH: Final[Mapping[tuple[TransactionState, TransactionState], Verdict]] = {
     (_EMPTY, _COMMIT): ErrorCode.INVALID_TXN_STATE,
@@ -61,13 +61,13 @@ _VERDICTS_OF_RETRY: Final[Mapping[tuple[TransactionState, TransactionState], Ver
     (_ABORTED, _COMMIT): ErrorCode.INVALID_TXN_STATE,
     (_ABORTED, _ABORT): ErrorCode.NONE,
 }
-"""Version 5; of the other states no end can be repeated."""
+"""Version 5, for retries; in other states a request cannot be a retry."""
 
 
 def verdict_of_end(
     metadata: TransactionMetadata, request: EndTxnRequest, version: int, settings: TransactionSettings
 ) -> Verdict:
-    """Return what a request means to a known transactional id."""
+    """Return the verdict on an EndTxn for a known transactional id."""
     if version >= BUMPS_EPOCH_SINCE:
         return _verdict_with_bump(metadata, request, settings)
     if metadata.producer_id != request.producer_id:

@@ -1,4 +1,4 @@
-"""What ListTransactions 0-2 asks for.
+"""The filters of ListTransactions 0-2.
 
 v1: transactions that have run longer than a duration (KIP-994). v2: transactional ids that a regular expression matches
 as a whole (KIP-1152). Deviation: it is evaluated by RE2, which takes linear time, and not as Java's java.util.regex,
@@ -17,7 +17,7 @@ from kafkapy.transaction.states import STATE_BY_SHOWN_NAME, TransactionState
 
 @dataclass(slots=True, frozen=True)
 class TransactionFilters:
-    """A transaction is listed if it passes all; an empty filter lets all pass. `duration_ms` is off below 0."""
+    """A transaction is listed if it passes all filters. An empty filter, or duration_ms < 0, passes everything."""
 
     producer_ids: frozenset[int] = frozenset()
     state_names: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class TransactionFilters:
 
     @property
     def unknown_states(self) -> list[str]:
-        """Names that are no state's: the response says them back."""
+        """The names in the filter that are not states; the response returns them."""
         return sorted(name for name in self.state_names if name not in STATE_BY_SHOWN_NAME)
 
     def passes(self, transactional_id: str, metadata: TransactionMetadata, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""The order in which Java's hash collections iterate: Kafka writes a transaction's partitions in it.
+"""The iteration order of Java's hash collections, in which Kafka writes a transaction's partitions.
 
 The coordinator of Apache Kafka keeps partitions in a HashSet and groups them by topic in a HashMap; their order is
 visible in the records of `__transaction_state` and in DescribeTransactions. Writing the same order makes our records
@@ -27,7 +27,7 @@ def with_added(partitions: Sequence[TopicPartition], added: Iterable[TopicPartit
 
 
 def as_loaded(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Return the order of a set that was filled one by one, and then copied: a transaction read from the log."""
+    """Return the order of a set that was filled one by one and then copied, as when Kafka loads a transaction."""
     filled = as_set(partitions)
     if len(filled) < 2:
         return filled

@@ -1,7 +1,8 @@
-"""InitProducerId 0-5 with a transactional id: what is checked, and which epoch a producer goes on with.
+"""The checks of InitProducerId 0-5 with a transactional id.
 
-v3: a producer may name the producer id and epoch that it has (KIP-360). The current ones are bumped; the ones before,
-from a request whose answer was lost, get the current ones again; others are fenced.
+v3: a producer may name its current producer id and epoch (KIP-360). If they are the current ones, the epoch is bumped.
+If they are the previous ones, the response to an earlier request was lost, and the current ones are returned again.
+Others are fenced.
 """
 
 from typing import Final
@@ -16,7 +17,7 @@ FENCED_SINCE: Final = 4
 
 
 def check_init(request: InitProducerIdRequest, config: TransactionConfig) -> ErrorCode | None:
-    """Return why a request is refused whoever coordinates its transactional id (which is not None), or None."""
+    """Return the error code of a request that any coordinator refuses, or None. Its transactional id is not None."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -27,12 +28,12 @@ def check_init(request: InitProducerIdRequest, config: TransactionConfig) -> Err
 
 
 def names_producer(request: InitProducerIdRequest) -> bool:
-    """Whether the producer names the producer id and epoch that it has."""
+    """Whether the request names the producer's id and epoch."""
     return request.producer_id != NO_PRODUCER_ID or request.producer_epoch != NO_EPOCH
 
 
 def is_known_producer(metadata: TransactionMetadata, request: InitProducerIdRequest) -> bool:
-    """Whether the producer may be the current one; its epoch is looked at when it is bumped."""
+    """Whether the producer id is the current one (or the previous one, exhausted). The epoch is checked at the bump."""
     return (
         not names_producer(request)
         or request.producer_id == metadata.producer_id

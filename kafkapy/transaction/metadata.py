@@ -1,11 +1,12 @@
-"""What the coordinator knows of one transactional id, and how each step changes it.
+"""The coordinator's state of one transactional id, and its transitions.
 
-A TransactionMetadata is immutable: each function returns the metadata that follows, which becomes the state when its
-record is replayed. Illegal steps are assertions (states.py has the table).
+A TransactionMetadata is immutable. Each function returns the next metadata, which becomes the state when its record is
+replayed. Illegal transitions fail an assertion (states.py has the table).
 
-Epochs: a producer may use epochs up to 32766; 32767 is left to the coordinator, which can so fence any producer. Once
-the last epoch is used, InitProducerId and EndTxn of version 2 continue under a new producer id at epoch 0. At version 2
-every end of a transaction bumps the epoch, so that a late request of the transaction before is told apart (KIP-890).
+Epochs: producers may use epochs up to 32766; 32767 is reserved for the coordinator, so that it can fence any producer.
+When the epochs are exhausted, InitProducerId and EndTxn at transaction version 2 continue with a new producer id at
+epoch 0. At version 2 every end of a transaction bumps the epoch, so that late requests of the previous transaction are
+recognised (KIP-890).
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 BUMPING_VERSION: Final = 2
 """The transaction version at which each end of a transaction bumps the epoch."""
 NO_TIMEOUT_MS: Final = 0x7FFFFFFF
-"""The time-out of transactions that another system decides (two-phase commit, KIP-939): they are never timed out."""
+"""The time-out of transactions that an external coordinator ends (two-phase commit, KIP-939): they never time out."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,13 +39,13 @@ class TransactionMetadata:
     timeout_ms: int
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the last step; the same one, unless that step gave a new id."""
+    """The producer id before the last transition; equal to producer_id unless that transition changed it."""
     next_producer_id: int = NO_PRODUCER_ID
-    """While prepared with exhausted epochs: the producer id after the transaction."""
+    """While prepared with exhausted epochs: the producer id to use after the transaction."""
     last_producer_epoch: int = NO_EPOCH
-    """The producer's epoch before the last bump, if a retry of the request that bumped it must be recognised."""
+    """The producer epoch before the last bump, kept if a retry of the bumping request must be recognised."""
     partitions: tuple[TopicPartition, ...] = ()
-    """In Kafka's order (hash_order)."""
+    """In Kafka's order (hash_order.py)."""
     start_ms: int = NO_TIMESTAMP
     client_transaction_version: int = 0
     """Of the client that last added partitions or ended a transaction: 2 or 0."""
@@ -65,7 +66,7 @@ class TransactionMetadata:
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether no client may use an epoch above this one."""
+    """Whether this is the last epoch that a client may use, or above it."""
     return producer_epoch >= LAST_CLIENT_EPOCH
 
 
@@ -73,7 +74,7 @@ def is_exhausted(producer_epoch: int) -> bool:
 
 
 def created(producer_id: int, *, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """Return the metadata of a transactional id that is new."""
+    """Return the metadata of a new transactional id."""
     return TransactionMetadata(
         producer_id,
         producer_epoch=0,
@@ -106,7 +107,7 @@ def with_epoch_kept(metadata: TransactionMetadata, *, timeout_ms: int, now_ms: i
 def with_new_producer_id(
     metadata: TransactionMetadata, producer_id: int, *, last_producer_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
-    """Return the metadata after InitProducerId when the epochs of the producer id are used up."""
+    """Return the metadata after InitProducerId with a new producer id, because the epochs are exhausted."""
     return _emptied(
         metadata,
         timeout_ms,
@@ -135,7 +136,7 @@ def _emptied(metadata: TransactionMetadata, timeout_ms: int, now_ms: int, **chan
 def with_partitions(
     metadata: TransactionMetadata, added: Iterable[TopicPartition], *, client_transaction_version: int, now_ms: int
 ) -> TransactionMetadata:
-    """Return the metadata after partitions were added to the transaction, which may begin with them."""
+    """Return the metadata after partitions were added to the transaction; begins a transaction if there is none."""
     is_begun = metadata.state is TransactionState.ONGOING
     return _moved(
         metadata,
@@ -148,12 +149,12 @@ def with_partitions(
 
 
 def prepared(metadata: TransactionMetadata, target: TransactionState, *, now_ms: int) -> TransactionMetadata:
-    """Return the metadata of a transaction that is decided, for a client that keeps its epoch (versions 0 and 1)."""
+    """Return the metadata of a decided transaction at version 0 or 1: the client keeps its epoch."""
     return _prepared(metadata, target, now_ms, client_transaction_version=0)
 
 
 def prepared_and_fenced(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
-    """Return the metadata of a transaction that the coordinator aborts at transaction.version 0 or 1."""
+    """Return the metadata of a transaction aborted by the coordinator at transaction.version 0 or 1."""
     return _prepared(
         metadata,
         TransactionState.PREPARE_ABORT,
@@ -172,10 +173,10 @@ def prepared_and_bumped(
     client_transaction_version: int,
     now_ms: int,
 ) -> TransactionMetadata:
-    """Return the metadata of a transaction that is decided at version 2.
+    """Return the metadata of a decided transaction at version 2: the epoch is bumped.
 
-    `next_producer_id`: a fresh one if the epochs are used up, else NO_PRODUCER_ID. Without a transaction, the abort's
-    time is that of its beginning, too.
+    `next_producer_id`: a new one if the epochs are exhausted, else NO_PRODUCER_ID. For an abort without a transaction,
+    start_ms is `now_ms`.
     """
     assert metadata.is_epoch_exhausted == (next_producer_id != NO_PRODUCER_ID)
     return _prepared(
@@ -200,7 +201,7 @@ def _prepared(
 
 
 def completed(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetadata:
-    """Return the metadata of a decided transaction whose markers are all written."""
+    """Return the metadata of a decided transaction after all its markers were written."""
     is_commit = metadata.state is TransactionState.PREPARE_COMMIT
     producer_id, producer_epoch = following_producer(metadata)
     return _moved(
@@ -215,7 +216,7 @@ def completed(metadata: TransactionMetadata, *, now_ms: int) -> TransactionMetad
 
 
 def following_producer(metadata: TransactionMetadata) -> tuple[int, int]:
-    """Return the producer id and epoch with which the client goes on after a decided transaction."""
+    """Return the producer id and epoch that the client uses after a decided transaction."""
     if metadata.next_producer_id != NO_PRODUCER_ID and metadata.client_transaction_version >= 2:
         return metadata.next_producer_id, 0
     return metadata.producer_id, metadata.producer_epoch

@@ -6,12 +6,13 @@
     0000 0001 78                                          key: transactional id "x"
     0001 0000000000000007 0003 0000ea60 01 ...            value, version 1: producer id 7, epoch 3, 60 s, Ongoing, ...
 
-Value version 0 is written at transaction.version 0, else 1, which adds previous and next producer id and the client's
-transaction version as tagged fields (KIP-890). Partitions are null in state Empty, and otherwise in the order of Java's
-hash collections (hash_order). Unknown types and versions are passed over: `decode_record` returns None for them.
+Value version 0 is written at transaction.version 0, else version 1, which adds the previous and next producer id and
+the client's transaction version as tagged fields (KIP-890). Partitions are null in state Empty, and otherwise in the
+order of Java's hash collections (hash_order.py). `decode_record` returns None for unknown types and versions, and
+callers skip those records.
 
-Deviation: at transaction.version 0 a client of version 2 is served, and the log does not keep its version. Apache Kafka
-fails on such a record, and its transactional id answers CONCURRENT_TRANSACTIONS from then on.
+Deviation: at transaction.version 0 a client of version 2 is served; the log does not keep its version. Apache Kafka
+fails on such a record, and the transactional id answers CONCURRENT_TRANSACTIONS from then on.
 """
 
 import struct
@@ -32,7 +33,7 @@ from kafkapy.types import TopicPartition
 TRANSACTION_LOG: Final = TransactionLogKey.API_KEY
 KEY_VERSION: Final = 0
 FLEXIBLE_VALUE_SINCE_FEATURE: Final = 1
-"""The transaction.version from which on values are written in version 1."""
+"""The first transaction.version at which values are written in version 1."""
 
 _INT16: Final = struct.Struct(">h")
 
@@ -41,7 +42,8 @@ _INT16: Final = struct.Struct(">h")
 class TransactionRecord:
     """One record: a transactional id and its metadata, or None for a tombstone.
 
-    It holds more than its bytes: `metadata.last_producer_epoch`. So a decision's own records are replayed.
+    `metadata.last_producer_epoch` is not in the encoded record. So a decision's records are replayed as they are, not
+    decoded from the log.
     """
 
     transactional_id: str
@@ -50,7 +52,7 @@ class TransactionRecord:
 
 
 def value_version(transaction_version: int) -> int:
-    """Return the version of TransactionLogValue that is written at a level of the feature transaction.version."""
+    """Return the version in which TransactionLogValue is written at a level of the feature transaction.version."""
     return 1 if transaction_version >= FLEXIBLE_VALUE_SINCE_FEATURE else 0
 
 
@@ -92,7 +94,7 @@ def _log_partitions(metadata: TransactionMetadata) -> list[PartitionsSchema] | N
 
 
 def decode_record(key: bytes | memoryview | None, value: bytes | memoryview | None) -> TransactionRecord | None:
-    """Return the record, None if its type or version is unknown here. Raises ProtocolError for what is damaged."""
+    """Return the record, or None if its type or version is unknown. Raises ProtocolError for a damaged record."""
     if key is None or len(key) < _INT16.size:
         raise ProtocolError("a record of __transaction_state without a key")
     (record_type,) = _INT16.unpack_from(key)

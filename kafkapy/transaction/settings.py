@@ -1,4 +1,4 @@
-"""The configuration that counts for transactions: the broker's keys as they are now, and the finalised feature."""
+"""The configuration of transactions: the broker's current keys, and the finalised transaction.version."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from kafkapy.config.transaction import TransactionConfig
 
 
 class TransactionSettings:
-    """Read anew at every use: keys and the feature's level may change at run time."""
+    """Read at every use: the keys and the feature level may change at run time."""
 
     def __init__(self, config: Callable[[], TransactionConfig], transaction_version: Callable[[], int]) -> None:
         self._config = config
@@ -14,7 +14,7 @@ class TransactionSettings:
 
     @classmethod
     def fixed(cls, config: TransactionConfig | None = None, transaction_version: int = 2) -> "TransactionSettings":
-        """Return settings that never change, Kafka's defaults if none are given."""
+        """Return settings that never change: `config`, or Kafka's defaults if it is None."""
         fixed_config = config or TransactionConfig()
         return cls(lambda: fixed_config, lambda: transaction_version)
 

@@ -1,15 +1,15 @@
-"""The transactional ids of one `__transaction_state` partition: what requests decide, and what its records say.
+"""The transactional ids of one `__transaction_state` partition: a machine that decides requests and replays records.
 
-Decide, append, replay: methods that answer requests return a TransactionDecision and leave the shard as it is; `replay`
-alone changes what the log describes. The one thing besides is which partitions of a decided transaction still wait for
-their marker: it is soft, and after a load all markers are written again.
+Decide, append, replay: methods for requests return a TransactionDecision and do not change the shard; only `replay`
+changes the state that is in the log. The only soft state is which partitions of a decided transaction still need their
+marker; after a load all markers are written again.
 
-A transaction ends in two records. PrepareCommit or PrepareAbort decides it; once that is committed, the effect
-WriteMarkers goes to the partitions. When each has its marker, `markers_written` decides the second, CompleteCommit or
-CompleteAbort. Meanwhile the transactional id answers CONCURRENT_TRANSACTIONS.
+A transaction ends with two records. PrepareCommit or PrepareAbort decides it. Once that is committed, the effect
+WriteMarkers has the markers written to the partitions. When each partition has its marker, `markers_written` decides
+the second record, CompleteCommit or CompleteAbort. In between the transactional id answers CONCURRENT_TRANSACTIONS.
 
-Deviation: Kafka blocks an id with CONCURRENT_TRANSACTIONS also while a record of its waits for replication. Here the
-next request is decided on that record at once, and its answer waits for both.
+Deviation: Kafka answers CONCURRENT_TRANSACTIONS also while a record of the transactional id is being replicated. Here
+the next request is decided at once, on the state after that record, and its answer waits until both are committed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,11 +55,11 @@ from kafkapy.types import TopicPartition
 FENCED_SINCE: Final = 2
 """The first AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know PRODUCER_FENCED."""
 BUMPING_PARTITIONS_SINCE: Final = 4
-"""The first AddPartitionsToTxn on behalf of clients that go by transaction version 2."""
+"""The first AddPartitionsToTxn for clients of transaction version 2."""
 
 
 class TransactionShard:
-    """The coordinator of the transactional ids of one partition; ids are taken from `take_producer_id`."""
+    """The coordinator of the transactional ids of one partition."""
 
     def __init__(
         self,
@@ -68,23 +68,23 @@ class TransactionShard:
         coordinator_epoch: int,
         take_producer_id: Callable[[], int | None],
     ) -> None:
-        """`take_producer_id` gives an id that nobody has, or None if none is at hand (NeedsProducerId is raised)."""
+        """`take_producer_id` returns an unused producer id, or None if none is available (raises NeedsProducerId)."""
         self.settings = settings
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, TransactionMetadata] = {}
         """By transactional id."""
         self._take_producer_id = take_producer_id
         self._ongoing: dict[str, frozenset[TopicPartition]] = {}
-        """Of each transaction in state ONGOING: its partitions, to look up one of many."""
+        """By transactional id in state ONGOING: the transaction's partitions, as a set for lookups."""
         self._unmarked: dict[str, dict[TopicPartition, None]] = {}
-        """Of each prepared transaction: partitions that are not known to have their marker."""
+        """By transactional id in a prepared state: the partitions that are not known to have their marker."""
         self._open: dict[int, str] = {}
         """By producer id: the transactional id whose transaction is ongoing or prepared."""
 
     # -- InitProducerId -------------------------------------------------------------------------------------------
 
     def init_producer_id(self, request: InitProducerIdRequest, version: int, now_ms: int) -> TransactionDecision:
-        """Decide which producer id and epoch a transactional id goes on with. A transaction under way is aborted.
+        """Decide the next producer id and epoch of a transactional id. An ongoing transaction is aborted.
 
         Raises NeedsProducerId.
         """
@@ -118,7 +118,7 @@ class TransactionShard:
         last_producer_epoch = metadata.producer_epoch if is_named else NO_EPOCH
         if metadata.is_epoch_exhausted:
             if not is_current:
-                return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which fails on an assertion here
+                return ErrorCode.UNKNOWN_SERVER_ERROR  # like Kafka, which fails on an assertion here
             return with_new_producer_id(
                 metadata,
                 self._fresh_producer_id(),
@@ -149,9 +149,9 @@ class TransactionShard:
         version: int,
         now_ms: int,
     ) -> TransactionDecision:
-        """Decide whether partitions join the transaction, all or none; the response is the code for each of them.
+        """Decide to add partitions to the transaction, all or none. The response is one error code for all of them.
 
-        `version` is that of AddPartitionsToTxn; 4 and later for clients of transaction version 2.
+        `version` is that of AddPartitionsToTxn: 4 and later for clients of transaction version 2.
         """
         client_version = BUMPING_VERSION if version >= BUMPING_PARTITIONS_SINCE else 0
         return self._add(transactional_id, producer_id, producer_epoch, partitions, version, client_version, now_ms)
@@ -159,7 +159,7 @@ class TransactionShard:
     def add_offsets(
         self, request: AddOffsetsToTxnRequest, version: int, now_ms: int, *, offsets_partition: TopicPartition
     ) -> TransactionDecision:
-        """Decide whether the partition of `__consumer_offsets` that holds the group's offsets joins the transaction."""
+        """Decide to add the `__consumer_offsets` partition with the group's offsets to the transaction."""
         decision = self._add(
             request.transactional_id,
             request.producer_id,
@@ -200,7 +200,7 @@ class TransactionShard:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return for each partition whether it has been added to the producer's transaction."""
+        """Return an error code per partition: NONE if the producer's transaction has it."""
         metadata = self.transactions.get(transactional_id)
         error = self._verification_error(transactional_id, metadata, producer_id, producer_epoch)
         if error is not None:
@@ -225,7 +225,7 @@ class TransactionShard:
     # -- the end of a transaction ---------------------------------------------------------------------------------
 
     def end_txn(self, request: EndTxnRequest, version: int, now_ms: int) -> TransactionDecision:
-        """Decide a transaction; end_txn.py says which end each state accepts. Raises NeedsProducerId."""
+        """Decide an EndTxn; end_txn.py has the verdict for each state. Raises NeedsProducerId."""
         if not request.transactional_id:
             return _end_failed(ErrorCode.INVALID_REQUEST)
         metadata = self.transactions.get(request.transactional_id)
@@ -243,14 +243,14 @@ class TransactionShard:
         if metadata.producer_epoch == MAX_EPOCH and verdict is TransactionState.PREPARE_COMMIT:
             return _end_failed(
                 ErrorCode.UNKNOWN_SERVER_ERROR
-            )  # as Kafka: no epoch is left, and only an abort needs none
+            )  # like Kafka: no epoch is left, and only an abort needs none
         following = self._bumped(metadata, verdict, now_ms)
         return self._prepare(request.transactional_id, following, _ended(following))
 
     def _abort_and_fence(
         self, transactional_id: str, metadata: TransactionMetadata, now_ms: int
     ) -> TransactionDecision:
-        """Decide an abort that the client did not ask for: the epoch is bumped, so that the client notices."""
+        """Decide an abort that the client did not request. The epoch is bumped, which fences the client."""
         if self.settings.transaction_version >= BUMPING_VERSION:
             return self._prepare(transactional_id, self._bumped(metadata, TransactionState.PREPARE_ABORT, now_ms))
         return self._prepare(transactional_id, prepared_and_fenced(metadata, now_ms=now_ms))
@@ -286,9 +286,9 @@ class TransactionShard:
     def markers_written(
         self, markers: WriteMarkers, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionDecision:
-        """Note that partitions have their marker, or need none; once none is left, decide that the transaction ended.
+        """Note partitions that have their marker or need none; after the last one, decide to complete the transaction.
 
-        Call it again, with no partitions, if the record could not be appended.
+        If the record cannot be appended, call it again with no partitions.
         """
         metadata = self.transactions.get(markers.transactional_id)
         if metadata is None or not _is_of(markers, metadata):
@@ -303,11 +303,11 @@ class TransactionShard:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def ongoing(self) -> list[str]:
-        """Return the transactional ids that have a transaction under way."""
+        """Return the transactional ids in state ONGOING."""
         return list(self._ongoing)
 
     def timed_out(self, transactional_ids: Iterable[str], now_ms: int) -> list[str]:
-        """Return those of the ids whose transaction has run longer than its time-out."""
+        """Return those of the ids whose transaction has exceeded its time-out."""
         return [
             each
             for each in transactional_ids
@@ -322,7 +322,7 @@ class TransactionShard:
         return self._abort_and_fence(transactional_id, metadata, now_ms)
 
     def expire(self, transactional_ids: Iterable[str], now_ms: int) -> TransactionDecision:
-        """Decide the removal of those ids that have not been used for transactional.id.expiration.ms."""
+        """Decide the removal of those of the ids that were not used for transactional.id.expiration.ms."""
         expiration_ms = self.settings.config.transactional_id_expiration_ms
         expired = [
             each
@@ -334,7 +334,7 @@ class TransactionShard:
     # -- shown ----------------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Return one transactional id for DescribeTransactions; of a decided one, the partitions without marker."""
+        """Return a transactional id for DescribeTransactions. Prepared: only its partitions still without marker."""
         if not transactional_id:
             return DescribedTransaction(ErrorCode.INVALID_REQUEST)
         metadata = self.transactions.get(transactional_id)
@@ -352,7 +352,7 @@ class TransactionShard:
         )
 
     def list_transactions(self, filters: TransactionFilters, now_ms: int) -> Iterator[ListedTransaction | None]:
-        """Yield each transactional id, or None for one that does not pass the filters: callers give way in between."""
+        """Yield each transactional id, or None for one that fails a filter: callers can pause after any of them."""
         for transactional_id, metadata in list(self.transactions.items()):
             if filters.passes(transactional_id, metadata, now_ms):
                 yield ListedTransaction(transactional_id, metadata.producer_id, metadata.state.shown_name)
@@ -360,7 +360,7 @@ class TransactionShard:
                 yield None
 
     def takes_part(self, producer_id: int, partition: TopicPartition) -> bool:
-        """Whether a transaction here will end in the partition: ongoing, or decided and without marker there."""
+        """Whether the producer's transaction has yet to end in the partition: ongoing, or its marker is missing."""
         transactional_id = self._open.get(producer_id)
         if transactional_id is None:
             return False
@@ -369,7 +369,7 @@ class TransactionShard:
     # -- replay ---------------------------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply one record; its place in `__transaction_state` and its producer id (none) do not matter."""
+        """Apply one record. `record_offset` and `producer_id` are not used."""
         transactional_id, metadata = record.transactional_id, record.metadata
         before = self.transactions.get(transactional_id)
         if before is not None:
@@ -388,7 +388,7 @@ class TransactionShard:
             self._unmarked[transactional_id] = dict.fromkeys(metadata.partitions)
 
     def on_loaded(self, now_ms: int) -> TransactionDecision:
-        """The log has been replayed: write the markers of the transactions that are decided."""
+        """After the log was replayed, return the effects that write the markers of all decided transactions."""
         return TransactionDecision(
             effects=[
                 self._markers(transactional_id, self.transactions[transactional_id], unmarked)
@@ -407,7 +407,7 @@ class TransactionShard:
 
 
 def _is_of(markers: WriteMarkers, metadata: TransactionMetadata) -> bool:
-    """Whether the markers are those of the transaction that is being ended."""
+    """Whether the markers belong to the current prepared transaction."""
     return (
         metadata.state.is_prepared
         and metadata.producer_id == markers.producer_id
@@ -430,7 +430,7 @@ def _end_failed(code: ErrorCode) -> TransactionDecision:
 
 
 def _ended(metadata: TransactionMetadata) -> EndTxnResponse:
-    """Return the answer to EndTxn 5: the producer id and epoch that the client goes on with."""
+    """Return the response to EndTxn 5, with the producer id and epoch that the client uses next."""
     producer_id, producer_epoch = following_producer(metadata)
     return EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 

@@ -1,4 +1,4 @@
-"""The states of a transactional id, and the only ways from one to another.
+"""The states of a transactional id, and the allowed transitions.
 
 EMPTY                 has a producer id, and no transaction yet since InitProducerId
 ONGOING               partitions have been added to a transaction
@@ -6,12 +6,12 @@ PREPARE_COMMIT        the decision to commit is in the log; markers are being wr
 PREPARE_ABORT         the decision to abort is in the log; markers are being written
 COMPLETE_COMMIT       every partition has its marker
 COMPLETE_ABORT        every partition has its marker
-DEAD                  expired; Kafka shows it while the tombstone is written, here the id is gone at once
+DEAD                  expired; Kafka shows it while the tombstone is written, here the id is removed at once
 PREPARE_EPOCH_FENCE   never logged: in Kafka the moment between fencing a producer and PREPARE_ABORT
 
-A transaction is decided once PREPARE_COMMIT or PREPARE_ABORT is committed; nothing leads back from there. With
+A transaction is decided once PREPARE_COMMIT or PREPARE_ABORT is committed; after that it can only complete. With
 transaction.version 2 an abort is allowed without a transaction, because the client may not know whether the partitions
-that it wrote to were added (KIP-890). The values are what the log holds, the names what ListTransactions shows.
+that it wrote to were added (KIP-890). The enum values are those in the log, the names those in ListTransactions.
 """
 
 from collections.abc import Mapping

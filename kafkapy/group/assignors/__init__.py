@@ -1,4 +1,4 @@
-"""The assignors that a group can ask for by name (group.consumer.assignors)."""
+"""The assignors that members can select by name (group.consumer.assignors)."""
 
 from collections.abc import Mapping
 from typing import Final

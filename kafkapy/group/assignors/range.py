@@ -1,8 +1,8 @@
-"""The range assignor: each topic's partitions as consecutive runs, in the order of the members.
+"""The range assignor: each member gets a consecutive range of each topic's partitions, in the order of the members.
 
 Topics with the same partition count and the same subscribers are co-partitioned: a member has the same partitions of
-each. Static members come first, by instance id, so that a member that comes back under a new id gets the same range.
-Balance is per topic; nothing of the assignment before is looked at.
+each. Static members come first, by instance id, so that a member that rejoins with a new id gets the same range.
+Balance is per topic, and the previous assignment is ignored.
 """
 
 from kafkapy.group.assignors.spec import GroupAssignment, GroupSpec
@@ -10,7 +10,7 @@ from kafkapy.types import Uuid
 
 
 def assign_ranges(spec: GroupSpec) -> GroupAssignment:
-    """Assign runs of equal length, the first ones longer by one where the count does not divide."""
+    """Assign ranges of equal length; the first ones are longer by one if the count does not divide evenly."""
     assigned: dict[str, dict[Uuid, frozenset[int]]] = {member_id: {} for member_id in spec.members}
     for topic_id, subscribers in _subscribers_by_topic(spec).items():
         quota, extra = divmod(spec.partition_counts[topic_id], len(subscribers))

@@ -1,7 +1,7 @@
-"""What an assignor is given and what it returns: plain values by topic id.
+"""The input and output of assignors: plain values by topic id.
 
-Assignors are pure functions. Racks are not in the spec: the assignors of Apache Kafka 4.3.1 take no notice of them
-(racks only make the group's metadata hash change, see subscriptions.py).
+Assignors are pure functions. Racks are not in the spec: the assignors of Apache Kafka 4.3.1 ignore them (racks only
+change the group's metadata hash, see subscriptions.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ EMPTY_ASSIGNMENT: Final[Assignment] = {}
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as an assignor sees it. `assignment` is its last target assignment: what stickiness keeps."""
+    """A member to assign. `assignment` is its last target assignment, which a sticky assignor preserves."""
 
     topic_ids: frozenset[Uuid]
     instance_id: str | None = None
@@ -28,9 +28,10 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A group to assign. Members are visited in the order of their ids, so that equal groups get equal assignments.
+    """A group to assign. Assignors visit members in the order of their ids, so that equal groups get equal assignments.
 
-    `partition_counts` holds every topic that a member is subscribed to. `is_homogeneous`: all subscribe to the same.
+    `partition_counts` has every topic that a member subscribes to. `is_homogeneous`: all members subscribe to the same
+    topics.
     """
 
     members: Mapping[str, MemberSpec]

@@ -1,8 +1,9 @@
-"""The uniform assignor: everyone gets the same number of partitions, and keeps as many as it had as that allows.
+"""The uniform assignor: members get equal numbers of partitions and keep as many of their previous ones as possible.
 
-Two ways, as in Apache Kafka. Where all members subscribe to the same topics the counts differ by one at most. Where
-they do not, topics are handed out one after another to the least loaded of their subscribers and then moved from the
-most to the least loaded ones until no topic is out of balance, or MAX_ROUNDS are over. Balance goes before stickiness.
+As in Apache Kafka there are two algorithms. If all members subscribe to the same topics, their counts differ by at most
+one. Otherwise each topic's free partitions are given to its least loaded subscribers, topic by topic. Then partitions
+move from the most to the least loaded subscribers until every topic is balanced, or for MAX_ROUNDS. Balance has
+priority over stickiness.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from kafkapy.group.assignors.spec import GroupAssignment, GroupSpec
 from kafkapy.types import Uuid
 
 MAX_ROUNDS: Final = 16
-"""Rounds over all topics: each roughly halves what imbalance is left between overlapping subscriptions."""
+"""Rounds over all topics. Each roughly halves the remaining imbalance between overlapping subscriptions."""
 
 Owned = dict[Uuid, set[int]]
 
@@ -29,10 +30,10 @@ def assign_uniformly(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
-    """Take from those above their quota, give to those below it.
+    """Take partitions from members above their quota and give them to members below it.
 
-    A member may claim one of the remainder's extra partitions while it has more than the quota; those that are left
-    are given to the last members that could still take one.
+    The remainder of the division gives extra partitions. A member that already has more than the quota keeps one of
+    them; the rest go to the last members.
     """
     member_ids = sorted(spec.members)
     quota, extra_count = divmod(sum(spec.partition_counts.values()), len(member_ids))
@@ -57,7 +58,7 @@ def _assign_same_topics(spec: GroupSpec) -> dict[str, Owned]:
 
 
 def _kept(spec: GroupSpec, member_id: str) -> Owned:
-    """Return what the member had of the topics it is subscribed to."""
+    """Return the member's previous partitions of topics that it subscribes to."""
     member = spec.members[member_id]
     return {
         topic_id: set(partitions) for topic_id, partitions in member.assignment.items() if topic_id in member.topic_ids
@@ -77,7 +78,7 @@ def _unassigned(spec: GroupSpec, owned: dict[str, Owned]) -> Iterator[tuple[Uuid
 
 
 def _taken(topics: Owned, excess: int) -> Iterator[tuple[Uuid, int]]:
-    """Take `excess` partitions away, the highest of the last topics first."""
+    """Remove and yield `excess` partitions, the highest of the last topics first."""
     for topic_id in sorted(topics, reverse=True):
         for partition in sorted(topics[topic_id], reverse=True):
             if excess <= 0:
@@ -88,7 +89,7 @@ def _taken(topics: Owned, excess: int) -> Iterator[tuple[Uuid, int]]:
 
 
 class _Balancer:
-    """Assigns where subscriptions differ. Members are numbered in the order of their ids."""
+    """Assigns members with different subscriptions. Members are numbered in the order of their ids."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._member_ids = sorted(spec.members)
@@ -108,12 +109,12 @@ class _Balancer:
         return dict(zip(self._member_ids, self._owned, strict=True))
 
     def _rank(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
-        """Topics with the most partitions per subscriber come first: the others then even out what those leave."""
+        """Sort topics with the most partitions per subscriber first: later ones even out the imbalance they leave."""
         subscriber_count = len(self._subscribers[topic_id])
         return -self._counts[topic_id] / subscriber_count, subscriber_count, topic_id
 
     def _hand_out(self, topic_id: Uuid) -> None:
-        """Give each partition without an owner to the least loaded subscriber of its topic."""
+        """Give each free partition to the least loaded subscriber of its topic."""
         subscribers = self._subscribers[topic_id]
         taken = {partition for index in subscribers for partition in self._owned[index].get(topic_id, ())}
         by_load = [(self._sizes[index], index) for index in subscribers]
@@ -125,7 +126,7 @@ class _Balancer:
                 heappush(by_load, (self._sizes[index], index))
 
     def _balance(self, topic_ids: list[Uuid]) -> None:
-        """Go round the topics until a whole round moved nothing."""
+        """Balance each topic in turn until a whole round moved nothing."""
         unmoved_count = 0
         for _ in range(MAX_ROUNDS):
             for topic_id in topic_ids:
@@ -134,10 +135,10 @@ class _Balancer:
                     return
 
     def _balance_topic(self, topic_id: Uuid) -> bool:
-        """Move partitions from the most to the least loaded subscribers until they differ by one; return if any did.
+        """Move partitions from the most to the least loaded subscribers until they differ by one; return if any moved.
 
-        An entry of `least` may be outdated (its member has given meanwhile), but then too high only by what the member
-        gave as one of the most loaded, so the comparison below ends the loop before such an entry could matter.
+        An entry of `least` is outdated if its member has given partitions meanwhile, and then too high by that number.
+        Such a member was one of the most loaded, so the loop ends before its entry could matter.
         """
         subscribers = self._subscribers[topic_id]
         least = [(self._sizes[index], index) for index in subscribers]

@@ -1,4 +1,4 @@
-"""Who may speak for a member of a KIP-848 group, with Kafka's messages word for word."""
+"""Checks of member ids, epochs, instance ids and group size of a KIP-848 group. Error messages are Kafka's."""
 
 from kafkapy.errors import ApiError
 from kafkapy.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
@@ -9,9 +9,10 @@ from kafkapy.protocol.error_code import ErrorCode
 
 
 def check_member_epoch(member: ConsumerMember, received_epoch: int, reported: Reported | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the member is where the group thinks it is.
+    """Raise FENCED_MEMBER_EPOCH unless the received epoch is JOIN_EPOCH or the member's current epoch.
 
-    One epoch behind is fine where what it owns is part of its assignment: the answer with the new epoch was lost.
+    The previous epoch is accepted if the reported partitions are part of the assignment: the response with the new
+    epoch was lost.
     """
     if received_epoch in (JOIN_EPOCH, member.member_epoch):
         return
@@ -27,7 +28,7 @@ def check_member_epoch(member: ConsumerMember, received_epoch: int, reported: Re
 
 
 def check_static_member(member: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the static member when it is the one that asks; raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Return the static member if it has this member id. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if member is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     check_fenced(member, member_id, instance_id)
@@ -35,7 +36,7 @@ def check_static_member(member: ConsumerMember | None, member_id: str, instance_
 
 
 def check_fenced(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise FENCED_INSTANCE_ID where another member has the instance id now."""
+    """Raise FENCED_INSTANCE_ID if another member has the instance id now."""
     if member.member_id != member_id:
         raise ApiError(
             ErrorCode.FENCED_INSTANCE_ID,
@@ -44,9 +45,9 @@ def check_fenced(member: ConsumerMember, member_id: str, instance_id: str) -> No
 
 
 def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
-    """Raise UNRELEASED_INSTANCE_ID unless a member of this protocol may take the place of the static member.
+    """Raise UNRELEASED_INSTANCE_ID unless a member of the consumer protocol may replace the static member.
 
-    It may once that one has left for a while; one that speaks the classic protocol is replaced at any time.
+    It may if that member has left temporarily, or is a classic member.
     """
     if existing.member_epoch == LEAVE_STATIC_EPOCH or existing.uses_classic_protocol:
         return
@@ -58,7 +59,7 @@ def check_instance_is_free(existing: ConsumerMember, member_id: str) -> None:
 
 
 def check_size(log: ConsumerGroupLog, settings: GroupSettings, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED where a group as large as may be does not have the member yet."""
+    """Raise GROUP_MAX_SIZE_REACHED if the group is full and the member is not in it yet."""
     limit = settings.config.group_consumer_max_size
     if len(log.members) >= limit and member_id not in log.members:
         raise ApiError(

@@ -1,8 +1,8 @@
-"""A JoinGroup to a KIP-848 group that has members: one of the classic protocol comes, or joins again (KIP-848).
+"""The JoinGroup of a classic member to a non-empty KIP-848 group: it joins or rejoins (KIP-848).
 
-It waits for nobody: the member is at once where its target lets it be, and is told by its heartbeats when to join
-again. It says what it owns in its subscription (version 1), and so revokes; members with an older one own nothing when
-they join, which is what eager assignors see to.
+The request is not parked: the member is reconciled with its target at once, and its heartbeats tell it when to rejoin.
+The subscription (from version 1) reports the partitions that the member owns, and so which it has revoked. Members with
+an older version own nothing when they join, because they use eager assignors.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ CONSUMER_PROTOCOL = "consumer"
 
 class ClassicJoinDecision(MemberUpdate):
     def __init__(self, group: "ConsumerGroup", request: JoinGroupRequest, member_id: str, around: Surroundings) -> None:
-        """`member_id` is the request's own, or one made for it. Raises ApiError."""
+        """`member_id` is the request's own, or one generated for it. Raises ApiError."""
         subscription = _subscription(request)
         super().__init__(group, around, by_topic_id(subscription.owned_partitions, around.image))
         self._request = request
@@ -56,7 +56,7 @@ class ClassicJoinDecision(MemberUpdate):
         return decision
 
     def _subscribe(self, member_id: str) -> ConsumerMember:
-        """Return the member as the group knows it, a new one, or one that takes a static member's place."""
+        """Return the group's member, a new one, or the replacement of a static member."""
         instance_id = self._request.group_instance_id
         if instance_id is None:
             return self._group.log.members.get(member_id, ConsumerMember(member_id))
@@ -85,7 +85,7 @@ class ClassicJoinDecision(MemberUpdate):
         return member if updated == member else updated
 
     def _downgrade(self, has_subscription_changed: bool) -> GroupDecision | None:
-        """Return what makes this a classic group, where the last member of the consumer protocol is replaced."""
+        """Return the conversion to a classic group if this join replaces the last member of the consumer protocol."""
         group, replaced = self._group, self._replaced
         if replaced is None or replaced.uses_classic_protocol:
             return None
@@ -96,7 +96,7 @@ class ClassicJoinDecision(MemberUpdate):
         target = group.log.target_of(self._updated)
         if not is_stale:
             self._reconcile(group.log.assignment_epoch, target, has_subscription_changed)
-        # Apache Kafka rebalances a stale group only: what members wait for at that moment stays without an owner there.
+        # Apache Kafka only rebalances if is_stale. Partitions that members still wait for have no owner there.
         waits = any(not member.is_reconciled_to(group.log.assignment_epoch) for member in others)
         reason = f"only members of the classic protocol are left: {replaced.instance_id} came back with it"
         decision = downgrade(
@@ -120,7 +120,7 @@ class ClassicJoinDecision(MemberUpdate):
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """Return what the member subscribes to: the same in all of its protocols."""
+    """Return the member's subscription, from its first protocol: it is the same in all of them."""
     try:
         return read_subscription(request.protocols[0].metadata)
     except ProtocolError as error:

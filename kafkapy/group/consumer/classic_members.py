@@ -1,7 +1,7 @@
-"""What members of the classic protocol ask of a KIP-848 group: SyncGroup, Heartbeat, and whether they may join.
+"""Requests of classic members to a KIP-848 group: SyncGroup, Heartbeat, and the checks of JoinGroup.
 
-Such a member's generation is its member epoch. It learns by Heartbeat that it has to join again: where the target has
-moved on, where it has partitions to revoke, and where those it waits for are free. Kafka's messages, word for word.
+The generation of a classic member is its member epoch. Heartbeat tells it to rejoin if there is a newer target, if it
+has partitions to revoke, or if partitions that it waits for are free. Error messages are Kafka's, word for word.
 """
 
 from typing import Final
@@ -25,11 +25,11 @@ from kafkapy.protocol.messages.sync_group_request import SyncGroupRequest
 from kafkapy.protocol.messages.sync_group_response import SyncGroupResponse
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type; the names are those of assignors."""
+"""The protocol type of consumers. Their protocol names are those of assignors."""
 
 
 class ClassicMembers:
-    """Decides for members of the classic protocol; JoinGroup itself is classic_join.py's."""
+    """Decides requests of classic members, except JoinGroup itself (classic_join.py)."""
 
     def __init__(self, log: ConsumerGroupLog, timers: ConsumerTimers, settings: GroupSettings) -> None:
         self._log = log
@@ -37,7 +37,7 @@ class ClassicMembers:
         self._settings = settings
 
     def check_join(self, request: JoinGroupRequest, member_id: str) -> None:
-        """Raise INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED unless a classic member may join."""
+        """Raise INCONSISTENT_GROUP_PROTOCOL or GROUP_MAX_SIZE_REACHED if the classic member may not join."""
         if migration_policy(self._settings) == DISABLED:
             raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -50,18 +50,18 @@ class ClassicMembers:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
     def _has_common_protocol(self, names: set[str]) -> bool:
-        """Whether all members of the classic protocol speak one of these; the one who asks may be among them."""
+        """Whether all classic members support one of these protocols."""
         for member in self._log.members.values():
             if member.uses_classic_protocol:
                 names = names & {name for name, _ in member.classic_protocols}
         return bool(names)
 
     def sync(self, request: SyncGroupRequest, image: MetadataImage, now_ms: int) -> GroupDecision:
-        """Return the assignment as the member has it now. Raises ApiError."""
+        """Return the member's current assignment. Raises ApiError."""
         member = self._classic_member(request.member_id, request.group_instance_id)
         self._check_generation(member, request.generation_id)
         _check_protocol(member, request)
-        # One that has still to revoke has joined for the target already; it joins again once it has revoked.
+        # A member that must still revoke has already joined for this target. It rejoins after it has revoked.
         is_behind = member.member_epoch < self._log.assignment_epoch
         if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.expect_join(member, now_ms)
@@ -79,7 +79,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
-        """Keep the member's session, and say whether it has to join again. Raises ApiError."""
+        """Renew the member's session; answer REBALANCE_IN_PROGRESS if it must rejoin. Raises ApiError."""
         member = self._classic_member(request.member_id, request.group_instance_id)
         self._check_generation(member, request.generation_id)
         self._timers.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
@@ -94,7 +94,7 @@ class ClassicMembers:
         return member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member)
 
     def _waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether somebody still owns a partition that the member is to have."""
+        """Whether another member still owns a partition of this member's target."""
         return any(
             partition not in member.assigned.get(topic_id, {}) and self._log.is_owned(topic_id, partition)
             for topic_id, partitions in self._log.targets.get(member.member_id, EMPTY_ASSIGNMENT).items()
@@ -102,7 +102,7 @@ class ClassicMembers:
         )
 
     def _classic_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """Return the member that asks. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the classic member that sent the request. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is None:
             member = self._log.members.get(member_id)
             if member is None:

@@ -1,17 +1,18 @@
-"""A KIP-848 consumer group: what requests and time make of it.
+"""A KIP-848 consumer group: decides its members' requests and expires members.
 
-Decide, append, replay: `heartbeat`, `on_time` and the others return records and leave what the log describes
-(state.py) as it is. What no record describes lives here and changes at once: deadlines, and which metadata the
-group was last compared with. It is lost with the leadership, as in Kafka.
+Decide, append, replay: `heartbeat`, `on_time` and the other methods return records and do not change the state in the
+log (state.py). Soft state is kept here and changes at once: deadlines, and the metadata with which the group was last
+compared. It is lost with the coordinator, as in Kafka.
 
-A partition has one owner at any time: see reconcile.py. Source: KIP-848, and Apache Kafka 4.3.1 where it is silent.
+A partition has at most one owner at any time (reconcile.py). Source: KIP-848; Apache Kafka 4.3.1 for details that the
+KIP leaves open.
 
-state.py               the group at rest: replay; member.py, records.py
-timers.py              until when it waits for its members
-update.py              the steps of a request: heartbeat.py, and classic_join.py by the classic protocol
-classic_members.py     what else members of the classic protocol ask
-../migration/          a classic group becomes one of these (upgrade.py); downgrade.py the other way
-../consumer_requests.py where a shard's requests and records meet its KIP-848 groups
+state.py               the replayed state of the group; member.py, records.py
+timers.py              deadlines of the members
+update.py              the steps of a joining or updating request: heartbeat.py; classic_join.py for classic members
+classic_members.py     the other requests of classic members
+../migration/          conversion from a classic group (upgrade.py) and to one (downgrade.py)
+../consumer_requests.py dispatch of a shard's requests and records to its KIP-848 groups
 """
 
 from collections.abc import Callable, Sequence
@@ -60,11 +61,11 @@ from kafkapy.types import Uuid
 GROUP_TYPE: Final = "consumer"
 PROTOCOL_TYPE: Final = "consumer"
 COMMIT_VERSION_OF_MEMBERS: Final = 9
-"""The first OffsetCommit that knows STALE_MEMBER_EPOCH; older ones are refused to members of this protocol."""
+"""The first OffsetCommit with STALE_MEMBER_EPOCH; older ones are refused for members of the consumer protocol."""
 
 
 class ConsumerGroup:
-    """Has a log (what its records say), timers (until when it waits), and decides what its members ask."""
+    """Decides the requests of its members. `log` is the replayed state, `timers` has the members' deadlines."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ConsumerGroup:
         wall_ms: Callable[[], int],
         hashes: MetadataHashes | None = None,
     ) -> None:
-        """`hashes` is what the groups of a shard share, so that a topic is hashed once for all of them."""
+        """`hashes` is shared by the groups of a shard, so that a topic is hashed once for all of them."""
         self.group_id = group_id
         self.settings = settings
         self.wall_ms = wall_ms
@@ -122,9 +123,9 @@ class ConsumerGroup:
     # Requests
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, member_id: str, around: Surroundings) -> GroupDecision:
-        """Decide a heartbeat; `member_id` is the request's own, or one made for it (version 0).
+        """Decide a heartbeat; `member_id` is the request's own, or one generated for it (version 0).
 
-        The request is valid in itself (consumer_requests.py). Raises ApiError with the codes of KIP-848.
+        The request has passed check_heartbeat (consumer_requests.py). Raises ApiError with the codes of KIP-848.
         """
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request, around)
@@ -144,11 +145,11 @@ class ConsumerGroup:
         return decision
 
     def classic_join(self, request: JoinGroupRequest, member_id: str, around: Surroundings) -> GroupDecision:
-        """Decide a JoinGroup; `member_id` is the request's own, or one made for it. Raises ApiError."""
+        """Decide a JoinGroup; `member_id` is the request's own, or one generated for it. Raises ApiError."""
         return ClassicJoinDecision(self, request, member_id, around).decide()
 
     def classic_leave(self, identities: Sequence[MemberIdentity], image: MetadataImage, now_ms: int) -> GroupDecision:
-        """Decide a LeaveGroup: each of these with its own code; an administrator may name any member."""
+        """Decide a LeaveGroup: an error code for each member. An administrator may name any member."""
         response = LeaveGroupResponse()
         leaving: dict[str, ConsumerMember] = {}
         for identity in identities:
@@ -172,7 +173,7 @@ class ConsumerGroup:
         return check_static_member(existing, member_id, instance_id)
 
     def _fence(self, members: list[ConsumerMember], image: MetadataImage, now_ms: int) -> GroupDecision:
-        """Return what removes members. The group becomes a classic one where only such members are left (KIP-848)."""
+        """Decide the removal of members. If only classic members are left, convert the group (KIP-848)."""
         if not members:
             return GroupDecision()
         leaving = {member.member_id for member in members}
@@ -190,7 +191,7 @@ class ConsumerGroup:
         return GroupDecision(records=self._removal_records(members, image))
 
     def _removal_records(self, members: list[ConsumerMember], image: MetadataImage) -> list[CoordinatorRecord]:
-        """Return the members' tombstones, those of expressions that nobody else has, and the next epoch."""
+        """Return the tombstones of the members and of expressions no longer subscribed to, and the next epoch."""
         records: list[CoordinatorRecord] = []
         left = self.log.subscriptions.copy()
         for member in members:
@@ -207,20 +208,20 @@ class ConsumerGroup:
         return self.timers.deadline_ms()
 
     def on_time(self, now_ms: int, image: MetadataImage) -> GroupDecision:
-        """Remove the members that are late (timers.py)."""
+        """Decide the removal of the members whose deadline has passed (timers.py)."""
         return self._fence(self.timers.late_members(now_ms), image, now_ms)
 
     # Metadata
 
     def has_metadata_expired(self, image: MetadataImage) -> bool:
-        """Whether topics changed since the group was last compared with them (or that comparison was never written)."""
+        """Whether topics changed since the group was last compared with them, or that result was not written."""
         return self._checked_topics is not image.topics or self.log.group_epoch < self._checked_epoch
 
     def metadata_checked(self, image: MetadataImage, group_epoch: int) -> None:
         self._checked_topics, self._checked_epoch = image.topics, group_epoch
 
     def subscriptions_with(self, before: ConsumerMember | None, after: ConsumerMember) -> Subscriptions:
-        """Return what the group subscribes to once `after` stands where `before` does."""
+        """Return the group's subscriptions with `before`, if any, replaced by `after`."""
         subscriptions = self.log.subscriptions.copy()
         if before is not None:
             subscriptions.remove(before.subscribed_topic_names, before.subscribed_topic_regex)
@@ -229,20 +230,20 @@ class ConsumerGroup:
         return subscriptions
 
     def due_regexes(self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int) -> set[str]:
-        """Return the expressions that a heartbeat has to match (regex_schedule.py)."""
+        """Return the regular expressions that this heartbeat must resolve (regex_schedule.py)."""
         interval_ms = self.settings.config.group_consumer_regex_refresh_interval_ms
         return self._regex_schedule.due(subscriptions, image, wall_ms, refresh_interval_ms=interval_ms)
 
     # Assignment
 
     def may_assign(self, wall_ms: int) -> bool:
-        """Whether the last target assignment is old enough for another (group.consumer.assignment.interval.ms)."""
+        """Whether the target assignment may be recomputed yet (group.consumer.assignment.interval.ms)."""
         interval_ms = self.settings.consumer_assignment_interval_ms(self.group_id)
         last_ms = self.log.assignment_timestamp_ms
         return last_ms == 0 or interval_ms == 0 or wall_ms >= last_ms + interval_ms
 
     def preferred_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str:
-        """Return the assignor that most members ask for, `after` in place of `before`; else the first configured."""
+        """Return the assignor named by most members, with `after` replacing `before`; else the first configured."""
         counts = self.log.assignor_counts()
         if before is not None and before.server_assignor is not None:
             counts[before.server_assignor] -= 1
@@ -263,10 +264,10 @@ class ConsumerGroup:
         version: int = COMMIT_VERSION_OF_MEMBERS,
         is_transactional: bool = False,
     ) -> CheckPartition | None:
-        """Return None where the whole commit is fine, else what each of its partitions has to pass.
+        """Return None if all partitions may be committed, else a check to call for each partition.
 
-        A commit at an older epoch is fine for a partition that the member has had since then. Raises UNKNOWN_MEMBER_ID,
-        STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for members of the classic protocol), UNSUPPORTED_VERSION.
+        A commit at an older member epoch is accepted for partitions that were assigned at that epoch or before. Raises
+        UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members), UNSUPPORTED_VERSION.
         """
         if member_epoch < 0 and not self.log.members:
             return None
@@ -288,7 +289,11 @@ class ConsumerGroup:
         return lambda topic, topic_id, partition: _check_partition(member, member_epoch, topic, topic_id, partition)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless the member is at that epoch; None, -1 is nobody."""
+        """Raise UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless the member is at that epoch.
+
+        (None, -1) comes from a client that is not a member, which may fetch. Classic members get ILLEGAL_GENERATION
+        for STALE_MEMBER_EPOCH.
+        """
         if member_id is None and member_epoch < 0:
             return
         member = self._known_member(member_id)
@@ -300,13 +305,13 @@ class ConsumerGroup:
             )
 
     def on_offset_commit(self, member_id: str, now_ms: int) -> None:
-        """Do nothing: members of this protocol stay by their heartbeats alone."""
+        """Do nothing: a commit does not renew a session here."""
 
     def check_offset_delete(self) -> None:
-        """Allow it at any time; the topics that members subscribe to are refused one by one (is_subscribed_to)."""
+        """Always allow it: topics that members subscribe to are refused one by one (is_subscribed_to)."""
 
     def offsets_unused_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return when an offset began to be unused (KIP-211): with its commit, whatever the group's state is."""
+        """Return the time of the commit: offsets expire by its age in any state of the group (KIP-211)."""
         return commit_timestamp_ms
 
     def check_deletion(self) -> None:
@@ -314,7 +319,7 @@ class ConsumerGroup:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
     def tombstone_records(self) -> list[CoordinatorRecord]:
-        """Return what deletes the group."""
+        """Return the tombstones that delete the group, without those of its offsets."""
         return group_tombstones(self.group_id, list(self.log.members), list(self.log.subscriptions.resolved))
 
     def _known_member(self, member_id: str | None) -> ConsumerMember:
@@ -325,7 +330,7 @@ class ConsumerGroup:
 
 
 def supported_assignors(settings: GroupSettings) -> list[str]:
-    """Return the configured assignors by their names; class names of Kafka's own are understood."""
+    """Return the names of the configured assignors; Kafka's class names are accepted, too."""
     return [_assignor_name(name) for name in settings.config.group_consumer_assignors]
 
 

@@ -1,11 +1,11 @@
-"""One ConsumerGroupHeartbeat decided, by the steps of update.py.
+"""The decision of one ConsumerGroupHeartbeat, with the steps of update.py.
 
-Regular expressions are resolved last: a member is assigned what they match in its next heartbeat, and until then has
-the topics that it subscribes to by name. Kafka resolves them on another thread meanwhile. Deviation: a new expression
-is resolved at once, if it is not one of many (regex_schedule.py); Kafka waits until the group's last resolution is
-REFRESH_MIN_MS old.
+Regular expressions are resolved last, so the topics that they match are assigned in the next heartbeat; until then the
+member has the topics that it subscribes to by name. Kafka resolves them on another thread. Deviation: a new expression
+is resolved in the same heartbeat, unless there are many (regex_schedule.py); Kafka waits until the group's last
+resolution is REFRESH_MIN_MS old.
 
-Source: KIP-848; version 1 lets the member make its id (KIP-1082) and subscribe by regular expression.
+Source: KIP-848; from version 1 members generate their ids (KIP-1082) and may subscribe by regular expression.
 """
 
 from dataclasses import replace
@@ -67,7 +67,7 @@ class HeartbeatDecision(MemberUpdate):
         return GroupDecision(response, self._records)
 
     def _subscribe(self, member_id: str) -> ConsumerMember:
-        """Return the member as the group knows it, a new one, or one that takes a departed static member's place."""
+        """Return the group's member, a new one, or the replacement of a static member that has left temporarily."""
         request, group = self._request, self._group
         joins = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
@@ -89,7 +89,7 @@ class HeartbeatDecision(MemberUpdate):
         return self._replace_static(existing, member_id)
 
     def _with_request(self, member: ConsumerMember) -> ConsumerMember:
-        """Return the member with what the request sets; what it leaves out stays as it was."""
+        """Return the member updated with the fields that the request sets."""
         request, client = self._request, self._around.client
         names = request.subscribed_topic_names
         regex = request.subscribed_topic_regex
@@ -110,12 +110,12 @@ class HeartbeatDecision(MemberUpdate):
         return member if updated == member else updated
 
     def _is_regex_resolved(self) -> bool:
-        """Whether the topics of the member's expression are known, if it has one: else the group's epoch waits."""
+        """Whether the member's expression, if any, is resolved. If not, the group epoch is bumped once it is."""
         regex = self._updated.subscribed_topic_regex
         return not regex or regex in self._subscriptions.resolved
 
     def _resolve_regexes(self) -> None:
-        """Match the expressions that need it against the topics there are; raise the epoch if any matches others."""
+        """Resolve the expressions that are due; bump the group epoch if the matched topics of any changed."""
         subscriptions, around = self._subscriptions, self._around
         if not subscriptions.regexes:
             return
@@ -133,7 +133,7 @@ class HeartbeatDecision(MemberUpdate):
         self._update_group_epoch(has_changed)
 
     def _is_full_request(self) -> bool:
-        """Whether the member wants its assignment in any case: it joins, or has told everything after an error."""
+        """Whether to send the assignment in any case: the member joins, or sends all its fields after an error."""
         request = self._request
         has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         return request.member_epoch == JOIN_EPOCH or (

@@ -1,7 +1,7 @@
-"""Tells the history of KIP-848 groups from their records, as they are replayed: who came and went, and what that meant.
+"""Records the rebalance history of KIP-848 groups from their records as they are replayed.
 
-A rebalance begins with a new group epoch and ends with the target assignment of it; what members still have to revoke
-by then is on its way. Records of the log of another coordinator are not told: `is_telling` is set once it is loaded.
+A rebalance begins with a new group epoch and ends with its target assignment; members may still have to revoke
+partitions then. Records replayed while the log is loading are not recorded: `is_telling` is set afterwards.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ TOPICS_CHANGED = "a subscribed topic was created or deleted, or has other partit
 
 
 class ConsumerHistory:
-    """Listens to the replay of a shard's KIP-848 groups."""
+    """Observes the replay of a shard's KIP-848 groups."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self.is_telling = False
@@ -36,18 +36,18 @@ class ConsumerHistory:
         self._reasons: list[str] = []
 
     def load(self, groups: Iterable[ConsumerGroup]) -> None:
-        """The log has been replayed: what members have now is where the history begins."""
+        """Start the history after the log was replayed, from the members' current targets."""
         self.is_telling = True
         for group in groups:
             group.history = RebalanceHistory(_shares(group))
 
     def begin_decision(self, farewell: str = LEFT) -> None:
-        """The records that come now are of one decision; `farewell` is why members go, if any do."""
+        """Begin the records of a new decision; `farewell` is the reason for removed members, if any."""
         self._farewell = farewell
         self._reasons = []
 
     def before_replay(self, group: ConsumerGroup, key: Message, value: Message | None) -> None:
-        """Look at a record while the group is still as it was."""
+        """Observe a record before it is applied to the group."""
         if not self.is_telling:
             return
         if type(key) is ConsumerGroupMemberMetadataKey:
@@ -60,7 +60,7 @@ class ConsumerHistory:
                 group.history.begin(reason, self._wall_ms())
 
     def after_replay(self, group: ConsumerGroup, key: Message, value: Message | None) -> None:
-        """Look at the group as the record has made it."""
+        """Observe a record after it was applied to the group."""
         if not self.is_telling or value is None:
             return
         is_target = type(key) is ConsumerGroupTargetAssignmentMetadataKey

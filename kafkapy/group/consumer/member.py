@@ -1,8 +1,8 @@
-"""A member of a KIP-848 group as the log describes it, and its records in `__consumer_offsets`.
+"""A member of a KIP-848 group, and its records in `__consumer_offsets`.
 
-A ConsumerMember is immutable: a request derives the next one, its records are compared and written, and only replay
-puts it into the group. Partitions are kept with the epoch at which each was assigned (KIP-1251), which is what offset
-commits at an older member epoch are checked against.
+A ConsumerMember is immutable: a request derives the next one and writes its records, and only replay puts it into the
+group. Each partition is kept with the epoch at which it was assigned (KIP-1251); offset commits at an older member
+epoch are checked against that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,26 +24,26 @@ from kafkapy.protocol.messages.consumer_group_member_metadata_value import (
 from kafkapy.types import Uuid
 
 JOIN_EPOCH: Final = 0
-"""The member epoch of a heartbeat that joins, or joins again."""
+"""The member epoch of a heartbeat that joins or rejoins."""
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member that leaves for a while; its partitions wait for its instance id until the session ends."""
+"""A static member leaves temporarily: its partitions stay reserved for its instance id until the session expires."""
 
 OwnedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 """By topic id: each partition and the epoch at which it was assigned."""
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target assignment; the values are those of the records."""
+    """A member's progress towards its target assignment; the values are those in the records."""
 
     STABLE = 0
-    """It has what its epoch's target gives it."""
+    """It has the assignment of its epoch's target."""
     UNREVOKED_PARTITIONS = 1
-    """It must give partitions up before it may take the next epoch."""
+    """It must revoke partitions before it moves to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the target's epoch and waits for partitions that others still own."""
+    """It is at the target's epoch, and other members still own some of its partitions."""
     UNKNOWN = 127
-    """Written by a later version; the member has to join again."""
+    """Written by a later version; the member must rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ConsumerMember:
     assigned: OwnedPartitions = field(default_factory=dict)
     pending_revocation: OwnedPartitions = field(default_factory=dict)
     classic_metadata: ClassicMemberMetadata | None = None
-    """What a member that speaks the classic protocol joined with, None for the others."""
+    """The session time-out and protocols of a classic member's JoinGroup; None for other members."""
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -71,13 +71,13 @@ class ConsumerMember:
 
     @property
     def classic_session_timeout_ms(self) -> int:
-        """What the member of the classic protocol asked for."""
+        """The session time-out of a classic member's JoinGroup."""
         assert self.classic_metadata is not None
         return self.classic_metadata.session_timeout_ms
 
     @property
     def classic_protocols(self) -> tuple[tuple[str, bytes], ...]:
-        """Name and metadata of each protocol (assignor) that the member of the classic protocol speaks."""
+        """(name, metadata) of each protocol (assignor) that a classic member supports."""
         assert self.classic_metadata is not None
         return tuple((protocol.name, protocol.metadata) for protocol in self.classic_metadata.supported_protocols)
 
@@ -85,20 +85,20 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def moved_to(self, member_epoch: int, **changes: Any) -> "ConsumerMember":
-        """Return the member at another epoch, which remembers the one it comes from."""
+        """Return the member at another epoch, with its current epoch as the previous one."""
         return replace(self, member_epoch=member_epoch, previous_member_epoch=self.member_epoch, **changes)
 
     def renamed(self, member_id: str) -> "ConsumerMember":
-        """Return the member that takes a static member's place: all it had, under a new id, before its first epoch."""
+        """Return the replacement of a static member: the same but for a new id, at JOIN_EPOCH."""
         return replace(self, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
     def departed(self) -> "ConsumerMember":
-        """Return the static member as it waits for its instance id; its partitions count as assigned from epoch 0."""
+        """Return a static member that left temporarily. Its partitions count as assigned at epoch 0."""
         assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, member_epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending_revocation={})
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """Return the epoch since which the member has the partition (also one it has to revoke), None without it."""
+        """Return the epoch at which a partition, assigned or to be revoked, was assigned; None if it is neither."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
 
@@ -150,7 +150,7 @@ class ConsumerMember:
         )
 
     def without_assignment(self) -> "ConsumerMember":
-        """Return the member after its assignment's tombstone; the one of its metadata follows."""
+        """Return the member after the tombstone of its assignment; that of its metadata follows."""
         return replace(
             self,
             member_epoch=LEAVE_EPOCH,
@@ -170,7 +170,7 @@ def _to_record(owned: OwnedPartitions) -> list[CurrentTopicPartitions]:
 
 
 def _from_record(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> OwnedPartitions:
-    """Read partitions with their epochs; records from before 4.3 have none and count from the member's own epoch."""
+    """Return partitions with their epochs. Records from before 4.3 have none: the member's epoch is used."""
     owned: dict[Uuid, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs or []

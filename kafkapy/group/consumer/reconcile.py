@@ -1,9 +1,10 @@
 """One member's next step towards its target assignment: KIP-848's reconciliation as a pure function.
 
-First the member gives up what the target takes from it, and stays at its epoch until it no longer reports those
-partitions (UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets what is free; what others still own it
-gets later, one by one, at the same epoch (UNRELEASED_PARTITIONS). So a partition is never assigned while someone owns
-it. The states and their order are those of Apache Kafka's CurrentAssignmentBuilder.
+First the member revokes the partitions that are not in the target. It stays at its epoch until it no longer reports
+them (UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets the partitions that are free. It gets those
+that other members still own later, at the same epoch, as they are released (UNRELEASED_PARTITIONS). So a partition is
+never assigned while another member owns it. The states and transitions are those of Apache Kafka's
+CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -16,15 +17,16 @@ from kafkapy.protocol.error_code import ErrorCode
 from kafkapy.types import Uuid
 
 Reported = Mapping[Uuid, Set[int]]
-"""What a member says that it owns, by topic id."""
+"""The partitions that a member says it owns, by topic id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a member is to go.
+    """A member's target assignment.
 
-    `subscribed_topic_ids` are the topics that it subscribes to and that exist; others count as taken from it, whatever
-    the target says. `has_subscription_changed`: on this very heartbeat, so what it no longer wants goes at once.
+    `subscribed_topic_ids`: the existing topics that the member subscribes to; partitions of other topics are revoked,
+    even if the target has them. `has_subscription_changed`: in this heartbeat, so that unsubscribed topics are revoked
+    at once.
     """
 
     target_epoch: int
@@ -39,10 +41,11 @@ def reconcile(
     reported: Reported | None,
     is_owned: Callable[[Uuid, int], bool],
 ) -> ConsumerMember:
-    """Return the member after this heartbeat; the same object when there is nothing to do.
+    """Return the member after this heartbeat; the same object if nothing changes.
 
-    `reported` is None where the heartbeat says nothing about what the member owns: it has then revoked nothing.
-    `is_owned(topic_id, partition)` tells whether any member has the partition or has still to revoke it.
+    `reported` is None if the heartbeat does not report owned partitions: then none counts as revoked.
+    `is_owned(topic_id, partition)`: whether any member has the partition assigned or must still revoke it.
+    Raises ApiError FENCED_MEMBER_EPOCH.
     """
     if not target.has_subscription_changed and member.is_reconciled_to(target.target_epoch):
         return member
@@ -66,7 +69,7 @@ def _advance(
     reported: Reported | None,
     is_owned: Callable[[Uuid, int], bool],
 ) -> ConsumerMember:
-    """Take away what must go; once that is gone, move to the target's epoch with all that is free."""
+    """Revoke partitions that are not in the target; if none is left, move to the target's epoch with all free ones."""
     wanted = {
         topic_id: partitions
         for topic_id, partitions in target.assignment.items()
@@ -96,7 +99,7 @@ def _advance(
 
 
 def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reported | None) -> ConsumerMember:
-    """Take away the topics that the member no longer subscribes to, without looking at the rest of the target."""
+    """Revoke the topics that the member no longer subscribes to, without applying the rest of the target."""
     unwanted = {
         topic_id: partitions
         for topic_id, partitions in member.assigned.items()
@@ -119,7 +122,7 @@ def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reporte
 
 
 def _divided(owned: OwnedPartitions, wanted: Assignment) -> tuple[OwnedPartitions, OwnedPartitions]:
-    """Return what of `owned` stays and what goes."""
+    """Return the partitions of `owned` to keep and those to revoke."""
     kept: dict[Uuid, Mapping[int, int]] = {}
     gone: dict[Uuid, Mapping[int, int]] = {}
     for topic_id, partitions in owned.items():

@@ -60,12 +60,12 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Removes what Kafka 4.0 kept there, before there was the metadata hash."""
+    """Return the tombstone of the record that Kafka 4.0 wrote before the metadata hash was introduced."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return what removes one member, in the order that replay demands."""
+    """Return the tombstones of one member, in the order that replay requires."""
     return [
         CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -74,7 +74,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str], regexes: list[str]) -> list[CoordinatorRecord]:
-    """Return what removes a whole group."""
+    """Return the tombstones of a whole group, without those of its offsets."""
     return [
         *(CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member), None) for member in member_ids),
         *(CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member), None) for member in member_ids),

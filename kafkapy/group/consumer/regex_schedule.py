@@ -1,7 +1,7 @@
-"""Which regular expressions of a group a heartbeat has to match against the topics, and how many.
+"""The schedule by which heartbeats resolve a group's regular expressions.
 
-An expression takes some 10 us a topic, on the event loop. So a heartbeat matches few: those that come first are matched
-now, the others in the group's next heartbeats.
+Matching an expression takes about 10 us per topic, on the event loop. So each heartbeat resolves a limited number; the
+group's next heartbeats resolve the rest.
 """
 
 from typing import Final
@@ -10,24 +10,27 @@ from kafkapy.group.consumer.subscriptions import Subscriptions
 from kafkapy.metadata.image import MetadataImage
 
 REFRESH_MIN_MS: Final = 10_000
-"""New topics make a group match its regular expressions again, but no more often than this."""
+"""The minimum time between refreshes because of new topics."""
 MATCHES_PER_HEARTBEAT: Final = 10_000
-"""Topics times expressions, unless that is less than one expression: 0.1 s."""
+"""The maximum of topics times expressions, about 0.1 s; one expression is always resolved."""
 
 
 class RegexSchedule:
-    """One group's. Not in the log: another coordinator begins with the expressions that are not resolved."""
+    """The schedule of one group: soft state. A new coordinator starts with the unresolved expressions."""
 
     def __init__(self) -> None:
         self._matched_topics: frozenset[str] | None = None
-        """The topics that there were when the last refresh began."""
+        """The topics that existed when the last refresh began."""
         self._stale: set[str] = set()
-        """Expressions that the refresh under way has not come to yet."""
+        """Expressions that the refresh in progress has still to resolve."""
 
     def due(
         self, subscriptions: Subscriptions, image: MetadataImage, wall_ms: int, *, refresh_interval_ms: int
     ) -> set[str]:
-        """Return the expressions to match now: new ones first, then all if topics came or the last time is long ago."""
+        """Return the expressions to resolve now: new ones first, then, if a refresh is due, all others in turn.
+
+        A refresh is due if a resolution is older than refresh_interval_ms, or REFRESH_MIN_MS with new topics.
+        """
         names = image.topics.by_name
         unresolved = subscriptions.regexes.keys() - subscriptions.resolved.keys()
         self._stale &= subscriptions.resolved.keys()

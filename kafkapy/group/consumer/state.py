@@ -1,7 +1,7 @@
-"""What the log says of a KIP-848 group. Requests read it; only replay changes it.
+"""The replayed state of a KIP-848 group. Requests read it; only replay changes it.
 
-Every record type of the group has one method here. A record may come from a log that was compacted in part, so replay
-takes each as it is and leaves judging to the requests. Source: KIP-848, schemas in protocol_specs/group_coordinator.
+Each record type of the group has one method here. The log may be partly compacted, so replay accepts records in any
+combination, and requests do the validation. Source: KIP-848, schemas in protocol_specs/group_coordinator.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,19 +42,19 @@ INITIAL_EPOCH: Final = 1
 
 
 class GroupState(Enum):
-    """As DescribeGroups and ListGroups name it."""
+    """The values are the names in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target assignment is older than the group."""
+    """The target assignment's epoch is below the group epoch."""
     RECONCILING = "Reconciling"
-    """Members are on their way to the target."""
+    """Not all members have reached their target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class ConsumerGroupLog:
-    """The group as its records describe it."""
+    """The state of a group, as replayed from its records."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -62,10 +62,10 @@ class ConsumerGroupLog:
         self.metadata_hash = 0
         self.assignment_epoch = INITIAL_EPOCH
         self.assignment_timestamp_ms = 0
-        """When the target was computed (wall clock), 0 where that is not known."""
+        """When the target was computed (wall clock), 0 if not known."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids by instance id."""
+        """By instance id: the member id."""
         self.targets: dict[str, Assignment] = {}
         self.subscriptions = Subscriptions()
         self.has_partition_metadata_record = False
@@ -89,21 +89,21 @@ class ConsumerGroupLog:
         return None if member_id is None else self.members.get(member_id)
 
     def owner(self, topic_id: Uuid, partition: int) -> str | None:
-        """Return the member that has the partition, or has still to revoke it."""
+        """Return the id of the member that has the partition assigned or must still revoke it, or None."""
         return self._owners.get(topic_id, {}).get(partition)
 
     def is_owned(self, topic_id: Uuid, partition: int) -> bool:
         return self.owner(topic_id, partition) is not None
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """Return the member's target: by its instance id, where a static member has just been replaced."""
+        """Return the member's target. A static member's is found by instance id: it may have just been replaced."""
         member_id: str | None = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id)
         return EMPTY_ASSIGNMENT if member_id is None else self.targets.get(member_id, EMPTY_ASSIGNMENT)
 
     def assignor_counts(self) -> dict[str, int]:
-        """Return how many members ask for each assignor."""
+        """Return the number of members that name each assignor."""
         counts: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:

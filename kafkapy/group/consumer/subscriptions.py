@@ -1,8 +1,8 @@
-"""What a group subscribes to: topic names counted over its members, regular expressions resolved, and their hash.
+"""The subscriptions of a group: topic names counted over its members, resolved regular expressions, and their hash.
 
-The hash is written with the group's epoch (ConsumerGroupMetadataValue.MetadataHash). Once it no longer fits the
-cluster's metadata, a subscribed topic was created, deleted, grown or moved to other racks, and the group needs a new
-assignment. It is Kafka's own (KIP-1101), so a coordinator of either kind continues the other's groups as they are.
+The hash is written with the group epoch (ConsumerGroupMetadataValue.MetadataHash). If it no longer matches the
+cluster's metadata, a subscribed topic was created, deleted, expanded or moved to other racks, and the group needs a new
+assignment. It is Kafka's hash (KIP-1101), so each of the two brokers continues the other's groups without a rebalance.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -22,7 +22,7 @@ _TOPIC_HASH_VERSION: Final = b"\x00"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched, at which metadata offset and when (wall clock)."""
+    """The topics that a regular expression matched, with the metadata offset (`version`) and the wall clock then."""
 
     topics: frozenset[str] = frozenset()
     version: int = 0
@@ -31,7 +31,7 @@ class ResolvedRegex:
 
 @dataclass(slots=True)
 class Subscriptions:
-    """How many members subscribe to each name and to each regular expression, and what the expressions match."""
+    """The number of members that subscribe to each name and each regular expression, and the expressions' topics."""
 
     names: dict[str, int] = field(default_factory=dict)
     regexes: dict[str, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Subscriptions:
             _decrement(self.regexes, regex)
 
     def forget_unused(self) -> list[str]:
-        """Drop what expressions matched that nobody subscribes to any more; return those expressions."""
+        """Drop the resolved topics of expressions that no member subscribes to; return those expressions."""
         unused = [regex for regex in self.resolved if regex not in self.regexes]
         for regex in unused:
             del self.resolved[regex]
@@ -67,7 +67,7 @@ class Subscriptions:
         return topics
 
     def topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
-        """Return what one member subscribes to; an expression that is not resolved yet matches nothing."""
+        """Return the topics that one member subscribes to; an unresolved expression matches nothing."""
         resolved = self.resolved.get(regex) if regex else None
         return names if resolved is None else names | resolved.topics
 
@@ -87,7 +87,7 @@ def _decrement(counts: dict[str, int], key: str) -> None:
 
 
 def topic_ids(topics: Iterable[str], image: MetadataImage) -> frozenset[Uuid]:
-    """Return the ids of those topics that exist."""
+    """Return the ids of these topics; deleted ones are left out."""
     by_name = image.topics.by_name
     return frozenset(topic.topic_id for name in topics if (topic := by_name.get(name)) is not None)
 
@@ -99,7 +99,7 @@ class MetadataHashes:
         self._by_topic: dict[str, tuple[TopicImage, int]] = {}
 
     def of(self, topics: Iterable[str], image: MetadataImage) -> int:
-        """Return the hash of the topics that exist, 0 for none."""
+        """Return the hash of those topics that exist, 0 if none does."""
         hashes = [
             self._topic_hash(topic, image)
             for name in sorted(topics)
@@ -108,7 +108,7 @@ class MetadataHashes:
         return xxh3_64(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
     def forget(self, topic: str) -> None:
-        """Drop what is kept of a topic that is gone."""
+        """Drop the cached hash of a deleted topic."""
         self._by_topic.pop(topic, None)
 
     def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
@@ -121,9 +121,9 @@ class MetadataHashes:
 
 
 def _topic_bytes(topic: TopicImage, image: MetadataImage) -> Iterator[bytes]:
-    """Yield what is hashed of a topic: id, name, partition count, and of each partition its replicas' racks, sorted.
+    """Yield the hash input of a topic: id, name, partition count, and each partition's sorted replica racks.
 
-    All little-endian; the id as two longs, text as UTF-16 followed by its length.
+    All little-endian; the id as two int64, text as UTF-16 followed by its length in code units (int32).
     """
     most, least = int.from_bytes(topic.topic_id[:8], "big"), int.from_bytes(topic.topic_id[8:], "big")
     yield _TOPIC_HASH_VERSION
@@ -149,9 +149,9 @@ def _text_bytes(text: str) -> bytes:
 
 
 def compile_regex(regex: str) -> Any:
-    """Compile a SubscribedTopicRegex. Kafka's syntax is RE2's, so the engine here is RE2, too.
+    """Compile a SubscribedTopicRegex with RE2, whose syntax Kafka specifies.
 
-    Raises INVALID_REGULAR_EXPRESSION, also where this installation has no RE2.
+    Raises INVALID_REGULAR_EXPRESSION, also if google-re2 is not installed.
     """
     try:
         import re2  # its wheel is for the usual platforms only, and most brokers never need it
@@ -179,14 +179,14 @@ def resolve(
     now_wall_ms: int,
     may_describe: Callable[[str], bool],
 ) -> Mapping[str, ResolvedRegex]:
-    """Match whole topic names; those that the asking member may not describe are left out."""
+    """Resolve expressions against whole topic names; topics that the member may not describe are left out."""
     version = image.provenance.last_offset
     resolved = {}
     for regex in regexes:
         try:
             pattern = compile_regex(regex)
         except ApiError:
-            topics: frozenset[str] = frozenset()  # validated when it was subscribed to, by another RE2 perhaps
+            topics: frozenset[str] = frozenset()  # it was valid at subscription, perhaps on a broker with another RE2
         else:
             topics = frozenset(
                 name for name in image.topics.by_name if pattern.fullmatch(name) is not None and may_describe(name)

@@ -1,11 +1,11 @@
-"""Until when a KIP-848 group waits for its members: soft state, lost with the leadership.
+"""The deadlines of a KIP-848 group's members: soft state, lost with the coordinator.
 
-Every member has a session. A member of the consumer protocol that has to revoke partitions has its rebalance time-out
-to leave its epoch. A member of the classic protocol has the same time to join once it was told to, and to ask for its
-assignment once it has joined; its session is as long as it asked for. Who is late is removed.
+Each member has a session. A member of the consumer protocol that must revoke partitions has its rebalance time-out to
+leave its epoch. A classic member has the same time-out to join after it was told to, and to send SyncGroup after it has
+joined; its session time-out is that of its JoinGroup. A member that misses a deadline is removed.
 
-A member that a new coordinator finds in the log gets a whole session of this group's (also where it speaks the classic
-protocol, until it is heard of), and its time to revoke anew, as in Apache Kafka.
+When a new coordinator loads a member from the log, its session (with the group's session time-out, for classic members
+too until their next request) and its time to revoke begin anew, as in Apache Kafka.
 """
 
 from typing import Final
@@ -15,37 +15,37 @@ from kafkapy.group.consumer.state import ConsumerGroupLog
 from kafkapy.group.settings import GroupSettings
 
 FENCE_RETRY_MS: Final = 500
-"""When an expired member is tried to be removed again, should its tombstones not have been written."""
+"""When to retry the removal of an expired member, in case its tombstones could not be written."""
 
 
 class ConsumerTimers:
-    """The deadlines of the members that a group's log names."""
+    """The deadlines of the members of a group."""
 
     def __init__(self, log: ConsumerGroupLog, settings: GroupSettings) -> None:
         self._log = log
         self._settings = settings
         self._sessions: dict[str, int] = {}
         self._rebalances: dict[str, tuple[int, int]] = {}
-        """By member id: the epoch that a member has to leave, and until when."""
+        """By member id: the epoch that the member must leave, and the deadline for that."""
         self._joins: dict[str, int] = {}
         self._syncs: dict[str, int] = {}
         self._earliest_deadline_ms: int | None = None
-        """No deadline is earlier; 0 makes on_time look for members without one, None says that there is none."""
+        """A lower bound of all deadlines; None if there are none; 0 if members may be without deadlines yet."""
 
     def deadline_ms(self) -> int | None:
-        """Return when to look for late members (monotonic), None when nobody is in the group; may be early."""
+        """Return when to look for late members (monotonic), None if there are no deadlines. May be too early."""
         return self._earliest_deadline_ms
 
     # -- starting and stopping ------------------------------------------------------------------------------------
 
     def touch_session(self, member_id: str, now_ms: int, timeout_ms: int | None = None) -> None:
-        """Let the member's session begin again: it has just been heard of."""
+        """Renew the member's session, by default with the group's session time-out."""
         if timeout_ms is None:
             timeout_ms = self._settings.consumer_session_timeout_ms(self._log.group_id)
         self._sessions[member_id] = self._noted(now_ms + timeout_ms)
 
     def start_rebalance_timer(self, member: ConsumerMember, now_ms: int) -> None:
-        """Give the member its rebalance timeout to leave the epoch that it is at."""
+        """Give the member its rebalance time-out to leave its current epoch."""
         until_ms = self._noted(now_ms + member.rebalance_timeout_ms)
         self._rebalances[member.member_id] = member.member_epoch, until_ms
 
@@ -53,18 +53,18 @@ class ConsumerTimers:
         self._rebalances.pop(member_id, None)
 
     def expect_join(self, member: ConsumerMember, now_ms: int) -> None:
-        """The member hears that it has to join again; only the first time counts."""
+        """Start the time-out of a classic member that is told to join again, unless it runs already."""
         if member.member_id not in self._joins:
             self._joins[member.member_id] = self._noted(now_ms + member.rebalance_timeout_ms)
 
     def note_join(self, member_id: str, now_ms: int, *, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """The member has joined, and is to ask for its assignment."""
+        """Note that a classic member has joined; start its time-out to send SyncGroup."""
         self._joins.pop(member_id, None)
         self.touch_session(member_id, now_ms, session_timeout_ms)
         self._syncs[member_id] = self._noted(now_ms + rebalance_timeout_ms)
 
     def note_sync(self, member: ConsumerMember, now_ms: int) -> None:
-        """The member has asked for its assignment."""
+        """Note that a classic member has sent SyncGroup."""
         self._syncs.pop(member.member_id, None)
         self.touch_session(member.member_id, now_ms, member.classic_session_timeout_ms)
 
@@ -76,7 +76,7 @@ class ConsumerTimers:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def late_members(self, now_ms: int) -> list[ConsumerMember]:
-        """Return who is late. They count as late again soon, should their removal not be written."""
+        """Return the members that missed a deadline, and again after FENCE_RETRY_MS if they are still members."""
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return []
         self._forget_strangers()
@@ -92,7 +92,7 @@ class ConsumerTimers:
         return late
 
     def _forget_strangers(self) -> None:
-        """Drop deadlines of members that never came to be, or have left, and of what members have done meanwhile."""
+        """Drop deadlines of members that are not in the log, and deadlines that have been met or do not apply now."""
         members = self._log.members
         self._sessions = {member_id: until for member_id, until in self._sessions.items() if member_id in members}
         self._rebalances = {
@@ -110,7 +110,7 @@ class ConsumerTimers:
         return member is not None and member.uses_classic_protocol
 
     def _give_deadlines(self, member: ConsumerMember, now_ms: int) -> None:
-        """Start the timers of a member from the log, which has none here yet."""
+        """Start the timers of a member from the log that has none yet."""
         if member.member_id in self._sessions:
             return
         self.touch_session(member.member_id, now_ms)
@@ -131,7 +131,7 @@ class ConsumerTimers:
     # -- members --------------------------------------------------------------------------------------------------
 
     def on_replay(self, member_id: str) -> None:
-        """A record of the member was replayed: a new one gets its deadlines soon, one that has gone loses them."""
+        """Update deadlines after a record of the member: drop a removed member's, schedule those of a new member."""
         if member_id not in self._log.members:
             self._forget_deadlines(member_id)
         elif member_id not in self._sessions:

@@ -1,8 +1,8 @@
-"""What a member's request makes of a KIP-848 group: membership, subscription, target assignment, reconciliation.
+"""The steps by which a member's request updates a KIP-848 group: membership, subscription, target, reconciliation.
 
-The steps of a ConsumerGroupHeartbeat (heartbeat.py) and of a JoinGroup by a member of the classic protocol
-(classic_join.py), which take them in this order. Each reads the group as the log has it and adds records; nothing of
-the group changes here but soft state (deadlines, which metadata was looked at). The records' order is Apache Kafka's.
+A ConsumerGroupHeartbeat (heartbeat.py) and the JoinGroup of a classic member (classic_join.py) take them in this order.
+Each step reads the replayed state of the group and adds records. Of the group only soft state changes here (deadlines,
+the metadata last compared with). The order of the records is Apache Kafka's.
 """
 
 from collections.abc import Callable
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a decision may look at beyond the group: who asks, both clocks, the cluster's metadata."""
+    """The context of a request: the client, both clocks, and the cluster's metadata."""
 
     client: Client
     now_ms: int
-    """Monotonic: deadlines."""
+    """Monotonic, for deadlines."""
     wall_ms: int
-    """What goes into records."""
+    """Wall clock, for records."""
     image: MetadataImage
     may_describe: Callable[[str], bool] = field(default=lambda topic: True)
-    """Whether the asking member may see a topic that its regular expression matches."""
+    """Whether the client is authorized to describe a topic that its regular expression matches."""
 
 
 class MemberUpdate:
-    """A request under way. `_member` is where the member comes from, `_updated` what becomes of it."""
+    """A request in progress. `_member` is the member before the request, `_updated` the member after it."""
 
     _member: ConsumerMember
     _updated: ConsumerMember
 
     def __init__(self, group: "ConsumerGroup", around: Surroundings, reported: Reported | None) -> None:
-        """`reported` is what the member says that it owns, None where it says nothing."""
+        """`reported` are the partitions that the member says it owns, None if the request does not say."""
         self._group = group
         self._around = around
         self._reported = reported
@@ -67,7 +67,7 @@ class MemberUpdate:
     # -- membership -----------------------------------------------------------------------------------------------
 
     def _replace_static(self, existing: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Give the place of a static member, with all it had, to the one that joins."""
+        """Replace a static member by the joining one, which takes over its assignment and target."""
         group_id = self._group.group_id
         member = existing.renamed(member_id)
         target = self._group.log.targets.get(existing.member_id, EMPTY_ASSIGNMENT)
@@ -82,7 +82,7 @@ class MemberUpdate:
     # -- subscription ---------------------------------------------------------------------------------------------
 
     def _write_metadata(self) -> bool:
-        """Write the member where it is new or changed; return whether its topic names changed."""
+        """Write the member if it is new or changed; return whether its topic names changed."""
         member, updated = self._member, self._updated
         if updated is member and member.member_id in self._group.log.members:
             return False
@@ -91,7 +91,7 @@ class MemberUpdate:
         return updated.subscribed_topic_names != member.subscribed_topic_names
 
     def _update_regex(self) -> bool:
-        """Return whether the member's expression changed; count its subscription in."""
+        """Update the subscriptions with the member's; return whether its regular expression changed."""
         group, updated = self._group, self._updated
         old_regex, new_regex = self._member.subscribed_topic_regex, updated.subscribed_topic_regex
         has_changed = old_regex != new_regex
@@ -105,7 +105,7 @@ class MemberUpdate:
         return has_changed
 
     def _replaced_member(self) -> ConsumerMember | None:
-        """Return the member that the subscriptions still count and that `updated` stands in for."""
+        """Return the member of the log that `_updated` replaces, which its subscriptions still count; or None."""
         if self._is_known(self._member):
             return self._member
         return self._group.log.static_member(self._updated.instance_id)
@@ -116,7 +116,7 @@ class MemberUpdate:
     # -- assignment -----------------------------------------------------------------------------------------------
 
     def _update_group_epoch(self, must_bump: bool) -> None:
-        """Raise the group's epoch where its subscription changed, or the metadata of what it subscribes to did."""
+        """Bump the group epoch if its subscriptions changed (`must_bump`), or the metadata of subscribed topics."""
         group, image = self._group, self._around.image
         if not must_bump and not group.has_metadata_expired(image):
             return
@@ -129,7 +129,7 @@ class MemberUpdate:
             self._records.append(partition_metadata_tombstone(group.group_id))
 
     def _update_target(self) -> tuple[int, Assignment]:
-        """Return the target epoch and the member's target, computed anew where the group has moved on."""
+        """Return the target epoch and the member's target, recomputed if the group epoch is ahead of it."""
         group, around = self._group, self._around
         if group.log.assignment_epoch >= self._group_epoch or not group.may_assign(around.wall_ms):
             return group.log.assignment_epoch, group.log.target_of(self._updated)
@@ -180,7 +180,7 @@ class MemberUpdate:
         self._updated = after
         self._records.append(current_record(group.group_id, after))
         if after.uses_classic_protocol:
-            return  # it has its time-outs to join and to sync (timers.py)
+            return  # classic members have time-outs to join and to sync instead (timers.py)
         if after.state is MemberState.UNREVOKED_PARTITIONS:
             group.timers.start_rebalance_timer(after, self._around.now_ms)
         else:

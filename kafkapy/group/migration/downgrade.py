@@ -1,10 +1,10 @@
-"""A KIP-848 group becomes a classic one: its last member of the consumer protocol goes, those of the classic one stay.
+"""Conversion of a KIP-848 group to a classic group, when its last member of the consumer protocol leaves.
 
-The group's records are removed and those of the classic group written, in one batch. Everyone keeps the target
-assignment, as the classic group's; its generation is the group's epoch. The members then rebalance by themselves,
-unless a static member has merely come back, speaking the classic protocol.
+The tombstones of the group's records and the classic group's record are written in one batch. The members' targets
+become their assignments in the classic group, and the group epoch its generation. Then the classic group rebalances,
+unless a static member merely rejoined with the classic protocol and all members have their targets.
 
-group.consumer.migration.policy says which ways are open. Source: KIP-848, KIP-1101 and Apache Kafka 4.3.1.
+group.consumer.migration.policy allows or forbids each direction. Source: KIP-848, KIP-1101 and Apache Kafka 4.3.1.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,9 @@ def migration_policy(settings: GroupSettings) -> str:
 
 
 def can_downgrade(settings: GroupSettings, members: Sequence[ConsumerMember]) -> bool:
-    """Whether a group may go on as a classic one of these members.
+    """Whether a group may be converted to a classic group with these members.
 
-    One whose metadata cannot be read is let in nowhere else: the group stays what it is. Apache Kafka fails there, and
-    keeps failing.
+    If a member's metadata cannot be read, the group is not converted. Apache Kafka fails there, each time.
     """
     return (
         bool(members)
@@ -66,10 +65,11 @@ def downgrade(
     image: MetadataImage,
     now_ms: int,
 ) -> GroupDecision:
-    """Return the records of the conversion, and the group that they make, without a response.
+    """Return the records of the conversion and the classic group (`made`), without a response.
 
-    `members` are those that stay, in the order in which they come into the classic group; `removed_ids` are
-    those whose records are there by now. `rebalance_reason` None: the members have all they are to have.
+    `members`: the remaining members with their targets, in the order of the classic group. `removed_ids`: the ids of
+    all members that have records. `rebalance_reason`: None if all members have their targets, so that no rebalance is
+    needed.
     """
     classic = _classic_group(group, members, image)
     regexes = list(group.log.subscriptions.resolved)

@@ -1,8 +1,9 @@
-"""A classic group of consumers becomes a KIP-848 group: a member of the consumer protocol joins it.
+"""Conversion of a classic group of consumers to a KIP-848 group, when a member of the consumer protocol joins it.
 
-The group's record is removed and those of the KIP-848 group written, with whatever the joining member changes, in one
-batch. Everyone keeps the assignment of the last generation, as its own and as its target, at an epoch equal to the
-generation. Who waits for a rebalance of the classic group is told to join again. Source: KIP-848, Apache Kafka 4.3.1.
+The tombstone of the classic group's record, the KIP-848 group's records, and the joining member's changes are written
+in one batch. Members keep the assignment of the last generation, which is also their target, at an epoch equal to the
+generation. Requests parked in the classic group are answered with an error, so that the members rejoin.
+Source: KIP-848, Apache Kafka 4.3.1.
 """
 
 from collections.abc import Set
@@ -31,11 +32,11 @@ from kafkapy.protocol.messages.consumer_group_member_metadata_value import Class
 from kafkapy.types import Uuid
 
 NEVER_ASSIGNED_AT_MS = 0
-"""When the target of a converted group was computed: nobody knows, so the next one may come at once."""
+"""The assignment timestamp of a converted group: unknown, so that the target may be recomputed at once."""
 
 
 def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
-    """Raise GROUP_ID_NOT_FOUND unless the group may become a KIP-848 group; an empty one always may."""
+    """Raise GROUP_ID_NOT_FOUND unless the group may be converted to a KIP-848 group; an empty group always may."""
     if group.is_empty:
         return
     if migration_policy(settings) not in UPGRADES:
@@ -47,10 +48,11 @@ def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
 
 
 def upgrade(classic: ClassicGroup, group: ConsumerGroup, image: MetadataImage, now_ms: int) -> list[CoordinatorRecord]:
-    """Make `group`, a new one, what `classic` is; return the records that do so to the log. Raises ApiError.
+    """Load the state of `classic` into `group`, which is new; return the records of the conversion. Raises ApiError.
 
-    Before their first generation members have been told nothing, not even their ids: they join the new group by
-    themselves. Apache Kafka fails there with UNKNOWN_SERVER_ERROR, which ends the client that makes the upgrade.
+    Before the first generation the members have had no response, not even with their ids. They are not converted: they
+    join the new group by themselves. Apache Kafka fails there with UNKNOWN_SERVER_ERROR, which is fatal to the client
+    that triggers the upgrade.
     """
     if classic.log.protocol_name is None:
         return list(classic.tombstone_records())
@@ -79,11 +81,11 @@ def _records(
 
 
 def _is_complete(members: MembersWithTargets, topics: Set[str], image: MetadataImage) -> bool:
-    """Whether all partitions have an owner. If not, the group's hash must not say that it knows of these topics.
+    """Whether all partitions have an owner. If not, the group's hash is not that of its topics.
 
-    The group then makes another assignment in any case. Apache Kafka does where the joining member changes the group's
-    subscription; a static member that takes its place again does not, and what has come meanwhile stays without an
-    owner there.
+    The group then computes a new target in any case. Apache Kafka does so only if the joining member changes the
+    group's subscription. A static member that rejoins does not change it, and partitions added meanwhile have no owner
+    there.
     """
     existing = [topic for name in topics if (topic := image.topics.by_name.get(name)) is not None]
     owned_count = sum(len(assignment.get(topic.topic_id, ())) for _, assignment in members for topic in existing)
@@ -91,10 +93,10 @@ def _is_complete(members: MembersWithTargets, topics: Set[str], image: MetadataI
 
 
 def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
-    """Return the members with what they have been assigned."""
+    """Return the members with their assignments."""
     protocol_name = classic.log.protocol_name
     if protocol_name is None or not classic.log.members.is_spoken_by_all(protocol_name):
-        protocol_name = classic.log.members.select_protocol()  # one has come since that does not speak it
+        protocol_name = classic.log.members.select_protocol()  # a member that joined since does not support it
     try:
         members = [_member(classic, member, protocol_name, image) for member in classic.log.members]
     except ProtocolError as error:
@@ -104,7 +106,7 @@ def _members(classic: ClassicGroup, image: MetadataImage) -> MembersWithTargets:
 
 
 def _check_owners(classic: ClassicGroup, members: MembersWithTargets) -> None:
-    """Refuse what an assignor gave to several members, as some do on purpose. Apache Kafka fails at it."""
+    """Refuse a partition assigned to several members, as some assignors do on purpose. Apache Kafka fails there."""
     owners: set[tuple[Uuid, int]] = set()
     for _, assignment in members:
         for topic_id, partitions in assignment.items():
@@ -139,7 +141,7 @@ def _member(
 
 
 def _assignment_of(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> Assignment:
-    """Return what a member was assigned; nothing where it has just joined. Raises ApiError, ProtocolError."""
+    """Return a member's assignment, empty if it has just joined. Raises ApiError, ProtocolError."""
     if not member.assignment:
         return EMPTY_ASSIGNMENT
     decoded = read_assignment(member.assignment)
